@@ -1,13 +1,13 @@
-"""From one configuration to another while a daemon runs: what changes for which flow, and what needs a restart.
+"""Compare two configurations of a running daemon: what changes for which flow, and what needs a restart.
 
-Topics, groups and synchronised settings change while lanes keep copying. Settings that lanes use themselves (limits,
+Topics, groups and synced configs change while lanes keep copying. Settings that the lanes themselves use (limits,
 names, isolation, the start) take effect after all lanes of that flow were drained; other flows are not affected. The
-number of replicators and their placement apply to all flows: lanes move, a few at a time. Clusters in use and the
-daemon's other settings need a restart.
+number of replicators and their placement apply to all flows: lanes move, a few at a time. Changes to clusters in use
+and to the daemon's other settings need a restart.
 
 A configuration that arrives over HTTP may change less than the daemon's own file: no cluster, no file reference, no
-folder, no setting of Spark, and no class. The right to give orders includes neither the daemon's secrets nor its files
-nor the choice of the code that it runs.
+folder, no Spark setting and no class. The permission to give commands includes neither the daemon's secrets, nor its
+files, nor the choice of the code that it runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,51 +40,51 @@ LIVE = frozenset(
         "mm2_records",
     }
 )
-"""Fields of a flow that lanes do not work by."""
+"""Fields of a flow that its lanes do not use."""
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
-"""What two daemons of the same flows differ in: where each runs, writes and is found."""
+"""Sections in which two daemons of the same flows differ: where each runs, writes and can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 _OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
 _OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
-"""Settings of jobs that name folders, or that Spark runs code by."""
+"""Job settings that name folders, or that make Spark run code."""
 
 
 class FlowChange(msgspec.Struct, frozen=True):
-    """One flow."""
+    """The changes of one flow."""
 
     flow: str
     kind: Literal["added", "removed", "changed"]
     lines: tuple[str, ...] = ()
-    """What is new, for people and for the ledger."""
+    """The changed values, for people and for the ledger."""
     topics: tuple[str, ...] = ()
-    """Topics that are copied from then on, or no longer, one line each."""
+    """Topics that start or stop being copied, one line each."""
     restarts: bool = False
-    """All lanes of this flow are drained and begin again."""
+    """Whether all lanes of this flow are drained and started again."""
 
 
 class ConfigChanges(msgspec.Struct, frozen=True):
-    """The whole difference."""
+    """All differences between two configurations."""
 
     flows: tuple[FlowChange, ...] = ()
     replicators: tuple[str, ...] = ()
-    """What is new in their number and in what they host, one line each; it is for all flows."""
+    """Changes to the replicators' number and placement, one line each. They apply to all flows."""
     refused: tuple[str, ...] = ()
-    """What cannot be taken while the daemon runs; then nothing of it is taken."""
+    """Changes that cannot be applied while the daemon runs. If there are any, nothing is applied."""
     jobs: tuple[str, ...] = ()
-    """What is new in the audits and compactions by schedule, one line each; it is for all flows."""
+    """Changes to the scheduled audits and compactions, one line each. They apply to all flows."""
 
     @property
     def for_all(self) -> tuple[str, ...]:
-        """What is for all flows."""
+        """The changes that apply to all flows."""
         return (*self.replicators, *self.jobs)
 
 
 def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
-    """What it takes to run by `new` instead of `old`.
+    """Return the changes that lead from `old` to `new`.
 
-    `own_file`: `new` was read from the daemon's own file. It may then name other clusters, classes, folders and
-    settings of Spark.
+    `own_file` means that `new` was read from the daemon's own file. It may then name other clusters, classes, folders
+    and Spark settings.
     """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
@@ -108,7 +108,7 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     if old.replicators != new.replicators:
         replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
     jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
-    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow tells it
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow reports it
     return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 
@@ -119,7 +119,7 @@ def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
 
 
 def restarts(old: FlowConfig, new: FlowConfig) -> bool:
-    """Whether lanes work by something that differs."""
+    """Whether a setting that lanes use differs."""
     return not LIVE.issuperset(_differing(old, new))
 
 
@@ -128,9 +128,10 @@ def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
 
 
 def _lines(path: str, old: object, new: object) -> Iterator[str]:
-    """One line for each value that differs; a list shows its added and removed items.
+    """Yield one line for each value that differs. A list shows its added and removed items.
 
-    Values whose names are those of secrets are not shown."""
+    A value whose name looks like that of a secret is not shown.
+    """
     match old, new:
         case dict(), dict():
             before, after = cast(dict[str, object], old), cast(dict[str, object], new)
@@ -160,7 +161,7 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
 
 
 def from_order(old: Config, new: Config) -> Config:
-    """`old` with the parts of `new` that an order may change. All else stays, whatever `new` says."""
+    """Return `old` with the parts of `new` that a command may change. Everything else stays, whatever `new` says."""
     return msgspec.structs.replace(
         old,
         flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
@@ -184,7 +185,10 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """What somebody who may give orders may not change, whether a flow uses it or not: a later order could use it."""
+    """Yield the changes that a client with permission to give commands may not make.
+
+    This includes settings that no flow uses, because a later command could use them.
+    """
     used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
     for alias in sorted(used | new.clusters.keys()):
         if alias not in old.clusters:
@@ -205,7 +209,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """What the rules of a conf.toml refuse of a configuration that was not read from one."""
+    """Return the faults that the rules of a conf.toml find in a configuration that was not read from a file."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:
         read = load_text(conf_toml(whole), "the configuration", Unjudged())

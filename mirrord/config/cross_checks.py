@@ -1,13 +1,15 @@
-"""What makes sound flows unsound together: two of one name, two that write one topic, a ring that feeds itself.
+"""Check that flows are consistent with each other.
 
-Where clusters copy topics to each other under the same names, no copy is copied on
-(`mirrord.replication.lane.source.loop_detection`). So such flows may meet in one topic, and may go both ways, as long
-as each two of the clusters copy to each other.
+No two may have the same name, no two may write one topic, and no ring may copy its own output.
 
-Whether two lists of regexes select a common topic cannot be decided from the texts alone. Two flows that write one
-topic are therefore refused when an example proves it (the daemon sees the rest when it meets real topics). A ring of
-flows whose names do not tell where records come from (identity and templates) would copy its own output for ever, so it
-is refused unless the texts prove that nothing can go round.
+Where clusters copy topics to each other under the same names, no copy is copied further
+(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic, and may go both
+ways, as long as every two of the clusters copy to each other.
+
+Whether two lists of regexes select a common topic cannot be decided from their texts alone. Two flows that write one
+topic are therefore refused if an example proves it; the daemon detects the other cases when it sees the actual topics.
+A ring of flows whose names do not show where records come from (identity and templates) would copy its own output
+forever, so it is refused unless the texts prove that no record can go round.
 """
 
 import re
@@ -26,7 +28,7 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence["FlowConfig"], tells_origin: Callable[["FlowConfig"], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Every fault between flows, as the index of the flow to blame (the later one) and a message.
+    """Yield every fault between flows, as the index of the flow to blame (the later one) and a message.
 
     `tells_origin` is `model.config_policies.PolicyCheck.tells_origin`.
     """
@@ -75,13 +77,19 @@ def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
 
 
 def goes_back(one: "FlowConfig", other: "FlowConfig") -> bool:
-    """Whether both copy between the same two clusters under the same names, each its way, and may share a topic."""
+    """Whether the two flows copy the same names in opposite directions.
+
+    That is so if they connect the same two clusters, keep topic names and may share a topic.
+    """
     is_back = (one.source, one.target) == (other.target, other.source)
     return is_back and one.naming == other.naming == "identity" and _may_share(one, other)
 
 
 def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
-    """What two flows that copy the same topics to each other must not both do: each would follow the other for ever."""
+    """Yield a line for each task that two flows which copy the same topics to each other must not both do.
+
+    Each would follow the other forever.
+    """
     if not goes_back(one, other):
         return
     names = f'the flows "{one.name}" and "{other.name}" copy topics of one name both ways'
@@ -104,7 +112,7 @@ def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
-    """Whether positions can count the records of both sides, and of no third one."""
+    """Yield a line if positions cannot count the records of both sides, or would include those of a third cluster."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -123,7 +131,10 @@ def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[st
 
 
 def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
-    """What cannot be where a topic that was created again gets a copy of its own, under a name that has a number."""
+    """Yield a line for each conflict with `on_recreated = "fresh"`.
+
+    It gives a recreated topic a separate target topic, under a name with a number.
+    """
     last = flows[index]
     if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
         yield (
@@ -140,7 +151,7 @@ def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
 
 
 def _path_back(flows: Sequence["FlowConfig"], first: "FlowConfig", needed: "FlowConfig") -> "list[FlowConfig]":
-    """Flows that may carry what `first` writes back to where it came from, and of which `needed` is one; or nothing."""
+    """Return flows, including `needed`, that may carry the output of `first` back to its source, or an empty list."""
 
     def walk(path: "list[FlowConfig]") -> "list[FlowConfig]":
         for flow in flows:
@@ -165,19 +176,28 @@ def _exchange(flows: Sequence["FlowConfig"], one: str, other: str) -> bool:
 
 
 def share_topics(flows: Sequence["FlowConfig"], one: "FlowConfig", other: "FlowConfig") -> bool:
-    """Whether two flows into one cluster may meet in its topics: their sources hold the same topics anyway."""
+    """Whether two flows into one cluster may write the same topics.
+
+    They may if their sources hold the same topics anyway.
+    """
     return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
 
 
 def _is_mesh(flows: Sequence["FlowConfig"], ring: Sequence["FlowConfig"]) -> bool:
-    """Whether each two clusters of a ring copy to each other under the same names: then nothing need go round."""
+    """Whether every two clusters of a ring copy to each other under the same names.
+
+    In that case no record needs to go round.
+    """
     clusters = [flow.source for flow in ring]
     pairs = ((one, other) for one in clusters for other in clusters if one < other)
     return all(flow.naming == "identity" for flow in ring) and all(_exchange(flows, *pair) for pair in pairs)
 
 
 def _not_forwarded(flows: Sequence["FlowConfig"], index: int) -> str:
-    """A line if a flow would have to copy on what another one has copied under the same name; else empty."""
+    """Return a line if a flow would have to forward copies that another flow made under the same name.
+
+    Otherwise it returns an empty string.
+    """
     flow = flows[index]
     for other in flows[:index]:
         for former, later in ((other, flow), (flow, other)):
@@ -198,19 +218,19 @@ def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
         return False
     if one.naming == "prefix":
         return one.source == other.source and one.separator == other.separator
-    # What a policy of a third party makes of another source, only the daemon sees.
+    # Only the daemon can see which names a third-party policy gives for another source.
     return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
 
 
 def selects(flow: "FlowConfig", topic: str) -> bool:
-    """Whether a topic's name alone is in the flow's lists."""
+    """Whether the flow's lists select a topic, by its name alone."""
     if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
         return False
     return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
 
 
 def common_topic(one: "FlowConfig", other: "FlowConfig") -> str | None:
-    """A name that both select, if a few tries find one."""
+    """Return a name that both flows select, if a few attempts find one."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
         if candidate and selects(one, candidate) and selects(other, candidate):
@@ -219,7 +239,7 @@ def common_topic(one: "FlowConfig", other: "FlowConfig") -> str | None:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Characters that every match of the pattern begins with (perhaps fewer than there are, never more)."""
+    """Return characters with which every match of the pattern begins. There may be more of them, but never fewer."""
     if "|" in pattern:
         return ""
     prefix: list[str] = []
@@ -237,14 +257,14 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _may_share(one: "FlowConfig", other: "FlowConfig") -> bool:
-    """False only when the texts prove that no name is selected by both."""
+    """Return False only if the texts prove that both flows select no common name."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
     return _overlap(ours, theirs)
 
 
 def _may_feed(one: "FlowConfig", other: "FlowConfig") -> bool:
-    """False only when the texts prove that `other` selects no name that `one` writes."""
+    """Return False only if the texts prove that `other` selects no name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
     if not is_built_in(one.naming):
@@ -259,7 +279,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
 
 
 def _one_language(flows: Sequence["FlowConfig"]) -> bool:
-    """Whether each of these flows can read in a name what any other one wrote there."""
+    """Whether each of these flows can interpret the names that any other of them wrote."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
     return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
@@ -268,7 +288,7 @@ def _one_language(flows: Sequence["FlowConfig"]) -> bool:
 def _ring(
     flows: Sequence["FlowConfig"], start: int, tells_origin: Callable[["FlowConfig"], bool]
 ) -> "list[FlowConfig] | None":
-    """A ring through `flows[start]` in which a name does not tell every cluster that it has passed."""
+    """Return a ring through `flows[start]` in which a name does not reveal every cluster that it has passed."""
     first = flows[start]
 
     def walk(path: "list[FlowConfig]") -> "list[FlowConfig] | None":
@@ -277,7 +297,7 @@ def _ring(
         for flow in flows:
             if flow.source != former.target or not _may_feed(former, flow) or flow.target in passed[1:]:
                 continue
-            # What keeps its name is selected by every flow on the way.
+            # A topic that keeps its name must be selected by every flow on the way.
             if all(each.naming == "identity" for each in path) and not _may_share(first, flow):
                 continue
             here = [*path, flow]

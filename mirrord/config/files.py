@@ -1,4 +1,4 @@
-"""Reads a configuration by its kind: conf.toml, or a file for MirrorMaker 2 when its name ends in `.properties`."""
+"""Read a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from mirrord.model.errors import ConfigError
 
 
 class Loaded(NamedTuple):
-    """A configuration, and what has to be told of its file: one line each."""
+    """A configuration, and the remarks about its file: one line each."""
 
     config: Config
     remarks: tuple[str, ...] = ()
 
 
 def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
-    """The configuration of a file; `policies` judges those that are not built in.
+    """Return the configuration of a file. `policies` judges policies that are not built in.
 
-    Raises ConfigError when it cannot be read or holds any fault.
+    Raises ConfigError if the file cannot be read or has any fault.
     """
     if not path.endswith(".properties"):
         return Loaded(load(path, policies))
@@ -31,5 +31,5 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     translated = translate(text, path)
-    # As for Java, relative paths begin where the command is given.
+    # As for Java, relative paths are resolved against the working directory of the command.
     return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))

@@ -1,6 +1,7 @@
-"""What a flow does besides copying records: groups, topic settings and ACLs, heartbeats, records for Kafka's own tools.
+"""The tasks of a flow besides copying records.
 
-Each struct is one table of a flow in conf.toml; its reader stands beside it. Regexes match whole names.
+They are groups, topic configs and ACLs, heartbeats, and records for Kafka's own tools. Each struct is one table of a
+flow in conf.toml; its reader is in the same module. Regexes match whole names.
 """
 
 import re
@@ -57,7 +58,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def refresh(found: object) -> int | None:
-    """Milliseconds between two looks, or None for "never": only what a start finds."""
+    """Convert a polling interval to milliseconds. "never" becomes None: only the topics found at a start are used."""
     if found == "never":
         return None
     try:
@@ -67,106 +68,128 @@ def refresh(found: object) -> int | None:
 
 
 def topic_name(found: object) -> str:
-    """A name that a topic can have."""
+    """Check a topic name."""
     if not isinstance(found, str) or not _TOPIC.fullmatch(found):
         raise ValueError('a topic: up to 249 letters, digits, ".", "_" and "-"')
     return found
 
 
 def separator(found: object) -> str:
-    """What stands between the parts of a topic's name."""
+    """Check a separator between the parts of a topic's name."""
     if not isinstance(found, str) or not _SEPARATOR.fullmatch(found):
         raise ValueError('up to 16 letters, digits, ".", "_" and "-", such as "." or "__"')
     return found
 
 
 class GroupsConfig(msgspec.Struct, frozen=True):
-    """Which consumer groups are carried over, and how."""
+    """Which consumer groups are synced, and how."""
 
     match: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = UNWANTED_GROUPS
     mode: GroupsMode = "follow"
-    """follow: the target goes where the source goes, also back; forward-only: never back; off: not at all."""
+    """Direction of the sync. "follow": the target follows the source, also backwards. "forward-only": never backwards.
+    "off": no sync.
+    """
     every_ms: int = 1_000
-    """A commit at the source is translated at the target within this time."""
+    """Maximum time within which a commit at the source is translated to the target."""
     refresh_ms: int | None = 5_000
-    """How often new groups are looked for; None: never."""
+    """Interval at which new groups are looked for. None means never."""
     reverse: bool = False
-    """Groups that move on at the target are followed at the source, too. mirrord then commits there."""
+    """Whether groups that move on at the target are also followed at the source. mirrord then commits there."""
     both_ways: bool = False
-    """Another flow copies the same topics back under the same names: a position counts the records of both sides."""
+    """Whether another flow copies the same topics back under the same names, so that a position counts the records of
+    both sides.
+    """
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
-    """What of a topic besides its records is kept like the source's."""
+    """Which properties of a topic, besides its records, are kept in sync with the source."""
 
     configs: bool = True
     exclude_configs: tuple[str, ...] = UNWANTED_CONFIGS
-    """Topic settings that are left alone at the target."""
+    """Topic configs that are left unchanged at the target."""
     use_defaults_from: DefaultsFrom = "target"
-    """A setting that the source has at its default: is removed at the target, or set to the source's value."""
+    """What happens to a config that the source has at its default: it is removed at the target, or set to the source's
+    value.
+    """
     acls: AclsMode = "read-only"
-    """read-only: rights to read, never to write; exact: all of them, removals too; off: none."""
+    """Which ACLs are synced. "read-only": those that allow reading, never those that allow writing. "exact": all of
+    them, including removals. "off": none.
+    """
     every_ms: int = 5_000
     filter_configs: str = ""
-    """A policy of a third party that leaves more settings alone; empty: none."""
+    """A third-party policy that excludes more configs from syncing, or an empty string."""
     filter_settings: PolicySettings = {}
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
-    """MirrorMaker 2's heartbeats: records in a topic `heartbeats`, which a flow copies like any other."""
+    """MirrorMaker 2's heartbeats: records in a topic `heartbeats`, which a flow copies like any other topic."""
 
     emit: EmitOn = "target"
-    """On which cluster they are written. At the target they name the flow; at the source its opposite, so that this
-    flow carries them and consumers of the target see that it is alive."""
+    """Cluster to which heartbeats are written. At the target they name the flow. At the source they name the opposite
+    flow, so that this flow copies them and consumers of the target see that it is alive.
+    """
     every_ms: int = 1_000
     replicate: bool = True
-    """Heartbeats topics are copied, whatever the topic lists say."""
+    """Whether heartbeats topics are copied, whatever the topic lists say."""
     replication_factor: InternalFactor = "broker"
 
 
 class Mm2RecordsConfig(msgspec.Struct, frozen=True):
-    """What MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
+    """The records that MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
 
     checkpoints: bool = True
     checkpoints_every_ms: int = 1_000
     checkpoints_replication_factor: InternalFactor = "broker"
     offset_syncs: OffsetSyncsOn = "target"
-    """On which cluster the topic stands. At the source, mirrord needs the right to write there."""
+    """Cluster that holds the topic. At the source, mirrord needs permission to write there."""
     offset_syncs_replication_factor: InternalFactor = "broker"
     offset_lag_max: int = 100
-    """A pair of offsets is written after so many records, but not more often than once a second."""
+    """Number of records after which a pair of offsets is written, but not more often than once a second."""
     separator: str = "."
-    """Between the parts of the topics' names, such as `eu.checkpoints.internal`."""
+    """Separator between the parts of the topics' names, such as `eu.checkpoints.internal`."""
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
-    """Going on where MirrorMaker 2 left off: for partitions without a history of ours whose target has records."""
+    """Continuation of MirrorMaker 2's copies.
+
+    It applies to partitions that mirrord has not copied before and whose target has records.
+    """
 
     takeover: Mm2Takeover = "verify"
-    """verify: at the position that MirrorMaker 2 wrote down, once the end of the target agrees with the source; trust:
-    there, unseen; off: as for any other topic."""
+    """Where copying begins. "verify": at the position that MirrorMaker 2 recorded, once the end of the target matches
+    the source. "trust": at that position, without a comparison. "off": as for any other topic.
+    """
     offsets_topic: str | None = None
-    """Where it wrote that down, a topic of the target cluster. None: `mm2-offsets.<source>.internal`."""
+    """Topic of the target cluster in which MirrorMaker 2 recorded its position. None means
+    `mm2-offsets.<source>.internal`.
+    """
     workers_group: str | None = None
-    """The group of its workers at the target: while that has members, it still copies. None: `<source>-mm2`."""
+    """Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying. None means
+    `<source>-mm2`.
+    """
     verify_records: int = 10_000
-    """How many of the target's last records are compared, in each partition."""
+    """Number of the target's last records that are compared in each partition."""
 
 
 class RecordsConfig(msgspec.Struct, frozen=True):
-    """Policies that look at records. What they concern is copied record by record instead of whole batches."""
+    """Policies that inspect records.
+
+    Topics to which they apply are copied record by record instead of in whole batches.
+    """
 
     topics: tuple[str, ...] = (".*",)
-    """Source topics that they are asked about: regexes that match the whole name."""
+    """Source topics to which they apply, as regexes that match the whole name."""
     filter: str = ""
-    """Which records are copied: `tombstones`, `keys`, or a policy of a third party; empty: all."""
+    """Which records are copied: `tombstones`, `keys`, or a third-party policy. Empty means all."""
     filter_settings: PolicySettings = {}
     transform: str = ""
-    """What becomes of a record: `headers`, or a policy of a third party; empty: nothing."""
+    """How records are transformed: `headers`, or a third-party policy. Empty means not at all."""
     transform_settings: PolicySettings = {}
     on_error: OnError = "halt"
-    """What to do with a record that a policy has no answer for: halt in front of it, or reject it and go on."""
+    """What happens to a record for which a policy has no answer: the lane halts before it, or rejects it and goes to
+    the next one.
+    """
 
     @property
     def is_on(self) -> bool:
@@ -175,7 +198,7 @@ class RecordsConfig(msgspec.Struct, frozen=True):
 
 
 def read_records(table: read.Table) -> RecordsConfig:
-    """The `records` table."""
+    """Read the `records` table."""
     default = RecordsConfig()
     return RecordsConfig(
         topics=table.list_of("topics", regex, default=default.topics),
@@ -188,7 +211,7 @@ def read_records(table: read.Table) -> RecordsConfig:
 
 
 def read_groups(table: read.Table) -> GroupsConfig:
-    """The `groups` table."""
+    """Read the `groups` table."""
     default = GroupsConfig()
     return GroupsConfig(
         match=table.list_of("match", regex, default=default.match),
@@ -202,7 +225,7 @@ def read_groups(table: read.Table) -> GroupsConfig:
 
 
 def read_sync(table: read.Table) -> SyncConfig:
-    """The `sync` table."""
+    """Read the `sync` table."""
     default = SyncConfig()
     return SyncConfig(
         configs=table.optional("configs", read.boolean, default.configs),
@@ -216,7 +239,7 @@ def read_sync(table: read.Table) -> SyncConfig:
 
 
 def read_heartbeats(table: read.Table) -> HeartbeatsConfig:
-    """The `heartbeats` table."""
+    """Read the `heartbeats` table."""
     default = HeartbeatsConfig()
     return HeartbeatsConfig(
         emit=table.optional("emit", _EMIT_ON, default.emit),
@@ -227,7 +250,7 @@ def read_heartbeats(table: read.Table) -> HeartbeatsConfig:
 
 
 def read_mm2_records(table: read.Table) -> Mm2RecordsConfig:
-    """The `mm2_records` table."""
+    """Read the `mm2_records` table."""
     default = Mm2RecordsConfig()
     return Mm2RecordsConfig(
         checkpoints=table.optional("checkpoints", read.boolean, default.checkpoints),
@@ -245,7 +268,7 @@ def read_mm2_records(table: read.Table) -> Mm2RecordsConfig:
 
 
 def read_from_mm2(table: read.Table) -> FromMm2Config:
-    """The `from_mm2` table."""
+    """Read the `from_mm2` table."""
     default = FromMm2Config()
     return FromMm2Config(
         takeover=table.optional("takeover", _MM2_TAKEOVER, default.takeover),

@@ -13,7 +13,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v
 
 
 class JaasEntry(msgspec.Struct, frozen=True):
-    """A login module and its options. The values may be secrets: they are for passing on, not for showing."""
+    """A login module and its options. The values may be secrets: they may be passed on, but not shown."""
 
     module: str
     options: dict[str, str]
@@ -25,9 +25,12 @@ class JaasEntry(msgspec.Struct, frozen=True):
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """`MODULE required NAME="VALUE" ...;`. Raises ValueError with one phrase that shows nothing of the text."""
+    """Parse `MODULE required NAME="VALUE" ...;`.
+
+    Raises ValueError with a phrase that reveals nothing of the text.
+    """
     words = _words(text)
-    # The control flag does not matter with one module, but has to be there.
+    # With a single module the control flag does not matter, but it is mandatory.
     if len(words) < 3 or words[-1] != ";" or {words[0], words[1]} & {"=", ";"}:
         raise ValueError('LOGIN-MODULE required NAME="VALUE" ...; with a semicolon at its end')
     options: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """The syntax of Java's properties files, exactly as java.util.Properties reads it.
 
-A logical line is a key, a separator (`=`, `:` or blanks) and a value; a line that ends in an odd number of backslashes
-goes on in the next one, whose leading blanks are dropped. `#` and `!` begin a comment line. What a value means is not
-decided here.
+A logical line is a key, a separator (`=`, `:` or blanks) and a value. A line that ends in an odd number of backslashes
+continues in the next line, whose leading blanks are dropped. `#` and `!` begin a comment line. The meaning of a value
+is not decided here.
 """
 
 import re
@@ -18,7 +18,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One entry of a file. `line` is where it begins, from 1."""
+    """One entry of a file. `line` is the number of its first line, counted from 1."""
 
     key: str
     value: str
@@ -26,9 +26,9 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, file_name: str) -> tuple[Property, ...]:
-    r"""Every entry in the order of the file, also those of a repeated key (the last one counts).
+    r"""Return every entry in the order of the file, including those of a repeated key (the last one counts).
 
-    Raises ConfigError for a malformed `\uXXXX`, the one thing that Java refuses.
+    Raises ConfigError for a malformed `\uXXXX`, the only input that Java refuses.
     """
     entries: list[Property] = []
     for line, number in _logical_lines(text):
@@ -41,7 +41,7 @@ def parse(text: str, file_name: str) -> tuple[Property, ...]:
 
 
 def decode(data: bytes) -> str:
-    """The text of a file: UTF-8, or ISO-8859-1 (what Java takes every file for) when it is not that."""
+    """Decode a file as UTF-8, or as ISO-8859-1 (which Java assumes for every file) if it is not valid UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -49,12 +49,12 @@ def decode(data: bytes) -> str:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """The items of a comma list, without the blanks around them; empty ones are left out."""
+    """Return the items of a comma-separated list without surrounding blanks. Empty items are omitted."""
     return tuple(item for item in _COMMA.split(value.strip()) if item)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Each logical line and the number of its first natural line."""
+    """Yield each logical line with the number of its first natural line."""
     naturals = re.split(r"\r\n|\r|\n", text)
     if naturals[-1] == "" and not text.endswith("\r\n"):
         del naturals[-1]
@@ -63,7 +63,7 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     open_end = False
     for number, natural in enumerate(naturals, start=1):
         stripped = natural.lstrip(_BLANKS)
-        # After a lone backslash there is nothing yet: comments and empty lines are still what they are.
+        # After a lone backslash the logical line is still empty, so comments and empty lines keep their meaning.
         if not buffer and (not stripped or stripped[0] in "#!"):
             open_end = False
             continue
@@ -74,7 +74,7 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
         else:
             yield buffer + stripped, begun
             buffer = ""
-    # Java takes even a lone backslash at the very end for an entry, with neither key nor value.
+    # Java treats even a lone backslash at the very end as an entry, with neither key nor value.
     if buffer or open_end:
         yield buffer, begun
 
@@ -115,5 +115,5 @@ def _unescape(raw: str) -> str:
             position += 4
         else:
             parts.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16: two escapes may be one character.
+    # Java's characters are UTF-16, so two escapes may form one character.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""What runs beside the daemon from time to time: `[audit]` and `[compact]`. Both are for all flows of the file."""
+"""The periodic jobs that run alongside the daemon: `[audit]` and `[compact]`. Both apply to all flows of the file."""
 
 import re
 from collections.abc import Iterator
@@ -24,40 +24,46 @@ _LEAST = read.integer(1, 1 << 40)
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the copies are audited by schedule."""
+    """How the copies are audited on a schedule."""
 
     every_ms: int | None = None
-    """None: only when somebody calls `mirrord audit`."""
+    """Interval between audits. None means that an audit runs only when `mirrord audit` is called."""
     level: Level = "digest"
     topics: tuple[str, ...] = ()
-    """Source topics, by regexes that match the whole name; none: all."""
+    """Source topics to audit, as regexes that match the whole name. Empty means all."""
     since_ms: int | None = None
-    """Only what the source has held for no longer than that; None: all of it."""
+    """Maximum age of the records to audit. None means all records."""
     sample: float = 1.0
-    """Only such a share of the ranges, by chance."""
+    """Share of the ranges to audit, chosen at random."""
     again: bool = False
-    """Also what earlier audits have proven."""
+    """Whether ranges that earlier audits have proven are audited again."""
     rate_bytes_per_s: int | None = None
-    """At most so much is read from both clusters together."""
+    """Maximum read rate of both clusters together."""
     out: str | None = None
-    """A folder for the results of each flow, as Parquet, and a report of each as HTML; None: they are not kept."""
+    """Folder for the results of each flow as Parquet, with an HTML report of each audit. None means that they are not
+    kept.
+    """
     spark: dict[str, str] = {}
 
 
 class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `mirrord compact` moves older runs of the offset map, and how that is done by schedule."""
+    """Where `mirrord compact` moves older runs of the offset map, and how this is scheduled."""
 
     path: str | None = None
-    """A folder that daemon, command line and Spark's executors all see. None: the ledger holds everything."""
+    """Folder that the daemon, the command line and Spark's executors all have access to. None means that the ledger
+    keeps everything.
+    """
     every_ms: int | None = None
     topics: tuple[str, ...] = ()
     least: int | None = None
-    """A partition gives what it has when that is so many runs of a side; None: a whole part of a file."""
+    """Number of runs of a side at which a partition's runs are moved. None means enough runs for a whole part of a
+    file.
+    """
     spark: dict[str, str] = {}
 
 
 def read_audit(table: Table) -> AuditConfig:
-    """The table `[audit]`."""
+    """Read the table `[audit]`."""
     found = AuditConfig(
         every_ms=table.optional("every", _EVERY, None),
         level=table.optional("level", _LEVEL, "digest"),
@@ -77,7 +83,7 @@ def read_audit(table: Table) -> AuditConfig:
 
 
 def read_compact(table: Table) -> CompactConfig:
-    """The table `[compact]`."""
+    """Read the table `[compact]`."""
     found = CompactConfig(
         path=table.optional("path", read.text, None),
         every_ms=table.optional("every", _EVERY, None),
@@ -91,7 +97,10 @@ def read_compact(table: Table) -> CompactConfig:
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Spark's own settings, by their full names; written in a table `spark`, so that `spark.master` is written so."""
+    """Read Spark's own settings by their full names.
+
+    They are in a table `spark`, so `spark.master` is written as such.
+    """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
     settings = dict(_flat("spark", cast(dict[str, object], found)))
@@ -100,7 +109,7 @@ def spark_settings(found: object) -> dict[str, str]:
 
 
 def check_master(settings: dict[str, str]) -> None:
-    """Raises ValueError when `spark.master` cannot be one."""
+    """Raise ValueError if `spark.master` is not valid."""
     master = settings.get("spark.master", "local")
     if not _MASTER.fullmatch(master):
         raise ValueError(f'spark.master {MASTER_RULE} (found "{master}")')

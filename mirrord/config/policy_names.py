@@ -1,7 +1,8 @@
 """How a configuration names policies: the built-in ones, and those of third parties.
 
-Nothing is loaded here. Whoever reads a file hands in a `PolicyCheck` that can load (`policies.flows.LOADING`); without
-one, only the built-in names are known, and what a class behind a dotted path is worth stays open.
+Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that can load policies
+(`policies.flows.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class at a
+dotted path is usable.
 """
 
 import math
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
-"""What a policy of a third party is made with, beside source and target: keyword arguments."""
+"""Keyword arguments with which a third-party policy is created, in addition to source and target."""
 
 NAMINGS = ("prefix", "identity")
-"""The built-in names of `naming`; templates come on top. `select` and `filter_configs` have none."""
+"""The built-in names of `naming`, in addition to templates. `select` and `filter_configs` have no built-in names."""
 RECORD_FILTERS = ("tombstones", "keys")
 RECORD_TRANSFORMS = ("headers",)
-"""Those of `records.filter` and `records.transform`; they take settings as those of third parties do."""
+"""The built-in names of `records.filter` and `records.transform`. They accept settings, like third-party policies."""
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -32,14 +33,14 @@ _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; t
 
 
 class PolicyCheck(Protocol):
-    """What is known of policies beyond their names."""
+    """Knowledge about policies that goes beyond their names."""
 
     def faults(self, flow: "FlowConfig") -> Iterable[tuple[str, str]]:
-        """Each policy of the flow that cannot be used: the key below the flow, and one line."""
+        """Yield each policy of the flow that cannot be used: its key within the flow, and one line."""
         ...
 
     def tells_origin(self, flow: "FlowConfig") -> bool:
-        """Whether the names that the flow gives tell every cluster that a topic has passed."""
+        """Whether the names that the flow gives reveal every cluster that a topic has passed."""
         ...
 
 
@@ -59,9 +60,9 @@ class BuiltIn:
 
 
 class Unjudged:
-    """A `PolicyCheck` for whoever asks no policy anything: what only loading can tell counts as right.
+    """A `PolicyCheck` for callers that never use a policy: anything that only loading can decide counts as correct.
 
-    So a daemon can be seen, and stopped, from where its policies are not installed.
+    It allows a daemon to be inspected and stopped from a machine on which its policies are not installed.
     """
 
     def faults(self, flow: "FlowConfig") -> Iterator[tuple[str, str]]:
@@ -72,7 +73,7 @@ class Unjudged:
 
 
 def is_template(naming: str) -> bool:
-    """Whether this text holds a place for the topic's name."""
+    """Whether this text has a placeholder for the topic's name."""
     return "{topic}" in naming
 
 
@@ -82,12 +83,12 @@ def is_class(text: str) -> bool:
 
 
 def is_built_in(naming: str) -> bool:
-    """Whether this naming needs no code of a third party."""
+    """Whether this naming needs no third-party code."""
     return naming in NAMINGS or is_template(naming)
 
 
 def third_party(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:
-    """What the flow takes from third parties: the key below the flow, the text, the settings."""
+    """Yield the third-party policies of the flow: the key within the flow, the text, the settings."""
     if not is_built_in(flow.naming):
         yield "naming", flow.naming, flow.naming_settings
     if flow.select:
@@ -99,7 +100,7 @@ def third_party(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]
 
 
 def record_policies(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:
-    """The policies that look at records, built in or not: the key below the flow, the text, the settings."""
+    """Yield the policies that inspect records, built in or not: the key within the flow, the text, the settings."""
     if flow.records.filter:
         yield "records.filter", flow.records.filter, flow.records.filter_settings
     if flow.records.transform:
@@ -107,7 +108,7 @@ def record_policies(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettin
 
 
 def needless_settings(flow: "FlowConfig") -> Iterator[tuple[str, str]]:
-    """Settings for a policy that takes none."""
+    """Yield the settings that belong to no policy, or to one that takes none."""
     if flow.naming_settings and is_built_in(flow.naming):
         yield "naming_settings", f'naming = "{flow.naming}" takes no settings; they are for {CLASS_RULE}'
     if flow.select_settings and not flow.select:
@@ -120,12 +121,15 @@ def needless_settings(flow: "FlowConfig") -> Iterator[tuple[str, str]]:
 
 
 def unknown(key: str, found: object, installed: Sequence[str]) -> str:
-    """The line for a text that names nothing. `installed` are the names that packages on this machine offer."""
+    """Return the fault line for a text that names no policy.
+
+    `installed` are the names that packages on this machine offer.
+    """
     return f"found {read.shown(found)}; allowed: {_rule(key, found, installed)}"
 
 
 def naming_of(found: object) -> str:
-    """`prefix`, `identity`, a template, a dotted path, or a name that a package may offer."""
+    """Check a naming: `prefix`, `identity`, a template, a dotted path, or a name that a package may offer."""
     if isinstance(found, str) and "{" in found:
         if _TEMPLATE.fullmatch(found) and found != "{topic}":
             return found
@@ -135,14 +139,14 @@ def naming_of(found: object) -> str:
 
 
 def policy(found: object) -> str:
-    """A dotted path, or a name that a package may offer."""
+    """Check a policy: a dotted path, or a name that a package may offer."""
     if isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
         return found
     raise ValueError(_rule("", found, ()))
 
 
 def record_policy(built_in: Sequence[str]) -> "read.Convert[str]":
-    """One of these names, a dotted path, or a name that a package may offer."""
+    """Accept one of these names, a dotted path, or a name that a package may offer."""
 
     def convert(found: object) -> str:
         if isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
@@ -153,7 +157,7 @@ def record_policy(built_in: Sequence[str]) -> "read.Convert[str]":
 
 
 def settings(found: object) -> PolicySettings:
-    """A table for a policy."""
+    """Read a policy's table of settings."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

@@ -1,6 +1,7 @@
-"""`${provider:path:key}` in the values of a properties file, as Kafka's ConfigTransformer reads it.
+"""Expressions `${provider:path:key}` in properties files, read in the same way as Kafka's ConfigTransformer.
 
-The three providers that read plain files and the environment are known by their classes; any other one is Java code.
+The three providers that read plain files and the environment are recognised by their classes. Any other provider is
+Java code.
 """
 
 import os
@@ -22,7 +23,7 @@ CLASSES: dict[str, Kind] = {
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
 UNDECLARED: dict[str, Kind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
-"""What these names mean where the file declares no provider of that name; Kafka would leave the text as it is."""
+"""Meaning of these names if the file declares no provider of that name. Kafka would leave the text unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
@@ -35,7 +36,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The same as a reference of conf.toml."""
+        """The expression as a reference of conf.toml."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"
@@ -45,7 +46,7 @@ class Expression(msgspec.Struct, frozen=True):
                 return f"file:{Path(self.path) / self.key}"
 
     def resolve(self) -> str:
-        """The text behind it. Raises EnvironmentFault when it is not there."""
+        """Return the text that it refers to. Raises EnvironmentFault if that does not exist."""
         match self.kind:
             case "env":
                 if self.key not in os.environ:
@@ -58,14 +59,14 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Providers:
-    """The providers that a file declares: name to kind."""
+    """The providers that a file declares, by name and kind."""
 
     def __init__(self, declared: Mapping[str, Kind]) -> None:
         self._kinds: dict[str, Kind] = {**UNDECLARED, **declared}
 
     @staticmethod
     def of(values: Mapping[str, str]) -> "Providers":
-        """The declarations of a file, without those of other classes."""
+        """Read the declarations of a file. Providers of other classes are ignored."""
         found: dict[str, Kind] = {}
         for key, value in values.items():
             name = key.removeprefix(f"{DECLARATION}.").removesuffix(".class")
@@ -74,12 +75,15 @@ class Providers:
         return Providers(found)
 
     def whole(self, value: str) -> Expression | None:
-        """The expression that is all of the value; None when there is more or less in it."""
+        """Return the expression that makes up the whole value, or None if the value is anything else."""
         match = _EXPRESSION.fullmatch(value.strip())
         return self._expression(match) if match else None
 
     def expand(self, value: str, resolve: Callable[[Expression], str] = Expression.resolve) -> str:
-        """The value with every expression replaced; what names no known provider stays. Raises EnvironmentFault."""
+        """Return the value with every expression replaced. Raises EnvironmentFault.
+
+        An expression without a known provider is left unchanged.
+        """
 
         def replace(match: re.Match[str]) -> str:
             expression = self._expression(match)
@@ -95,7 +99,7 @@ class Providers:
 
 
 def read_text(path: str) -> str:
-    """A file's text. Raises EnvironmentFault."""
+    """Return a file's text. Raises EnvironmentFault."""
     try:
         return decode(Path(path).read_bytes())
     except OSError as error:
@@ -103,7 +107,10 @@ def read_text(path: str) -> str:
 
 
 def read_property(path: str, key: str) -> str:
-    """The value of a key in a properties file, its expressions replaced. Raises EnvironmentFault, ConfigError."""
+    """Return the value of a key in a properties file, with its expressions replaced.
+
+    Raises EnvironmentFault, ConfigError.
+    """
     values = {entry.key: entry.value for entry in parse(read_text(path), path)}
     if key not in values:
         raise EnvironmentFault(f"the file {path} holds no key {key}")

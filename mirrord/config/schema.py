@@ -1,7 +1,7 @@
-"""conf.toml as frozen structs: what the user wants, with every default filled in.
+"""conf.toml as frozen structs: the user's settings, with every default filled in.
 
-`load` reads a file and either returns a `Config` that is sound in itself or raises one ConfigError that lists all
-faults of the file. Nothing here talks to a cluster, reads a secret or changes a value that the user wrote.
+`load` reads a file. It either returns a consistent `Config` or raises one ConfigError that lists all faults of the
+file. The module does not connect to a cluster, read a secret or change a value that the user wrote.
 """
 
 import re
@@ -49,10 +49,10 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
 Naming = str
-"""`prefix`, `identity`, a template such as `dr-{topic}`, or a policy of a third party (`model.config_policies`)."""
+"""`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`model.config_policies`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
-"""What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
+"""What a lane does if the source no longer holds records that were not copied: continue after them, or halt."""
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
@@ -81,25 +81,27 @@ _REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
-    """One Kafka cluster: where to begin asking, and how to be let in. `bootstrap` holds host:port texts."""
+    """One Kafka cluster: its bootstrap addresses as host:port strings, and how to authenticate."""
 
     bootstrap: tuple[str, ...]
     security: Security
 
 
 class LimitsConfig(msgspec.Struct, frozen=True):
-    """What a process may use for one flow."""
+    """Resource limits of a process for one flow."""
 
     in_flight_bytes: int = 64 << 20
-    """Bytes fetched or produced and not yet acknowledged, per replicator: the hard cap of its memory for records."""
+    """Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory for
+    records.
+    """
     map_bytes: int = 64 << 20
-    """Of the offset map, in each process that has it; what is older lies in a temporary file."""
+    """Memory for the offset map in each process that has it. Older parts are kept in a temporary file."""
     rate_bytes_per_s: int | None = None
-    """What the whole flow may fetch. Each of its replicators that hold lanes has an equal share. None: all it can."""
+    """Fetch rate of the whole flow, shared equally by its replicators that hold lanes. None means unlimited."""
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
-    """A directed pair of clusters and what is copied how. Topics are selected by regexes that match the whole name."""
+    """A directed pair of clusters, and what is copied how. Topics are selected by regexes that match the whole name."""
 
     name: str
     source: Alias
@@ -107,40 +109,49 @@ class FlowConfig(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     select: str = ""
-    """A policy of a third party that leaves out more of them; empty: none."""
+    """A third-party policy that excludes more topics, or an empty string."""
     select_settings: PolicySettings = {}
     naming: Naming = "prefix"
     naming_settings: PolicySettings = {}
     separator: str = "."
-    """What stands between alias and topic where names carry the alias."""
+    """Separator between alias and topic in names that carry the alias."""
     start: Start = "earliest"
     start_of: dict[str, Start] = {}
-    """Of topics that match a regex, instead of `start`; the first one that matches counts."""
+    """Start of topics that match a regex, instead of `start`. The first regex that matches counts."""
     isolation: Isolation = "read_committed"
     on_loss: OnLoss = "continue"
     on_reject: OnReject = "halt"
-    """Where a record cannot be copied for what it holds: the lane waits for somebody to decide, or leaves it out."""
+    """What happens if a record cannot be copied because of its contents: the lane waits for an operator's decision, or
+    skips the record.
+    """
     rpo_ms: int | None = None
-    """How far the target may be behind: status, metrics and alerts tell when it is further. None: nobody asks."""
+    """How far the target may lag. Status, metrics and alerts report when it lags further. None means that there is no
+    objective.
+    """
     transaction_alarm_ms: int = 60_000
-    """A lane that waits longer than this for one open transaction of the source tells which it is."""
+    """A lane that waits longer than this for one open transaction of the source reports the transaction."""
     refresh_ms: int | None = 5_000
-    """How often new topics and partitions are looked for; None: never."""
+    """Interval at which new topics and partitions are looked for. None means never."""
     replication_factor: ReplicationFactor = "broker"
-    """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`,
-    "source" takes the source topic's."""
+    """Replication factor of the target topics that mirrord creates. "broker" leaves it to the target's
+    `default.replication.factor`; "source" takes that of the source topic.
+    """
     on_deleted_copy: OnDeletedCopy = "create"
-    """Where somebody deleted a target topic that holds copies: it is created and copied again, or left to people."""
+    """What happens if a target topic that holds copies was deleted: it is created and copied again, or an operator
+    decides.
+    """
     on_recreated: OnRecreated = "keep"
-    """Where a source topic was deleted and created again: its copy goes on with the new one's records behind the former
-    one's, or the new one gets a copy of its own."""
+    """What happens if a source topic was recreated: its records follow those of the former topic in the same target
+    topic, or the new topic gets a separate target topic.
+    """
     on_unknown_copies: OnUnknownCopies = "wait"
-    """Where the target holds records of the source that the ledger knows nothing of: the partition waits until somebody
-    decides, or begins as if they were not there."""
+    """What happens if the target holds records of the source that are not in the ledger: the partition waits for an
+    operator's decision, or copying begins as if they did not exist.
+    """
     propagate_deletes: bool = False
-    """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
+    """Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there."""
     delete_grace_ms: int = 86_400_000
-    """How long after that."""
+    """Delay between the two deletions."""
     groups: GroupsConfig = GroupsConfig()
     records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
@@ -149,10 +160,10 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
     archive: str | None = None
-    """The folder of `[compact]`, as the whole file has it."""
+    """The folder of `[compact]`, which is the same for the whole file."""
 
     def start_at(self, topic: str) -> Start:
-        """Where a partition of a source topic begins that was never copied."""
+        """Return where copying begins for a partition of a source topic that was never copied."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -160,26 +171,26 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def follows_groups(self) -> bool:
-        """Whether groups' positions are translated: to be committed, or to become MirrorMaker 2's checkpoints."""
+        """Whether positions of groups are translated, either to commit them or to write MirrorMaker 2's checkpoints."""
         return self.groups.mode != "off" or self.groups.reverse or self.mm2_records.checkpoints
 
 
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
-    """How many replicators each flow has, and what they host."""
+    """How many replicators each flow has, and which lanes they host."""
 
     count: int | Literal["auto"] = "auto"
     partitions_per_replicator: int | Literal["auto"] = "auto"
-    """A limit; 1 gives one replicator per partition."""
+    """Upper limit. A value of 1 gives one replicator per partition."""
     placement: Literal["balanced", "spread"] = "balanced"
-    """By what lanes are spread: by the bytes that they carry, or by their number."""
+    """Measure by which lanes are distributed: the bytes that they copy, or their number."""
     alone: tuple[str, ...] = ()
-    """Regexes that match whole names such as `orders-0`: partitions with a replicator for themselves."""
+    """Regexes that match whole names such as `orders-0`: partitions that get a dedicated replicator."""
     spares: int = 0
-    """Replicators that host nothing until another one dies."""
+    """Number of replicators that host nothing until another one dies."""
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """What runs the replicators, and the two times that bound a takeover: lease + request timeout."""
+    """The engine that runs the replicators, and the two times that bound a takeover: lease + request timeout."""
 
     engine: Engine = "ray"
     lease_ttl_ms: int = 6_000
@@ -187,39 +198,46 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
 
 
 class RayConfig(msgspec.Struct, frozen=True):
-    """Which Ray to run on: "local" starts one on this machine, anything else joins the cluster at that address."""
+    """The Ray cluster to run on:
+
+    "local" starts one on this machine; any other value joins the cluster at that address.
+    """
 
     address: str = "local"
     dashboard: bool = True
     dashboard_port: int | None = None
-    """None: Ray's own default, or the next free port."""
+    """None means Ray's default port, or the next free one."""
 
 
 class HttpConfig(msgspec.Struct, frozen=True):
-    """Where the daemon answers. `listen` None: 127.0.0.1 at 8182 or the next free port."""
+    """The address of the daemon's HTTP server. If `listen` is None, it is 127.0.0.1 at 8182 or the next free port."""
 
     listen: HostPort | None = None
     advertised: HostPort | None = None
-    """Where others find it; None: at `listen`, or under this machine's name when that is every address."""
+    """Address at which others reach the server. None means `listen`, or this machine's name if `listen` is every
+    address.
+    """
     token: Secret | None = None
-    """Whoever shows it may give orders from another machine; without it only loopback may."""
+    """A client that presents this token may give commands from another machine. Without a token only loopback clients
+    may.
+    """
 
 
 class LogsConfig(msgspec.Struct, frozen=True):
-    """Where daemons write their rotated logs. None: the user's state directory."""
+    """Where daemons write their rotated logs. None means the user's state directory."""
 
     directory: str | None = None
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The whole of a conf.toml."""
+    """The contents of a conf.toml."""
 
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
     """Flows of the same file that are left to other daemons."""
     instance: str = "mirrord"
-    """Keeps two daemons apart that share one Ray cluster or one machine."""
+    """Distinguishes two daemons that share a Ray cluster or a machine."""
     replicators: ReplicatorsConfig = ReplicatorsConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     ray: RayConfig = RayConfig()
@@ -230,17 +248,20 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
-        """Those that run here, and those that are left to others."""
+        """The flows that run here, and those that are left to other daemons."""
         return self.flows + self.elsewhere
 
     def only(self, flows: Sequence[FlowConfig]) -> "Config":
-        """The same with these of its flows; what others have to do with them is not forgotten."""
+        """Return the configuration with only these of its flows.
+
+        The others are kept as `elsewhere`, because checks need them.
+        """
         chosen = {flow.name for flow in flows}
         others = tuple(flow for flow in self.flows if flow.name not in chosen)
         return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
 
     def flow(self, name: str) -> FlowConfig:
-        """The flow of this name. Raises ConfigError with the nearest name when there is none."""
+        """Return the flow of this name. If there is none, raises ConfigError with the nearest name."""
         for flow in self.flows:
             if flow.name == name:
                 return flow
@@ -250,9 +271,9 @@ class Config(msgspec.Struct, frozen=True):
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
     def only_targets(self, names: Sequence[str]) -> "Config":
-        """Only the flows into these clusters; a name may be a list with commas. Nothing is written to others.
+        """Return the configuration with only the flows into these clusters. Nothing is written to other clusters.
 
-        Raises ConfigError when there is no such cluster, or no flow is left.
+        A name may be a comma-separated list. Raises ConfigError if there is no such cluster, or if no flow is left.
         """
         wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
         for alias in wanted:
@@ -267,9 +288,9 @@ class Config(msgspec.Struct, frozen=True):
         return self.only(flows)
 
     def below(self, folder: Path) -> "Config":
-        """The same; relative paths begin at this folder.
+        """Return the configuration with relative paths resolved against this folder.
 
-        What they name is read by other processes, too, which stand in other folders.
+        The paths are also read by other processes, whose working directories differ.
         """
         directory, token, path = self.logs.directory, self.http.token, self.compact.path
         archive = str(folder / path) if path else None
@@ -288,14 +309,16 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def describe(self) -> dict[str, object]:
-        """The configuration as plain values for JSON, every secret as ***."""
+        """Return the configuration as plain values for JSON, with every secret as ***."""
         return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read a file; relative paths in it begin at its folder. `policies` judges those that are not built in.
+    """Read a file.
 
-    Raises ConfigError when it cannot be read or holds any fault.
+    Relative paths in it are resolved against its folder. `policies` judges policies that are not built in.
+
+    Raises ConfigError if the file cannot be read or has any fault.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -309,7 +332,7 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
 
 
 def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read the text of a configuration; `file_name` is only shown, and paths stay as they are written.
+    """Read the text of a configuration. `file_name` is used only in messages, and paths stay as they are written.
 
     Raises ConfigError with all faults.
     """
@@ -345,7 +368,7 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
-    """The flow without the heartbeats that it would write to a cluster which is left to somebody else."""
+    """Return the flow without the heartbeats that it would write to a cluster outside the selection."""
     if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"
@@ -353,7 +376,7 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
 
 
 def plain(value: object) -> object:
-    """A configuration, or a part of it, as plain values for JSON; secrets as ***."""
+    """Return a configuration, or a part of it, as plain values for JSON, with secrets as ***."""
     if isinstance(value, Secret | HostPort):
         return str(value)
     if isinstance(value, msgspec.Struct):

@@ -1,4 +1,4 @@
-"""How mirrord is let into a cluster. Secrets are references that only the process which connects resolves."""
+"""How mirrord authenticates to a cluster. Secrets are references that only the connecting process resolves."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _SECRET_NAME = re.compile(
 
 
 def names_secret(key: str) -> bool:
-    """Whether a value under this key may be a secret, by the key's name alone."""
+    """Whether a value under this key may be a secret, judged by the key's name alone."""
     return _SECRET_NAME.search(key) is not None
 
 
@@ -36,9 +36,9 @@ class Secret(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(found: object) -> "Secret":
-        """The secret behind `env:NAME`, `file:PATH` or `properties:PATH#KEY`, perhaps with `#OPTION`.
+        """Parse `env:NAME`, `file:PATH` or `properties:PATH#KEY`, optionally with `#OPTION`.
 
-        Raises ValueError for anything else: a secret in plain text.
+        Raises ValueError for anything else, because it would be a secret in plain text.
         """
         kind, _, name = found.partition(":") if isinstance(found, str) else ("", "", "")
         parts = name.split("#")
@@ -48,12 +48,15 @@ class Secret(msgspec.Struct, frozen=True):
         return Secret(f"{kind}:{name}")
 
     def below(self, folder: Path) -> "Secret":
-        """The same reference; a relative path in it begins at this folder."""
+        """Return the same reference, with a relative path resolved against this folder."""
         kind, _, name = self.reference.partition(":")
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """The secret's text, without the line end of a file. Raises EnvironmentFault when it is missing or blank."""
+        """Return the secret's text, without the line end of a file.
+
+        Raises EnvironmentFault if it is missing or blank.
+        """
         kind, _, name = self.reference.partition(":")
         match kind:
             case "env":
@@ -63,8 +66,8 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # A file that is being written or has a byte order mark alone, a secret with an empty key: as a token it
-            # would let everybody in.
+            # This can be a file that is being written or holds only a byte order mark, or a secret with an empty key.
+            # As a token it would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 
@@ -103,11 +106,12 @@ def _property(path: str, key: str, option: str | None = None) -> str:
 
 
 class Security(msgspec.Struct, frozen=True):
-    """Protocol and credentials of one cluster; `ca`, `certificate` and `key` are PEM.
+    """Protocol and credentials of one cluster. `ca`, `certificate` and `key` are PEM.
 
-    With OAUTHBEARER, `password` is the token; it is resolved anew for every connection, so a file may be replaced. With
-    `token_url` it is the client's secret and `username` the client's id, for which that address gives tokens (OAuth's
-    client credentials). With `unsigned`, brokers that are set up for it take `username` without any proof.
+    With OAUTHBEARER, `password` is the token. It is resolved again for every connection, so a file may be replaced.
+    With `token_url` it is the client's secret and `username` is the client's id, for which that address issues tokens
+    (OAuth's client credentials). With `unsigned`, brokers that are configured for it accept `username` without any
+    proof.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -118,12 +122,12 @@ class Security(msgspec.Struct, frozen=True):
     certificate: Secret | None = None
     key: Secret | None = None
     key_password: Secret | None = None
-    """Of `key`, or of the key in `keystore` when it is not the store's."""
+    """Password of `key`, or of the key in `keystore` if it differs from the store's password."""
     truststore: str | None = None
-    """The path of a JKS or PKCS12 store with the authorities, instead of `ca`."""
+    """Path of a JKS or PKCS12 store with the certificate authorities, instead of `ca`."""
     truststore_password: Secret | None = None
     keystore: str | None = None
-    """The path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`."""
+    """Path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`."""
     keystore_password: Secret | None = None
     check_hostname: bool = True
     token_url: str | None = None

@@ -27,14 +27,14 @@ _TLS_KEYS = (
 
 
 def token_address(found: object) -> str:
-    """The http address that gives tokens."""
+    """Check the HTTP address of a token endpoint."""
     if not isinstance(found, str) or not found.startswith(("https://", "http://")):
         raise ValueError('an address such as "https://login.example.com/oauth2/token"')
     return found
 
 
 def read_security(cluster: Table) -> Security:
-    """How to be let into a cluster; PLAINTEXT when the table says nothing. Notes a fault for each key without use."""
+    """Read how to authenticate to a cluster. The default is PLAINTEXT. Records a fault for each key that has no use."""
     table = cluster.table("security")
     security = Security(
         protocol=table.optional("protocol", _PROTOCOL, "PLAINTEXT"),
@@ -54,7 +54,7 @@ def read_security(cluster: Table) -> Security:
         scope=table.optional("scope", text, None),
         unsigned=table.optional("unsigned", boolean, False),
     )
-    # What the other keys mean depends on the protocol: without one there is nothing more to say.
+    # The meaning of the other keys depends on the protocol. Without a valid one they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)
         _check_tls(table, security)
@@ -62,7 +62,7 @@ def read_security(cluster: Table) -> Security:
 
 
 def anchored(security: Security, folder: Path) -> Security:
-    """The same settings; relative paths in them begin at this folder."""
+    """Return the same settings with relative paths resolved against this folder."""
     changes: dict[str, Any] = {}
     for name in security.__struct_fields__:
         value = getattr(security, name)

@@ -1,8 +1,9 @@
-"""Reads a TOML document key by key and collects every fault instead of stopping at the first.
+"""Read a TOML document key by key, and collect every fault instead of stopping at the first one.
 
-A `Document` is the file, a `Table` one table of it. Asking a table for a key says at once which key exists, what it
-may hold and what stands in when it is absent; a key that nobody asked for is unknown. After a fault the reading goes on
-with a stand-in value, which never leaves this package: `Document.finish` raises when there was any fault.
+A `Document` is the file, and a `Table` is one table of it. Reading a key from a table also declares that the key
+exists, what it may contain and what the default is. A key that was never read is reported as unknown. After a fault,
+reading continues with a placeholder value, which never leaves this package: `Document.finish` raises if there was any
+fault.
 """
 
 import difflib
@@ -16,7 +17,7 @@ from mirrord.model.errors import ConfigError
 
 T = TypeVar("T")
 Convert = Callable[[object], T]
-"""Takes what the file holds; returns the value, or raises ValueError with one phrase that says what is allowed."""
+"""Converts a value of the file. It returns the result, or raises ValueError with a phrase that says what is allowed."""
 
 _MISSING = object()
 _HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]{1,2}\s*(#.*)?")
@@ -37,10 +38,10 @@ def _key_path(dotted: str) -> str:
 
 
 def locate_keys(text: str) -> dict[str, int]:
-    """The line number of each table header and key, by path such as `flows[1].topics`.
+    """Return the line number of each table header and key, by path such as `flows[1].topics`.
 
-    A look at each line alone, not a TOML parser: what stands inside an inline table is not listed, so a reader falls
-    back to the key around it.
+    Each line is inspected separately; this is not a TOML parser. Keys inside an inline table are not listed, so a
+    caller falls back to the key that contains them.
     """
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -63,14 +64,17 @@ def locate_keys(text: str) -> dict[str, int]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, or None when none is alike."""
+    """Return the known name that is most similar to this one, or None if no name is similar."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.55)
     return by_lower_case[matches[0]] if matches else None
 
 
 def shown(value: object) -> str:
-    """A value as a fault line shows it: on one line, short, and only the kind of what may hold secrets (a table)."""
+    """Return a value as a fault line shows it: on one line, and short.
+
+    A value that may hold secrets (a table) is shown only by its kind.
+    """
     if isinstance(value, str | int | float):
         text = json.dumps(value, ensure_ascii=False)
         return text if len(text) <= 80 else text[:77] + "..."
@@ -78,21 +82,21 @@ def shown(value: object) -> str:
 
 
 def text(found: object) -> str:
-    """Any text that is not empty."""
+    """Accept any non-empty text."""
     if not isinstance(found, str) or not found:
         raise ValueError("a text")
     return found
 
 
 def boolean(found: object) -> bool:
-    """`true` or `false`."""
+    """Accept `true` or `false`."""
     if not isinstance(found, bool):
         raise ValueError("true or false")
     return found
 
 
 def integer(low: int, high: int) -> Convert[int]:
-    """A whole number within [low, high]."""
+    """Accept a whole number within [low, high]."""
 
     def convert(found: object) -> int:
         if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
@@ -103,7 +107,10 @@ def integer(low: int, high: int) -> Convert[int]:
 
 
 def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
-    """What `convert` takes, when it lies within [low, high]; `rule` writes the bounds as a user would."""
+    """Accept what `convert` accepts, if the result is within [low, high].
+
+    `rule` states the bounds as a user would write them.
+    """
 
     def take(found: object) -> int:
         value = convert(found)
@@ -115,7 +122,7 @@ def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int
 
 
 def choice(*names: T) -> Convert[T]:
-    """One of these names."""
+    """Accept one of these names."""
 
     def convert(found: object) -> T:
         for name in names:
@@ -129,7 +136,7 @@ def choice(*names: T) -> Convert[T]:
 
 
 def either(name: T, convert: Convert[int]) -> Convert[T | int]:
-    """This name, or else what `convert` takes."""
+    """Accept this name, or whatever `convert` accepts."""
 
     def take(found: object) -> T | int:
         if found == name:
@@ -143,9 +150,9 @@ def either(name: T, convert: Convert[int]) -> Convert[T | int]:
 
 
 class Document:
-    """One TOML document and the faults found in it so far.
+    """One TOML document, and the faults found in it so far.
 
-    Raises ConfigError at once when the text is not TOML: nothing else can be said about it then.
+    Raises ConfigError immediately if the text is not TOML, because then nothing else can be checked.
     """
 
     def __init__(self, source: str, file_name: str) -> None:
@@ -161,18 +168,18 @@ class Document:
         self.root = Table(self, "", values)
 
     def adopt(self, table: "Table") -> None:
-        """Remember a table, so that its unknown keys are found at the end."""
+        """Register a table, so that its unknown keys are found at the end."""
         self._tables.append(table)
 
     def fault(self, path: str, message: str) -> None:
-        """Note one fault of the key at `path`."""
+        """Record a fault of the key at `path`."""
         self._faulty.add(path)
         line = self._line(path)
         where = f"{self.file_name}:{line}" if line else self.file_name
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Whether a fault of this very key was noted."""
+        """Whether a fault of exactly this key was recorded."""
         return path in self._faulty
 
     def finish(self) -> None:
@@ -204,26 +211,29 @@ class Table:
         document.adopt(self)
 
     def at(self, key: str) -> str:
-        """The full path of a key."""
+        """Return the full path of a key."""
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        """Whether the key stands in the file."""
+        """Whether the key is in the file."""
         return key in self._values
 
     def fault(self, key: str, message: str) -> None:
-        """Note a fault of this key."""
+        """Record a fault of this key."""
         self.document.fault(self.at(key), message)
 
     def optional(self, key: str, convert: Convert[T], default: T, *, secret: bool = False) -> T:
-        """The converted value, or `default` when the key is absent. A secret's value is never shown in the fault."""
+        """Return the converted value, or `default` if the key is absent.
+
+        A secret's value is never shown in the fault.
+        """
         found = self._take(key)
         if found is _MISSING:
             return default
         return self._convert(self.at(key), found, convert, default, secret)
 
     def required(self, key: str, convert: Convert[T], stand_in: T) -> T:
-        """The converted value; absence is a fault."""
+        """Return the converted value. An absent key is a fault."""
         found = self._take(key)
         if found is _MISSING:
             self.needs(key, convert)
@@ -233,7 +243,10 @@ class Table:
     def list_of(
         self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
     ) -> tuple[T, ...]:
-        """A list whose items are converted one by one; when required, it must be there and must not be empty."""
+        """Return a list whose items are converted one by one.
+
+        If it is required, it must be present and must not be empty.
+        """
         found = self._take(key)
         if found is _MISSING:
             if required:
@@ -250,7 +263,7 @@ class Table:
         return tuple(item for item in wrong if item is not None)
 
     def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
-        """All keys of a table whose keys are the user's own, in the order of the file."""
+        """Return all keys of a table whose keys are chosen by the user, in the order of the file."""
         found: dict[str, T] = {}
         for key in self._values:
             self._known.append(key)
@@ -265,7 +278,7 @@ class Table:
         return found
 
     def needs(self, key: str, convert: Convert[object], reason: str = "") -> None:
-        """Note a fault when the key is absent."""
+        """Record a fault if the key is absent."""
         if key not in self._values:
             try:
                 convert(None)
@@ -273,12 +286,12 @@ class Table:
                 self.fault(key, f"missing{' ' + reason if reason else ''}; allowed: {rule}")
 
     def table(self, key: str) -> "Table":
-        """The table under this key; an empty one when it is absent."""
+        """Return the table under this key, or an empty one if it is absent."""
         found = self._take(key)
         return self._subtable(key, {} if found is _MISSING else found)
 
     def tables(self, key: str, required: str) -> list["Table"]:
-        """The tables of an array of tables; `required` says what is missing when there is none."""
+        """Return the tables of an array of tables. `required` says what is missing if there is none."""
         found = self._take(key)
         if found is _MISSING or found == []:
             self.document.fault(key, f"missing; {required}")
@@ -289,7 +302,7 @@ class Table:
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 
     def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
-        """The tables under this key by their names; `required` says what is missing when there is none."""
+        """Return the tables under this key by their names. `required` says what is missing if there is none."""
         found = self._take(key)
         if found is _MISSING or found == {}:
             self.document.fault(key, f"missing; {required}")
@@ -300,7 +313,7 @@ class Table:
         return {name: self._subtable(f"{key}.{name}", item) for name, item in cast(dict[str, object], found).items()}
 
     def report_unknown_keys(self) -> None:
-        """Note a fault for each key that nobody asked for."""
+        """Record a fault for each key that was never read."""
         for key in self._values:
             if key not in self._known:
                 like = nearest(key, self._known)

@@ -1,7 +1,7 @@
-"""Durations, sizes, moments and addresses as people write them in conf.toml.
+"""Durations, sizes, times and addresses as users write them in conf.toml.
 
-Every function takes what the file held and returns the value in its base unit, or raises ValueError with one sentence
-that says what is allowed.
+Every function takes the value from the file. It returns the value in its base unit, or raises ValueError with one
+sentence that says what is allowed.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 Start = Literal["earliest", "latest"] | int
-"""Where a new lane begins: the first offset, the end, or the first record at or after this moment (epoch ms)."""
+"""Where a new lane begins: the first offset, the end, or the first record at or after this time (epoch ms)."""
 
 DURATION_RULE = 'a duration such as "500ms", "5s", "2m" or "1h"'
 SIZE_RULE = 'a size such as "64KiB", "8MiB" or "1GiB", or a number of bytes'
@@ -28,7 +28,7 @@ _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """A network address. An IPv6 host stands here without its brackets."""
+    """A network address. An IPv6 host is stored without its brackets."""
 
     host: str
     port: int
@@ -48,14 +48,14 @@ def _quantity(found: str, units: dict[str, int], rule: str) -> int:
 
 
 def duration_ms(found: object) -> int:
-    """Milliseconds of a duration. A bare number is refused: it does not say its unit."""
+    """Return a duration in milliseconds. A bare number is refused, because it has no unit."""
     if not isinstance(found, str):
         raise ValueError(DURATION_RULE)
     return _quantity(found, _DURATION_MS, DURATION_RULE)
 
 
 def size_bytes(found: object) -> int:
-    """Bytes of a size; a bare number is bytes."""
+    """Return a size in bytes. A bare number is a number of bytes."""
     if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
         return found
     if not isinstance(found, str):
@@ -64,7 +64,7 @@ def size_bytes(found: object) -> int:
 
 
 def rate_bytes_per_s(found: object) -> int:
-    """Bytes per second, at least 64 KiB: one batch has to fit into a few seconds."""
+    """Return a rate in bytes per second. It is at least 64 KiB, because a batch must fit into a few seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
         raise ValueError(RATE_RULE)
     rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)
@@ -74,7 +74,10 @@ def rate_bytes_per_s(found: object) -> int:
 
 
 def start_point(found: object) -> Start:
-    """Where to begin. Takes TOML's own date-times too; a time without a zone is refused, as it names no moment."""
+    """Return where to begin. TOML's own date-times are accepted too.
+
+    A time without a zone is refused, because it is ambiguous.
+    """
     if found == "earliest":
         return "earliest"
     if found == "latest":
@@ -97,7 +100,7 @@ def start_point(found: object) -> Start:
 
 
 def host_port(found: object) -> HostPort:
-    """The two parts of host:port; the port is within 1-65535."""
+    """Return the two parts of host:port. The port is within 1-65535."""
     match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
     if match is None or not 0 < int(match[2]) < 65_536:
         raise ValueError(HOST_RULE)
@@ -105,7 +108,7 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """A regular expression that compiles. It must match a whole name."""
+    """Check a regular expression: it must compile. It is always matched against a whole name."""
     if not isinstance(found, str) or not found:
         raise ValueError("a regular expression that matches the whole name")
     try:

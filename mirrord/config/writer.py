@@ -1,7 +1,7 @@
-"""A `Config` as the text of a conf.toml that reads back as the same one. What is at its default is left out.
+"""Write a `Config` as the text of a conf.toml that reads back as the same configuration. Defaults are omitted.
 
-The structs' fields and the file's keys follow one convention, with the exceptions in `_KEYS`: `every_ms` is the key
-`every` with a duration, `in_flight_bytes` a size, a struct within a struct a table.
+Field names and keys of the file follow one convention, with the exceptions in `_KEYS`: `every_ms` becomes the key
+`every` with a duration, `in_flight_bytes` becomes a size, and a nested struct becomes a table.
 """
 
 import json
@@ -23,7 +23,7 @@ _WIDTH = 110
 
 
 def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
-    """The text; remarks become comments at its head."""
+    """Return the text. Remarks become comments at its beginning."""
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
     lines += _table("", config, skip=("clusters", "flows", "elsewhere"), nested=False)
     for alias, cluster in config.clusters.items():
@@ -37,7 +37,7 @@ def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
 
 
 def _table(path: str, struct: msgspec.Struct, skip: Iterable[str] = (), *, nested: bool = True) -> Iterator[str]:
-    """The keys of a table and, behind them, the tables within it."""
+    """Yield the keys of a table, followed by the tables within it."""
     order = ("source", "target") if isinstance(struct, FlowConfig) else ()
     for name, value in sorted(_changed(struct), key=lambda item: item[0] not in order):
         if name not in skip and not isinstance(value, msgspec.Struct | dict):
@@ -53,13 +53,13 @@ def _subtables(path: str, struct: msgspec.Struct) -> Iterator[str]:
             if lines := list(_table(here, value)):
                 yield from ("", f"[{here}]", *lines)
         elif isinstance(value, dict) and value and not isinstance(struct, Config):
-            # Names that are not ours: topics, and what a policy of a third party takes.
+            # These names come from the user: topics, and the settings of a third-party policy.
             keys = (f"{_key(key)} = {_plain(item)}" for key, item in cast(dict[str, object], value).items())
             yield from ("", f"[{path}.{name}]", *keys)
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    """Fields that are not at their default. Secrets and addresses come as texts."""
+    """Yield the fields that differ from their default. Secrets and addresses are converted to texts."""
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)
         if field.default is msgspec.NODEFAULT or value != field.default:
@@ -74,7 +74,7 @@ def _name(field: str) -> str:
 
 def _value(field: str, value: object) -> str:
     if value is None:
-        return '"never"'  # the one None that is no default: a time between two looks
+        return '"never"'  # the only None that is not a default: an interval that is switched off
     if field.endswith("_ms") and isinstance(value, int):
         return _text(_quantity(value, _DURATIONS))
     if field.endswith("_bytes") and isinstance(value, int):
@@ -103,7 +103,7 @@ def _list(items: list[str]) -> str:
 
 
 def _text(value: str) -> str:
-    # A literal text keeps the backslashes of a regex as they are.
+    # A literal string keeps the backslashes of a regex unchanged.
     if "\\" in value and value.isprintable() and "'" not in value:
         return f"'{value}'"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

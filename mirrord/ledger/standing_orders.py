@@ -1,4 +1,4 @@
-"""Orders that people give a running flow: how they are asked for, what stands of them, and how they are told."""
+"""Operator commands for a running flow: the requests, the commands in force, and their description for people."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,70 +24,72 @@ Kind = Literal["flow", "topic", "lane", "host"]
 Standing = TypeVar("Standing", CopyingPaused, HostDrained)
 
 POLICY = "policy"
-"""Who gives an order when nobody does."""
+"""Author of a command that no person gave."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What somebody asks a daemon for."""
+    """A command that a daemon is asked to carry out."""
 
     verb: Verb
     name: str
-    """Of a flow, a topic of the source, a partition of it (`orders-3`) or a replicator; `flow:` may stand in front."""
+    """Name of a flow, a topic of the source, a partition of it (`orders-3`) or a replicator. The prefix `flow:` is
+    allowed.
+    """
     to: str = ""
-    """The replicator that a lane is to move to."""
+    """The replicator to which a lane should move."""
     flow: str = ""
-    """Only this flow."""
+    """Restricts the command to this flow."""
     kind: Kind | None = None
-    """What the name is of, where it could be of several."""
+    """The kind of object that the name refers to, if it is ambiguous."""
     by: str
     reason: str = ""
     offset: int = -1
-    """A source offset, of orders about single records; of "seek" where the source's log begins."""
+    """A source offset, for commands about single records. For "seek" it is the log start of the source."""
     until: int = -1
-    """Up to this one, if that is more; of "seek" where the lane is to go on."""
+    """End of the offset range, if it extends further. For "seek" it is the offset at which the lane should continue."""
     letters: int = -1
-    """Of "skip": so many of the records are in the flow's dead-letter topic; -1: nobody put them there."""
+    """For "skip": the number of records that are in the flow's dead-letter topic, or -1 if they were not parked."""
     letters_at: int = -1
-    """The first of them at this offset of that topic."""
+    """Offset of the first of them in that topic."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an order, or with a dry run would."""
+    """The outcome of a command, or the outcome it would have if it is a dry run."""
 
     flow: str
     done: tuple[str, ...] = ()
-    """A line for each fact that was recorded; empty: it stood so already."""
+    """One line for each fact that was recorded. Empty if nothing changed."""
     lanes: tuple[str, ...] = ()
-    """Partitions that stop, begin or move."""
+    """Partitions that stop, start or move."""
     notes: tuple[str, ...] = ()
-    """What is good to know, one line each."""
+    """Additional remarks, one line each."""
 
 
 @dataclass(slots=True)
 class Orders:
-    """The orders of a flow that stand. Only `take` changes it."""
+    """The commands of a flow that are in force. Only `take` changes it."""
 
     paused: dict[str, CopyingPaused] = field(default_factory=dict[str, CopyingPaused])
-    """By `pause_key`."""
+    """Pauses by `pause_key`."""
     pins: dict[str, LanePinned] = field(default_factory=dict[str, LanePinned])
-    """By `orders-3`."""
+    """Pins by partition, such as `orders-3`."""
     drained: dict[str, HostDrained] = field(default_factory=dict[str, HostDrained])
-    """By the replicator's name, also when it is no more."""
+    """Drains by the replicator's name, even if the replicator no longer exists."""
 
     @staticmethod
     def of(facts: Iterable[OrderFact]) -> "Orders":
-        """After these facts."""
+        """Return the commands in force after these facts."""
         orders = Orders()
         for fact in facts:
             orders.take(fact)
         return orders
 
     def facts(self) -> tuple[OrderFact, ...]:
-        """Those that give the same again."""
+        """Return facts that produce the same state."""
         return (*self.paused.values(), *self.pins.values(), *self.drained.values())
 
     def take(self, fact: OrderFact) -> bool:
-        """Whether the fact binds; one that says what stands already does not."""
+        """Apply a fact. Return whether it takes effect; a fact that repeats the current state does not."""
         match fact:
             case CopyingPaused():
                 return _put(self.paused, pause_key(fact.topic, fact.partition), fact)
@@ -107,40 +109,42 @@ class Orders:
                 return self.drained.pop(fact.replicator, None) is not None
 
     def pause_of(self, topic: str, partition: int) -> CopyingPaused | None:
-        """Why a partition is not copied, the widest order first; None: it is not paused."""
+        """Return the pause that applies to a partition, with the widest scope first, or None if it is not paused."""
         if not self.paused:
             return None
         keys = (pause_key("", -1), pause_key(topic, -1), pause_key(topic, partition))
         return next((self.paused[key] for key in keys if key in self.paused), None)
 
     def pin_of(self, lane: TopicPartition) -> LanePinned | None:
-        """Where a partition is to be."""
+        """Return the pin of a partition, or None."""
         return self.pins.get(str(lane)) if self.pins else None
 
 
 def pause_key(topic: str, partition: int) -> str:
-    """A name that no other flow, topic or partition has: a topic's name holds no colon (Kafka's
-    `Topic.validate`)."""
+    """Return a key that is unique among flows, topics and partitions.
+
+    A topic's name contains no colon (Kafka's `Topic.validate`).
+    """
     if not topic:
         return ""
     return topic if partition < 0 else f"{topic}:{partition}"
 
 
 def pausable(topic: str, partition: int) -> str:
-    """What a pause is about, for people."""
+    """Describe the scope of a pause for people."""
     if not topic:
         return "the flow"
     return f"topic {topic}" if partition < 0 else f"{topic}-{partition}"
 
 
 def origin_words(origin: Origin) -> str:
-    """by ada@host at 2026-01-31 12:00:00Z: maintenance"""
+    """Describe an origin, such as "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
     why = f": {origin.reason}" if origin.reason else ""
     return f"by {origin.by} at {moment(origin.at_ms)}{why}"
 
 
 def moment(at_ms: int) -> str:
-    """A moment of the wall clock, in UTC."""
+    """Format a wall-clock time in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

@@ -1,4 +1,4 @@
-"""Rights as Kafka's authorizer keeps them, by Kafka's own names (org.apache.kafka.common.acl, .resource)."""
+"""ACLs as Kafka's authorizer stores them, with Kafka's names (org.apache.kafka.common.acl, .resource)."""
 
 from typing import Literal
 
@@ -8,14 +8,16 @@ ResourceKind = Literal["TOPIC", "GROUP"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
-"""As the name of a literal pattern: every resource of the kind."""
+"""As the name of a literal pattern, it means every resource of the kind."""
 
 
 class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One binding: who may, or may not, do what with which resources. It stands in facts, so fields only join the end.
+    """One ACL binding: it allows or denies a principal an operation on resources.
 
-    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number where this program
-    knows no name: such a rule is carried over as it is.
+    Facts contain this struct, so new fields may only be added at the end.
+
+    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this program
+    knows no name. Such a rule is synced unchanged.
     """
 
     resource: ResourceKind

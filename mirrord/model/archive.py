@@ -1,4 +1,4 @@
-"""Older runs that lie in a dataset outside the ledger (`mirrord compact`), and what the ledger tells of them."""
+"""Older runs in a dataset outside the ledger (`mirrord compact`), and what the ledger records about them."""
 
 from typing import Literal, NamedTuple, Protocol
 
@@ -11,39 +11,39 @@ Side = Literal["source", "target"]
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """Runs of one side of a lane that follow each other: all that is to be known of them without looking."""
+    """Consecutive runs of one side of a lane, with everything that must be known without reading them."""
 
     generation: int
-    """The compaction that put them there."""
+    """Number of the compaction that moved them to the dataset."""
     count: int
     first_ordinal: int
     first_offset: int
     last_ordinal: int
-    """Where the last of the runs begins."""
+    """Ordinal at which the last of the runs begins."""
     last_offset: int
     checksum: int
-    """CRC-32C of all ordinals, then all offsets, as little-endian int64."""
+    """CRC-32C of all ordinals followed by all offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
     """The ordinals among them at which offsets go back (`Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):
-    """Archived runs, with what is to be known to find them."""
+    """Archived runs, with the keys that are needed to find them."""
 
     topic: str
-    """Of the source."""
+    """Name of the source topic."""
     lane: LaneId
     side: Side
     runs: ArchivedRuns
 
 
 class Archive(Protocol):
-    """The dataset of one flow, to read from."""
+    """Read access to the dataset of one flow."""
 
     def get(self, part: ArchivedPart) -> bytes:
-        """The runs, packed (`mirrord.model.packed_runs.pack`). Raises ArchiveLost."""
+        """Return the runs, packed (`mirrord.model.packed_runs.pack`). Raises ArchiveLost."""
         ...
 
 
 class ArchiveLost(EnvironmentFault):
-    """Runs that lie in the dataset cannot be read now; what needs newer ones alone is not concerned."""
+    """Runs in the dataset cannot be read now. Operations that need only newer runs are not affected."""

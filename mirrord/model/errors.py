@@ -2,16 +2,19 @@
 
 
 class MirrordError(Exception):
-    """The base of every error that mirrord raises on purpose; its text is meant for people."""
+    """The base of every error that mirrord raises deliberately. Its text is meant for people."""
 
 
 class ConfigError(MirrordError):
-    """What the user wrote is wrong: the file, the key, what was found, what is allowed. Exit code 2."""
+    """The user's input is wrong.
+
+    The message names the file, the key, what was found and what is allowed. Exit code 2.
+    """
 
 
 class EnvironmentFault(MirrordError):
-    """What the user wrote is right, but the world is not: unreachable, refused, missing, taken. Exit code 1."""
+    """The user's input is correct, but the environment is not: unreachable, refused, missing, taken. Exit code 1."""
 
 
 class PolicyFault(MirrordError):
-    """A policy of a third party gave no answer that can be used, to one question about one name."""
+    """A third-party policy gave no usable answer to one question about one name."""

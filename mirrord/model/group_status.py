@@ -1,4 +1,4 @@
-"""Where consumer groups stand on both sides of a flow, as it is told to people and programs."""
+"""The positions of consumer groups on both sides of a flow, as reported to people and programs."""
 
 from typing import Literal
 
@@ -7,18 +7,20 @@ import msgspec
 GroupState = Literal[
     "in step", "waits", "active", "ahead", "expired", "not copied", "unknown", "unsure", "refused", "behind"
 ]
-"""One partition of a group, on its way from one side, where it is followed, to the other one, where it is committed: by
-default from the source to the target, in a `reverse` report from the target to the source.
+"""State of one partition of a group. A position is followed on one side and committed on the other: by default it is
+followed at the source and committed at the target; in a `reverse` report it is the other way round.
 
-in step: both positions are the same. waits: the same, as far as records are copied. active: the group has members where
-it would be committed, which are left alone. ahead: there it is further, or has moved by itself, and not because it went
-back where it is followed. expired: it is not known any more where it is followed, and is left. not copied: the topic is
-not. unknown: the position has no counterpart, and the reason says why. unsure: it is not known on which side it moved
-last. refused: the broker does not take the commit. behind: it will be committed next.
+"in step": both positions match. "waits": they match up to the end of the copied records. "active": the group has
+members on the side where its position would be committed, and these are left alone. "ahead": the position on that side
+is further, or has moved there by itself, and the followed side did not go back. "expired": the followed side no longer
+has the position, and the other side is left unchanged. "not copied": the topic is not copied. "unknown": the position
+has no counterpart, and the reason says why. "unsure": it is not known on which side the position moved last. "refused":
+the broker does not accept the commit. "behind": the position will be committed next.
 """
 Source = Literal["log", "polling", "starting"]
-"""How commits are learnt of, at the source or with `reverse` at the target: from `__consumer_offsets`, by asking for
-them, not yet."""
+"""How commits are observed, at the source or with `reverse` at the target. "log": from `__consumer_offsets`. "polling":
+by requests. "starting": not yet.
+"""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,23 +30,24 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     target_topic: str
-    """Empty where the topic is not copied."""
+    """Name of the target topic, or an empty string if the topic is not copied."""
     source_offset: int | None
-    """Next to be read at the source; None where the source knows it no more."""
+    """Next offset to read at the source, or None if the source no longer has a position."""
     committed_ms: int | None = None
-    """When the source took that commit, by its clock; None where nobody told."""
+    """Time at which the source accepted the commit, by its clock. None if it is not known."""
     target_offset: int | None = None
-    """Next to be read at the target; None: nothing is committed there."""
+    """Next offset to read at the target, or None if nothing is committed there."""
     translated: int | None = None
-    """What the source's position is at the target, or with `reverse` the target's at the source; None where it has no
-    counterpart."""
+    """The source's position translated to the target, or with `reverse` the target's translated to the source. None if
+    it has no counterpart.
+    """
     lag_records: int | None = None
-    """Records at the target that the target's position has not read."""
+    """Number of records at the target that are after the target's position."""
     lag_s: float | None = None
-    """Age of the first of them; 0 when there is none."""
+    """Age of the first of these records, or 0 if there is none."""
     state: GroupState
     why: str = ""
-    """Why it is not "in step"."""
+    """Why the state is not "in step"."""
 
 
 class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,35 +56,38 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     flow: str
     at_ms: int
     reverse: bool = False
-    """From the target back to the source; then no lags are told."""
+    """Whether the report is about the direction from the target back to the source.
+
+    In that case no lags are reported.
+    """
     source: Source
     note: str = ""
-    """One line for people: why groups are not followed, or not fully."""
+    """One line for people that says why groups are not followed, or not fully."""
     skipped: int = 0
-    """Records of `__consumer_offsets` that could not be read."""
+    """Number of records of `__consumer_offsets` that could not be read."""
     groups: tuple[GroupStatus, ...] = ()
 
 
 class Translated(msgspec.Struct, frozen=True, array_like=True):
-    """A group's position, on both sides: whether it was committed or not."""
+    """A group's position on both sides, whether or not it was committed."""
 
     group: str
     topic: str
     target_topic: str
     partition: int
     upstream: int
-    """Next to be read at the source."""
+    """Next offset to read at the source."""
     downstream: int
-    """Next to be read at the target; never in front of what is copied."""
+    """Next offset to read at the target. It is never after the end of the copied records."""
     metadata: str
 
 
 class GroupsNews(msgspec.Struct, frozen=True):
-    """What a follower of groups has to say since it was last asked."""
+    """The changes that a follower of groups reports since it was last asked."""
 
     note: str = ""
-    """One line for people, or empty: why groups are not followed, or not fully."""
+    """One line for people that says why groups are not followed, or not fully. Empty if there is nothing to say."""
     translated: tuple[Translated, ...] = ()
-    """The newest of each group and partition."""
+    """The newest position of each group and partition."""
     states: dict[str, int] | None = None
-    """How many positions are in which state; None: as it was told last."""
+    """Number of positions in each state, or None if it is unchanged since the last report."""

@@ -8,7 +8,10 @@ Interval = tuple[int, int]
 
 
 def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """The parts of an interval that no other covers, in ascending order; the others come in any."""
+    """Yield the parts of an interval that no other interval covers, in ascending order.
+
+    The others may be in any order.
+    """
     position, end = whole
     for start, behind in sorted(taken):
         if start >= end:
@@ -21,7 +24,7 @@ def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
 
 
 def joined(parts: Iterable[Interval]) -> list[Interval]:
-    """What intervals cover together, ascending; those that touch or overlap become one."""
+    """Return the union of the intervals in ascending order. Intervals that touch or overlap are merged."""
     found: list[Interval] = []
     for start, end in sorted(parts):
         if found and start <= found[-1][1]:
@@ -32,7 +35,7 @@ def joined(parts: Iterable[Interval]) -> list[Interval]:
 
 
 def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
-    """What of the parts lies in an interval; they ascend and do not overlap."""
+    """Yield the portions of the parts that are inside an interval. The parts ascend and do not overlap."""
     begin, end = whole
     for at in range(bisect_right(parts, begin, key=lambda part: part[1]), len(parts)):
         start, behind = parts[at]

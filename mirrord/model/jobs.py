@@ -3,11 +3,11 @@
 from typing import Literal
 
 ProvingLevel = Literal["digest", "records"]
-"""How closely was looked; an audit of the ledger alone proves nothing of the records."""
+"""How closely records were compared. An audit of the ledger alone proves nothing about the records."""
 
 
 Job = Literal["audit", "compact"]
 
 
 Outcome = Literal["done", "differences", "failed", "stopped"]
-"""How a job ended. "differences": an audit went through and found some; "stopped": it was told to end."""
+"""How a job ended. "differences": an audit completed and found differences. "stopped": it was asked to stop."""

@@ -1,7 +1,7 @@
-"""How clusters, topics, partitions and lanes are named.
+"""Names of clusters, topics, partitions and lanes.
 
-A lane is keyed by topic *ids* (KIP-516), never by alias or topic name: a topic that was deleted and created again under
-the same name is another topic, and a cluster that was given another alias is still the same cluster.
+A lane is keyed by topic *ids* (KIP-516), never by alias or topic name. A topic that was deleted and created again under
+the same name is a different topic, and a cluster that was given another alias is still the same cluster.
 """
 
 from typing import NewType
@@ -12,13 +12,13 @@ Alias = str
 """The name that the configuration gives a cluster."""
 
 ClusterId = NewType("ClusterId", str)
-"""The id that a Kafka cluster gives itself when its storage is formatted."""
+"""The id that a Kafka cluster gets when its storage is formatted."""
 
 TopicId = NewType("TopicId", str)
 """A topic's UUID in Kafka's own text form: 22 characters of URL-safe base64 (org.apache.kafka.common.Uuid)."""
 
 LaneId = NewType("LaneId", str)
-"""The text form of a `LaneKey`, as it stands in facts, in state keys and on the command line."""
+"""The text form of a `LaneKey`, as used in facts, in state keys and on the command line."""
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
@@ -32,7 +32,7 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
 
 class LaneKey(msgspec.Struct, frozen=True, order=True):
-    """What makes a lane itself: one source partition copied into one target partition of the same number."""
+    """The identity of a lane: one source partition copied into one target partition of the same number."""
 
     source_topic_id: TopicId
     partition: int
@@ -40,17 +40,17 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
 
     @property
     def id(self) -> LaneId:
-        """`<source topic id>.<partition>.<target topic id>`; the ids hold no dot, so the form reads back."""
+        """`<source topic id>.<partition>.<target topic id>`. The ids contain no dot, so the form can be parsed."""
         return LaneId(f"{self.source_topic_id}.{self.partition}.{self.target_topic_id}")
 
     @property
     def topics(self) -> tuple[TopicId, TopicId]:
-        """The source topic, and the target topic: all lanes between the two have them in common."""
+        """The source topic and the target topic, which all lanes between the two share."""
         return self.source_topic_id, self.target_topic_id
 
     @staticmethod
     def parse(text: str) -> "LaneKey":
-        """The key of a lane id. Raises ValueError when the text is not one."""
+        """Return the key of a lane id. Raises ValueError if the text is not one."""
         parts = text.split(".")
         if len(parts) != 3 or not parts[1].isdigit():
             raise ValueError(f"not a lane id: {text!r}")
@@ -58,36 +58,45 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
 
 
 def ledger_topic(flow: str) -> str:
-    """The flow's append-only event log on its target cluster (one partition: total order is its point)."""
+    """Return the topic of the flow's append-only event log on its target cluster.
+
+    Its single partition gives the facts a total order.
+    """
     return f"mirrord.{flow}.ledger"
 
 
 def flow_of_ledger(topic: str) -> str | None:
-    """The flow whose `ledger_topic` has this name; None for any other topic."""
+    """Return the flow whose `ledger_topic` has this name, or None for any other topic."""
     parts = topic.split(".")
     return parts[1] if len(parts) == 3 and (parts[0], parts[2]) == ("mirrord", "ledger") and parts[1] else None
 
 
 def probe_topic(flow: str) -> str:
-    """The topic on the flow's target cluster that the probe of its brokers writes into; mostly it is not there."""
+    """Return the topic on the flow's target cluster that the broker probe writes to. Usually it does not exist."""
     return f"mirrord.{flow}.probe"
 
 
 def dead_letter_topic(flow: str) -> str:
-    """Where the records lie on the flow's target cluster that were left out of it; mostly it is not there."""
+    """Return the topic on the flow's target cluster that holds skipped records. Usually it does not exist."""
     return f"mirrord.{flow}.dead"
 
 
 def repair_topic(flow: str) -> str:
-    """Where the records lie on the flow's target cluster that an audit has missed; mostly it is not there."""
+    """Return the topic on the flow's target cluster that holds records missed by an audit.
+
+    Usually it does not exist.
+    """
     return f"mirrord.{flow}.repair"
 
 
 def parking_id(topic: str, lane: str) -> str:
-    """The transactional id of whoever writes a lane's records into such a topic; all of them begin with its name."""
+    """Return the transactional id for writing a lane's records to such a topic.
+
+    All of them begin with the topic's name.
+    """
     return f"{topic}.{lane}"
 
 
 def state_topic(flow: str) -> str:
-    """The flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
+    """Return the flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
     return f"mirrord.{flow}.state"

@@ -1,7 +1,8 @@
-"""Older runs of a lane, packed: one to three bytes each, and still found without unpacking more than a few of them.
+"""Older runs of a lane in packed form.
 
-A piece is made once and never changes. Its runs lie in blocks, of which an index knows the first run; a block holds how
-far each ordinal and each offset is from the one before it, in as few bytes as the largest of them needs, deflated.
+A run takes one to three bytes, and a lookup unpacks only a few of them. A piece is created once and never changes. Its
+runs are stored in blocks, and an index holds the first run of each block. A block holds the differences between
+consecutive ordinals and offsets, in as few bytes as the largest difference needs, and is deflated.
 """
 
 import struct
@@ -14,7 +15,7 @@ from operator import add, sub
 from sys import byteorder
 
 BLOCK_RUNS = 128
-"""A part of the form: what is written so is read so."""
+"""Number of runs in a block. It is part of the format, so readers and writers must agree on it."""
 
 _HEAD = struct.Struct("<IIIqq")
 """Runs, blocks, turns, last ordinal, last offset."""
@@ -22,19 +23,19 @@ _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""What Python takes for a `Packed` beside the numbers."""
+"""Memory that Python needs for a `Packed` in addition to the numbers."""
 
 Columns = tuple["array[int]", "array[int]"]
-"""Ordinals and offsets of runs that follow each other."""
+"""Ordinals and offsets of consecutive runs."""
 
 
 class Packed:
-    """Packed runs, with their index."""
+    """Packed runs with their index."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 
     def __init__(self, packed: bytes) -> None:
-        """Reads what `pack` made, the index only. Raises ValueError when it is nothing of the kind."""
+        """Read only the index of data that `pack` made. Raises ValueError if it is not such data."""
         try:
             self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
             numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
@@ -54,15 +55,15 @@ class Packed:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Memory that the runs occupy."""
         return len(self.packed) + self._start - _HEAD.size + _OBJECTS_BYTES
 
     def block_of(self, ordinal: int) -> int:
-        """The block in which an ordinal lies, or the first one."""
+        """Return the block that contains an ordinal, or the first block."""
         return max(bisect_right(self.ordinals, ordinal) - 1, 0)
 
     def unpack(self) -> Columns:
-        """All of its runs. Raises ValueError when they are damaged."""
+        """Return all runs. Raises ValueError if they are damaged."""
         ordinals, offsets = array("q"), array("q")
         try:
             for number in range(len(self.ordinals)):
@@ -76,7 +77,7 @@ class Packed:
         return ordinals, offsets
 
     def inflate(self, number: int) -> Columns:
-        """The runs of a block, unpacked anew."""
+        """Unpack the runs of a block. The result is not cached."""
         start = self._start + (self._ends[number - 1] if number else 0)
         block = self.packed[start : self._start + self._ends[number]]
         count = min(BLOCK_RUNS, self.count - number * BLOCK_RUNS) - 1
@@ -94,7 +95,7 @@ class Packed:
 
 
 def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:
-    """Runs as one piece; `turns` are the ordinals of those among them that begin below the end of the run before."""
+    """Pack runs into one piece. `turns` are the ordinals of the runs that begin below the end of the previous run."""
     starts = range(0, len(ordinals), BLOCK_RUNS)
     blocks = [_pack_block(ordinals[at : at + BLOCK_RUNS], offsets[at : at + BLOCK_RUNS]) for at in starts]
     numbers = array("q", [ordinals[at] for at in starts])
@@ -120,12 +121,12 @@ def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
             return width, _bytes(array(code, wide))
         except OverflowError:
             continue
-    # Offsets more than half of all that can be apart: the differences are right modulo 2^64.
+    # If offsets differ by more than half of the possible range, the differences are correct modulo 2^64.
     return len(codes) - 1, _bytes(array(codes[-1], map(_wrapped, wide)))
 
 
 def _wrapped(number: int) -> int:
-    """The same modulo 2^64, as an int64."""
+    """Return the same number modulo 2^64, as an int64."""
     return (number + _HALF) % (2 * _HALF) - _HALF
 
 

@@ -1,9 +1,10 @@
-"""How much of a flow's runs a process keeps in memory: half of its room for the newest runs, half for packed pieces.
+"""Limit the memory for a flow's runs in a process: half of it is for the newest runs, half for packed pieces.
 
-The newest runs of each partition are always here: the more partitions, the sooner they are packed. Of the pieces those
-stay here that were made or looked into last. The others go to an attic, a place outside memory, and come back when
-somebody looks into them. So every question has the same answer with any room, and some take longer. What lies in the
-archive (`mirrord.model.archive`) is read from there when it is asked for, and stays as long as there is room.
+The newest runs of each partition are always in memory; the more partitions there are, the sooner their runs are packed.
+The pieces that were created or used most recently stay in memory. The others are moved to an attic, which is storage
+outside memory, and are loaded again when they are needed. So every query has the same answer whatever the limit is, but
+some take longer. Pieces in the archive (`mirrord.model.archive`) are read from there on demand, and stay in memory
+while there is room.
 """
 
 from collections import OrderedDict
@@ -16,46 +17,50 @@ from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLo
 from mirrord.model.packed_runs import Columns, Packed
 
 RUN_BYTES = 16
-"""A run that is not packed."""
+"""Size of an unpacked run."""
 PIECE_RUNS = 8192
-"""Runs in a packed piece. At least so many of the newest are not packed, and less than twice as many, unless memory is
-short."""
+"""Number of runs in a packed piece. Unless memory is short, at least this many of the newest runs are unpacked, and
+less than twice as many.
+"""
 FEWEST_RUNS = 128
-"""So few are not packed, however short memory is."""
+"""Minimum number of unpacked runs, however short memory is."""
 UNPACKED_BLOCKS = 2048
-"""So many blocks, of 2 KiB each, are kept unpacked in a process."""
+"""Maximum number of unpacked blocks that a process caches, of 2 KiB each."""
 BLOCKS_BYTES = 4 << 20
 PIECE_BYTES = 512
-"""What is always in memory of a piece, with its key in the state topic."""
+"""Memory that every piece always needs, including its key in the state topic."""
 
 
 class Attic(Protocol):
-    """A place for bytes outside memory. Nothing in it outlives the process."""
+    """Storage for bytes outside memory. Its contents do not outlive the process."""
 
     def put(self, data: bytes) -> int | None:
-        """The number under which they lie there; None when there is no room."""
+        """Store the bytes. Return the number under which they are stored, or None if there is no room."""
         ...
 
     def get(self, number: int) -> bytes:
-        """They stay there, too."""
+        """Return the bytes. They also stay in the attic."""
         ...
 
     def free(self, number: int) -> None:
-        """They are wanted no longer."""
+        """Free bytes that are no longer needed."""
         ...
 
 
 class RunMemory:
-    """The room for the runs of one flow in one process. Its pieces are dropped when nobody holds them any more."""
+    """The memory for the runs of one flow in one process.
+
+    Its pieces are dropped when nothing refers to them any more.
+    """
 
     def __init__(
         self, limit_bytes: int | None = None, attic: Attic | None = None, archive: Archive | None = None
     ) -> None:
-        """Without a limit, or without an attic, everything stays in memory."""
+        """Create the memory. Without a limit, or without an attic, everything stays in memory."""
         self.archive = archive
-        """Where pieces are read that the ledger does not hold any more."""
+        """The archive from which to read pieces that the ledger no longer holds."""
         self.piece_runs = PIECE_RUNS
-        """So many runs become a piece, as soon as there are twice as many that are not packed."""
+        """Number of runs that become a piece as soon as twice as many are unpacked."""
         self._attic = attic
         self._limit = limit_bytes if attic is not None else None
         self._users = 0
@@ -64,32 +69,32 @@ class RunMemory:
         self._here: OrderedDict[int, Packed] = OrderedDict()
         self._here_bytes = 0
         self._away: dict[int, int] = {}
-        """What lies in the attic, whether it is here, too, or not."""
+        """Location of pieces in the attic, whether or not they are also in memory."""
         self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
     @property
     def packed_bytes(self) -> int:
-        """What the pieces take in memory now."""
+        """Memory that the pieces occupy now."""
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """From now on there is so much room."""
+        """Set a new limit."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """One more list of runs draws on it."""
+        """Register another list of runs that uses this memory."""
         self._users += 1
         self._share()
 
     def leave(self) -> None:
-        """One less; what that leaves is shared when the next one comes."""
+        """Unregister a list of runs. Its share is redistributed when the next list is registered."""
         self._users -= 1
 
     def keep(self, packed: bytes) -> "Piece":
-        """A new piece. Raises ValueError when it is none."""
+        """Create a new piece. Raises ValueError if the data is not a piece."""
         opened = Packed(packed)
         number, self._next = self._next, self._next + 1
         piece = Piece(self, number, opened)
@@ -98,25 +103,28 @@ class RunMemory:
         return piece
 
     def archived(self, part: ArchivedPart) -> "Piece":
-        """A piece of the archive. It is not looked into before somebody asks."""
+        """Create a piece of the archive. It is not read before it is needed."""
         number, self._next = self._next, self._next + 1
         self._archived[number] = part
         self._pieces += 1
         return Piece(self, number, part)
 
     def open(self, number: int) -> Packed:
-        """A piece's runs."""
+        """Return a piece's runs."""
         found = self._here.get(number)
         if found is None:
             found = Packed(self._from_archive(number) if number in self._archived else self._from_attic(number))
             self._take_in(number, found)
         elif self._limit is not None:
-            with suppress(KeyError):  # another thread, which only reports, was quicker
+            with suppress(KeyError):  # another thread, which only reports, was faster
                 self._here.move_to_end(number)
         return found
 
     def drop(self, number: int) -> None:
-        """Nobody holds this piece any more. May be called at any moment, so it only takes a note."""
+        """Note that nothing refers to this piece any more.
+
+        The method may be called at any moment, so the piece is released later.
+        """
         self._dropped.append(number)
 
     def _from_archive(self, number: int) -> bytes:
@@ -167,7 +175,7 @@ class RunMemory:
 
 
 class Piece:
-    """Packed runs that never change, wherever they lie. Equal to another one only when it is the same."""
+    """Packed runs that never change, wherever they are stored. A piece is equal only to itself."""
 
     __slots__ = (
         "_memory",
@@ -186,9 +194,9 @@ class Piece:
         self._memory = memory
         self._number = number
         self.archived: ArchivedRuns | None = None
-        """Where it lies, if not in the ledger."""
+        """Description of the runs in the archive, if they are not in the ledger."""
         self.checksum: int | None = None
-        """For whoever wants to remember one of `packed`."""
+        """Room for a caller to store a checksum of `packed`."""
         if isinstance(told, Packed):
             self.first_ordinal, self.first_offset = told.ordinals[0], told.offsets[0]
             head = told
@@ -205,15 +213,15 @@ class Piece:
 
     @property
     def packed(self) -> bytes:
-        """As `pack` made it."""
+        """The runs in the form that `pack` returned."""
         return self.open().packed
 
     def open(self) -> Packed:
-        """Its runs."""
+        """Return its runs."""
         return self._memory.open(self._number)
 
     def block(self, number: int) -> Columns:
-        """The runs of a block; not to be changed."""
+        """Return the runs of a block. The result must not be changed."""
         return _block(self, number)
 
 
@@ -223,4 +231,4 @@ def _block(piece: Piece, number: int) -> Columns:
 
 
 ALL_OF_IT = RunMemory()
-"""Everything stays in memory."""
+"""A memory without a limit, in which everything stays."""

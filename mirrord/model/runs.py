@@ -1,7 +1,7 @@
 """Runs: the offset map as a list of breakpoints.
 
-A run says that from `ordinal` on, ordinals and offsets advance together, until the next run begins. Inside a run
-`offset - ordinal` is constant, so a gap-free partition of any length is one run.
+A run says that from `ordinal` on, ordinals and offsets advance together until the next run begins. Inside a run `offset
+- ordinal` is constant, so a gap-free partition of any length is one run.
 """
 
 from array import array
@@ -28,8 +28,8 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Runs:
     """A lane's runs of one side (source or target), in ascending order of ordinals.
 
-    The last run is open: it grows for as long as records follow each other. The newest runs are held as two arrays of
-    int64, 16 bytes a run; older ones in packed pieces, in memory as far as `RunMemory` has room.
+    The last run is open: it grows while records are consecutive. The newest runs are held as two arrays of int64, 16
+    bytes per run. Older runs are held in packed pieces, in memory if `RunMemory` has room.
     """
 
     __slots__ = (
@@ -77,31 +77,33 @@ class Runs:
 
     @property
     def first(self) -> Run | None:
-        """The oldest run that is known, or None when there is none; without looking into what is packed."""
+        """The oldest known run, or None if there is none. It is found without unpacking anything."""
         if self._pieces:
             return Run(self._piece_ordinals[0], self._piece_offsets[0])
         return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
 
     @property
     def last(self) -> Run | None:
-        """The open run, or None when there is none yet."""
+        """The open run, or None if there is none yet."""
         return Run(self._ordinals[-1], self._offsets[-1]) if self._ordinals else None
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals of the runs that begin at a lower offset than the run before them ends: between two of them
-        offsets ascend."""
+        """The ordinals of the runs that begin at a lower offset than the end of the previous run.
+
+        Between two of them offsets ascend.
+        """
         return self._turns
 
     @property
     def pieces(self) -> Sequence[Piece]:
-        """The packed part; it comes first."""
+        """The packed runs, which precede the unpacked ones."""
         return self._pieces
 
     def add(self, ordinal: int, offset: int) -> None:
-        """Let a run begin. Runs that began at this ordinal or later are superseded: the newer word counts.
+        """Begin a run. It supersedes the runs that began at this ordinal or later.
 
-        A run that only goes on with the one before it is not stored.
+        A run that merely continues the previous one is not stored.
         """
         self._supersede(ordinal)
         if self._ordinals:
@@ -116,19 +118,22 @@ class Runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
-        """The same where offsets ascend from run to run: those that begin above this offset are superseded, too."""
+        """Begin a run where offsets ascend from run to run.
+
+        It also supersedes the runs that begin above this offset.
+        """
         before = self.run_at(ordinal - 1)
         if before is not None and before.offset > offset:
             self._supersede(self.at(self.floor(offset, 0, self.position(ordinal)) + 1).ordinal)
         self.add(ordinal, offset)
 
     def settle(self) -> None:
-        """Pack the oldest runs of those that are not packed, if they are more than there is room for."""
+        """Pack the oldest unpacked runs, if there are more than fit."""
         while len(self._ordinals) >= 2 * self._memory.piece_runs:
             self._pack()
 
     def offset_of(self, ordinal: int) -> int | None:
-        """The offset of an ordinal, or None when it lies below the first run."""
+        """Return the offset of an ordinal, or None if it is below the first run."""
         number = bisect_left(self._piece_ordinals, ordinal)
         if number < len(self._piece_ordinals) and self._piece_ordinals[number] == ordinal:
             return self._piece_offsets[number]
@@ -137,18 +142,18 @@ class Runs:
         return None if at < 0 else offsets[at] + ordinal - ordinals[at]
 
     def run_at(self, ordinal: int) -> Run | None:
-        """The run that an ordinal lies in."""
+        """Return the run that contains an ordinal."""
         ordinals, offsets, _ = self._around(ordinal)
         at = bisect_right(ordinals, ordinal) - 1
         return None if at < 0 else Run(ordinals[at], offsets[at])
 
     def after(self, ordinal: int) -> Run | None:
-        """The first run that begins behind an ordinal."""
+        """Return the first run that begins after an ordinal."""
         at = self.position(ordinal + 1)
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The pieces `(ordinal, offset, length)` that cover the ordinals first..last (both included)."""
+        """Yield the pieces `(ordinal, offset, length)` that cover the ordinals first..last (both included)."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )
@@ -160,7 +165,7 @@ class Runs:
                 yield start, offset + start - ordinal, end - start + 1
 
     def beginning_in(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that begin at the ordinals first..last (both included)."""
+        """Yield the runs that begin at the ordinals first..last (both included)."""
         for ordinals, offsets in self._columns(self.position(first)):
             for ordinal, offset in zip(ordinals, offsets, strict=True):
                 if ordinal > last:
@@ -168,7 +173,7 @@ class Runs:
                 yield Run(ordinal, offset)
 
     def forget_below(self, ordinal: int) -> int:
-        """Drop runs that end before an ordinal; the number of runs dropped. Packed pieces go as a whole."""
+        """Drop runs that end before an ordinal, and return their number. A packed piece is dropped only as a whole."""
         drop = max(self.position(ordinal + 1) - 1, 0)
         whole = bisect_right(self._starts, drop) - 1
         if whole < len(self._pieces):
@@ -183,8 +188,11 @@ class Runs:
         return drop
 
     def archive(self, parts: Sequence[ArchivedPart]) -> None:
-        """From now on these runs, in ascending order, lie in the archive. Nothing else changes: they are those that
-        stand here. A part that begins in front of what is known here, or does not fit, is let pass."""
+        """Record that these runs, given in ascending order, are in the archive from now on.
+
+        Nothing else changes, because they are the runs that are stored here. A part that begins before the first known
+        run, or does not match, is ignored.
+        """
         first = self.first
         parts = [part for part in parts if first is not None and part.runs.first_ordinal >= first.ordinal]
         if not parts:
@@ -206,7 +214,7 @@ class Runs:
         self._index([*kept, *pieces[at:]])
 
     def at(self, position: int) -> Run:
-        """The run at a position, counted from 0. Raises IndexError when there are not so many."""
+        """Return the run at a position, counted from 0. Raises IndexError if the position is beyond the end."""
         if position >= self._starts[-1]:
             position -= self._starts[-1]
             return Run(self._ordinals[position], self._offsets[position])
@@ -218,7 +226,7 @@ class Runs:
         return Run(ordinals[position], offsets[position])
 
     def position(self, ordinal: int) -> int:
-        """How many runs begin below an ordinal."""
+        """Return the number of runs that begin below an ordinal."""
         number = bisect_left(self._piece_ordinals, ordinal) - 1
         if number >= 0 and self._piece_ordinals[number] + 1 == ordinal:
             return self._starts[number] + 1
@@ -226,8 +234,10 @@ class Runs:
         return first + bisect_left(ordinals, ordinal)
 
     def near(self, ordinal: int) -> int:
-        """A position at or in front of the run that an ordinal lies in, without looking into what is packed if that can
-        be: offsets ascend from there up to that run."""
+        """Return a position at or before the run that contains an ordinal, without unpacking anything if possible.
+
+        Offsets ascend from that position up to the run.
+        """
         number = bisect_right(self._piece_ordinals, ordinal) - 1
         if number < 0 and self._pieces:
             return 0
@@ -238,9 +248,9 @@ class Runs:
         return max(self.position(ordinal + 1) - 1, 0)
 
     def floor(self, offset: int, first: int, end: int) -> int:
-        """The last position in [first, end) whose run begins at or below an offset; first - 1 when there is none.
+        """Return the last position in [first, end) whose run begins at or below an offset.
 
-        Offsets must ascend from position to position there (`turns`).
+        Returns first - 1 if there is none. Offsets must ascend from position to position in that range (`turns`).
         """
         packed = self._starts[-1]
         if end > packed:
@@ -262,14 +272,14 @@ class Runs:
         return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
     def tail_packed(self) -> bytes:
-        """What is not in `pieces`, packed the same way; empty when there is nothing."""
+        """Return the runs that are not in `pieces`, packed in the same way, or empty bytes if there are none."""
         if not self._ordinals:
             return b""
         return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
     def restored(pieces: Sequence[Piece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
-        """What `pieces` and `tail_packed` told. Raises ValueError when it cannot be."""
+        """Restore runs from `pieces` and the result of `tail_packed`. Raises ValueError if that is not possible."""
         runs = Runs(memory=memory)
         last = Packed(tail) if tail else pieces[-1].open() if pieces else None
         packed = list(pieces if tail else pieces[:-1])
@@ -291,8 +301,10 @@ class Runs:
         return runs
 
     def extend_columns(self, columns: bytes) -> None:
-        """Take over runs as older snapshots hold them: all ordinals, then all offsets, as little-endian int64; they
-        must lie behind what is here. Raises ValueError when they do not."""
+        """Append runs in the format of older snapshots: all ordinals, then all offsets, as little-endian int64.
+
+        Raises ValueError if they do not follow the existing runs.
+        """
         if len(columns) % RUN_BYTES:
             raise ValueError(f"{len(columns)} bytes are no whole number of runs")
         numbers = array("q", columns)
@@ -308,7 +320,7 @@ class Runs:
         self.settle()
 
     def copy(self) -> "Runs":
-        """An independent copy."""
+        """Return an independent copy."""
         twin = Runs(memory=self._memory)
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
@@ -323,7 +335,7 @@ class Runs:
         self._starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
 
     def _pack(self) -> None:
-        """Pack the oldest runs of those that are not. Small pieces become one with the ones in front of them."""
+        """Pack the oldest unpacked runs. Small pieces are merged with the pieces before them."""
         count = self._memory.piece_runs
         ordinals, offsets = self._ordinals[:count], self._offsets[:count]
         del self._ordinals[:count]
@@ -343,7 +355,7 @@ class Runs:
         self._starts.append(self._starts[-1] + piece.count)
 
     def _pack_through(self, ordinal: int) -> None:
-        """No run up to this one is left unpacked; the open one stays."""
+        """Pack all runs up to this ordinal, except for the open one."""
         count = min(bisect_right(self._ordinals, ordinal), len(self._ordinals) - 1)
         if count <= 0:
             return
@@ -354,8 +366,11 @@ class Runs:
         self._index([*self._pieces, self._memory.keep(pack(ordinals, offsets, turns))])
 
     def _split(self, pieces: Sequence[Piece], first: int, last: int) -> tuple[list[Piece], int, list[Piece]]:
-        """Of some pieces: what begins in front of an ordinal, how many runs begin from there up to another one, and
-        what begins behind that."""
+        """Split some pieces at two ordinals.
+
+        Return the pieces before the first ordinal, the number of runs that begin between the two, and the pieces after
+        the last ordinal.
+        """
         before: list[Piece] = []
         behind: list[Piece] = []
         within = 0
@@ -377,7 +392,7 @@ class Runs:
         return [self._memory.keep(pack(ordinals, offsets, turns))]
 
     def _drop_last(self) -> Columns:
-        """Take the last piece out, for its runs."""
+        """Remove the last piece and return its runs."""
         for column in (self._piece_ordinals, self._piece_offsets, self._starts):
             column.pop()
         return self._pieces.pop().open().unpack()
@@ -392,14 +407,17 @@ class Runs:
             self._turns.pop()
 
     def _reach_back(self, ordinal: int) -> None:
-        """Nothing that is not packed stands in front of the ordinal: unpack the last piece that does."""
+        """Unpack the last piece that begins before the ordinal, and drop the pieces after it and all unpacked runs.
+
+        The method is called when no unpacked run is before the ordinal.
+        """
         pieces = self._pieces[: bisect_left(self._piece_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
         self._ordinals, self._offsets = last.open().unpack() if last else (array("q"), array("q"))
         self._index(pieces)
 
     def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """The runs among which an ordinal lies, and the position of the first of them."""
+        """Return the runs among which an ordinal lies, and the position of the first of them."""
         if not self._pieces or self._ordinals[0] <= ordinal:
             return self._ordinals, self._offsets, self._starts[-1]
         number = max(bisect_right(self._piece_ordinals, ordinal) - 1, 0)
@@ -408,7 +426,7 @@ class Runs:
         return *piece.block(block), self._starts[number] + block * BLOCK_RUNS
 
     def _columns(self, position: int) -> Iterator[Columns]:
-        """All runs from a position on."""
+        """Yield all runs from a position on."""
         while position < self._starts[-1]:
             number = bisect_right(self._starts, position) - 1
             block, skipped = divmod(position - self._starts[number], BLOCK_RUNS)
@@ -422,7 +440,7 @@ class Runs:
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:
     try:
         ahead = array("q", map(sub, offsets, ordinals))
-    except OverflowError as error:  # of bytes that were damaged
+    except OverflowError as error:  # of damaged bytes
         raise ValueError("runs out of range") from error
     if not any(map(gt, ahead, ahead[1:])):
         return []

@@ -1,7 +1,8 @@
-"""The status document: what `/status` and `mirrord status --json` answer; tables, metrics and page are made from it.
+"""The status document: the answer of `/status` and `mirrord status --json`.
 
-Names carry their units: `_s` seconds, `_ms` milliseconds, `_bytes`, `_records`; an `_ms` that names a moment counts
-from the epoch. None means "not known": that is left when daemon or source cannot be asked, and it is never zero.
+Tables, metrics and the status page are derived from it. Names carry their units: `_s` seconds, `_ms` milliseconds,
+`_bytes`, `_records`. An `_ms` that names a moment counts from the epoch. None means "not known", which is the case when
+the daemon or the source cannot be asked. It never means zero.
 """
 
 from collections import Counter
@@ -27,25 +28,30 @@ LaneState = Literal[
     "gone",
     "unknown",
 ]
-"""A lane's phase; "paused" when somebody ordered that and it is drained; "unknown" while nobody reports it."""
+"""A lane's phase. "paused" means that an operator paused it and it is drained; "unknown" means that no replicator
+reports it.
+"""
 
 WAITING: frozenset[LaneState] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
-"""States in which nothing is copied and a lane tries to go on by itself, or waits for a person to act."""
+"""States in which nothing is copied and a lane tries to continue by itself, or waits for an operator."""
 
 FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
-"""standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""
+""""standby": another daemon holds the lease. "stopped": the last holder drained and left. "down": the last holder
+vanished.
+"""
 
 HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
-"""unsure: it has not answered for a while, or its event loop has not come round. quarantined: it is being ended; its
-lanes go elsewhere when it is known to have ended, or its right to write has run out. unknown: it was cut off, and may
-go on until the ledger shows it that others have its lanes. leaving: it gives its lanes up."""
+""""unsure": it has not answered for a while, or its event loop makes no progress. "quarantined": it is being ended; its
+lanes move once it is known to have ended, or its right to write has expired. "unknown": it was cut off, and may
+continue until the ledger shows that other replicators have its lanes. "leaving": it is giving up its lanes.
+"""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
-"""at-least-once: the target's brokers failed the probe, so a record may be doubled; none is lost."""
+""""at-least-once": the target's brokers failed the probe, so a record may be duplicated; none is lost."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """A cluster as this observer sees it; `since_ms` is when it became reachable or unreachable."""
+    """A cluster as this observer sees it. `since_ms` is when it became reachable or unreachable."""
 
     alias: Alias
     cluster_id: ClusterId | None
@@ -55,7 +61,10 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class LeaseStatus(msgspec.Struct, frozen=True):
-    """Who copies the flow, by the ledger; `age_ms` since the lease was last renewed."""
+    """The daemon that copies the flow, according to the ledger.
+
+    `age_ms` is the time since the lease was last renewed.
+    """
 
     host: str
     pid: int
@@ -68,27 +77,27 @@ class LeaseStatus(msgspec.Struct, frozen=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction at the source that nobody has ended, and that a lane waits for."""
+    """A transaction at the source that has not ended, and that a lane waits for."""
 
     first_offset: int
-    """Its first source offset: nothing from there on is copied before it ends."""
+    """Its first source offset. Nothing from there on is copied before the transaction ends."""
     since_ms: int
-    """When the source was first seen to be held there."""
+    """Time at which the source was first seen to be blocked there."""
     producer_id: int = -1
-    """-1 while the source does not tell."""
+    """-1 while the source does not report it."""
     producer_epoch: int = -1
     transactional_id: str = ""
-    """Empty where no coordinator tells it: that takes the right to DESCRIBE the transactional id."""
+    """Empty if no coordinator reports it: that requires permission to DESCRIBE the transactional id."""
     state: str = ""
-    """The coordinator's word for it, such as Ongoing."""
+    """State as reported by the coordinator, such as Ongoing."""
     last_record_ms: int = -1
-    """Record time of the newest record of its producer there."""
+    """Record timestamp of its producer's newest record there."""
     trouble: str = ""
-    """One line for people: why its producer is not told."""
+    """One line for people that says why its producer is not known."""
 
     @property
     def line(self) -> str:
-        """Whose it is, for people."""
+        """Description of the transaction's owner, for people."""
         if self.producer_id < 0:
             return f"a transaction that began at offset {self.first_offset}, whose producer is not known{self._why}"
         name = f', transactional id "{self.transactional_id}"' if self.transactional_id else ""
@@ -108,13 +117,13 @@ class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
     level: ProvingLevel
     source_offset: int
     newest_ms: int | None = None
-    """The highest record time below it, as far as it is known."""
+    """Highest record timestamp below it, if known."""
     at_ms: int
-    """When the last audit that proved more of it ended."""
+    """End time of the last audit that extended the proof."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One source partition on its way into one target partition."""
+    """One source partition that is copied into one target partition."""
 
     topic: str
     partition: int
@@ -123,22 +132,27 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     """The replicator that hosts the lane."""
     ordinal: int | None = None
-    """Records copied since the lane was opened: the ordinal that comes next."""
+    """Number of records copied since the lane was opened, which is also the next ordinal."""
     source_offset: int | None = None
     """The next source offset to be copied."""
     source_end: int | None = None
     target_offset: int | None = None
     lag_records: int | None = None
-    """Source offsets not yet copied; markers and compacted offsets count, so the true number may be smaller."""
+    """Number of source offsets not yet copied. Markers and compacted offsets are included, so the actual number of
+    records may be smaller.
+    """
     lag_s: float | None = None
-    """How long ago the target had all that the source had: no missing record is older. 0 while nothing is missing."""
+    """Time since the target last held everything that the source had: no missing record is older. 0 while nothing is
+    missing.
+    """
     source_start: int | None = None
-    """Where the source's log begins."""
+    """Log start of the source."""
     retention_left_s: float | None = None
-    """Until the source deletes what is not copied yet, by its log start or by its topic's retention, as the last hour
-    went; None where nothing comes nearer."""
+    """Time until the source deletes records that are not copied yet, extrapolated from the last hour by its log start
+    or by its topic's retention. None if no limit comes closer.
+    """
     open_transaction: OpenTransaction | None = None
-    """What the lane has waited for longer than the flow's `transaction_alarm`."""
+    """The open transaction that the lane has waited for longer than the flow's `transaction_alarm`."""
     protected: bool | None = None
     """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
     records_per_s: float | None = None
@@ -148,96 +162,103 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
-    """By the reason why a batch could not go raw."""
+    """Number of batches by the reason why they could not be copied raw."""
     verdict_offsets: dict[str, int] = {}
-    """Source offsets that were not copied, by the reason."""
+    """Number of source offsets that were not copied, by reason."""
     foreign_offsets: int = 0
-    """Target offsets between the lane's records that somebody else wrote, as far back as its map reaches."""
+    """Number of target offsets between the lane's records that other clients wrote, as far back as its map reaches."""
     proof: ProofStatus | None = None
-    """None: no audit has proven anything of it."""
+    """None if no audit has proven anything about the lane."""
     unproven_records: int | None = None
-    """Records that were copied and that no audit has proven yet."""
+    """Number of copied records that no audit has proven yet."""
     seek_to: int | None = None
-    """The source offset at which an order lets it go on, while that is not carried out."""
+    """The source offset to which a command seeks the lane, while the command has not been carried out."""
     note: str = ""
-    """One line for people: why the lane is halted, what it waits for."""
+    """One line for people that says why the lane is halted, or what it waits for."""
 
 
 Api = Literal["fetch", "produce"]
 
 
 class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How requests of one kind went, since whoever tells began."""
+    """Statistics of one kind of request, since the reporting process started."""
 
     api: Api
     buckets: tuple[int, ...]
-    """Answers by how long they took (`mirrord.model.metrics.LATENCY_BOUNDS_S`; the last one has all above). Of fetches
-    only those that brought records: the others wait at the broker on purpose."""
+    """Number of answers by latency (`mirrord.model.metrics.LATENCY_BOUNDS_S`; the last bucket holds everything above).
+    For fetches, only those that returned records are counted, because the others wait at the broker on purpose.
+    """
     seconds: float
-    """All of them together."""
+    """Total duration of these requests."""
     errors: dict[str, int]
-    """Partitions that were answered with an error, by Kafka's name of it."""
+    """Number of partitions that were answered with an error, by Kafka's name of the error."""
     throttled_s: float = 0.0
-    """For so long brokers let connections wait because a quota was used up, all of them together."""
+    """Total time for which brokers throttled connections because a quota was used up."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flow has done since this daemon began to look. It only grows, also when lanes move and replicators end."""
+    """What a flow has done since this daemon started to observe it.
+
+    The values only grow, even when lanes move and replicators end.
+    """
 
     copied_records: int = 0
     copied_bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
     replicator_deaths: int = 0
-    """Replicators that ended unasked, or were ended because they did not answer."""
+    """Number of replicators that ended unexpectedly, or were ended because they did not answer."""
     requests: tuple[RequestsStatus, ...] = ()
 
 
 class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that hosts lanes, by its own last word."""
+    """One process that hosts lanes, according to its last report."""
 
     name: str
     host: str
     pid: int
     lanes: int
     cpu_seconds: float
-    """User and system time of the whole process since it began."""
+    """User and system time of the whole process since it started."""
     rss_bytes: int
     loop_age_ms: float
-    """How long before that word its event loop had last come round."""
+    """Time between the last completed turn of its event loop and the report."""
     state: HostState = "healthy"
     node: str = ""
-    """The node of the Ray cluster that it runs on, by Ray's id of it; empty without Ray."""
+    """The node of the Ray cluster on which it runs, by Ray's id. Empty without Ray."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The lanes of a flow added up. Counters begin again at zero when a lane moves to another replicator."""
+    """The sums over the lanes of a flow. Counters restart at zero when a lane moves to another replicator."""
 
     lanes: dict[str, int]
-    """How many lanes are in which state."""
+    """Number of lanes in each state."""
     records_per_s: float | None
     bytes_per_s: float | None
     lag_records: int | None
-    """None unless it is known of every lane: a sum of some would look like less."""
+    """None unless it is known for every lane, because a partial sum would look like a smaller lag."""
     lag_s: float | None
-    """The largest of the lanes; None unless it is known of every lane."""
+    """The largest lag of the lanes, or None unless it is known for every lane."""
     in_flight_bytes: int
     copied_records: int
     copied_bytes: int
     raw_batches: int
     rebuilt_batches: dict[str, int]
     raw_share: float | None
-    """Batches that went raw, of all; None before the first."""
+    """Share of batches that were copied raw, or None before the first batch."""
     verdict_offsets: dict[str, int]
     foreign_offsets: int = 0
     unproven_records: int | None = None
-    """None unless it is known of every lane."""
+    """None unless it is known for every lane."""
     audited_ms: int | None = None
-    """When the last audit that proved more of any lane ended."""
+    """End time of the last audit that extended the proof of any lane."""
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
-        """The sums over these lanes; a rate is None when no lane knows its part, a lag when one lane does not."""
+        """Return the sums over these lanes.
+
+        A rate is None if no lane knows its part; a lag is None if one lane does not.
+        """
         rebuilt = _add(lane.rebuilt_batches for lane in lanes)
         raw = sum(lane.raw_batches for lane in lanes)
         batches = raw + sum(rebuilt.values())
@@ -262,7 +283,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LossStatus(msgspec.Struct, frozen=True):
-    """Source offsets that are lost with a topic that was deleted; no lane of the status counts them."""
+    """Source offsets that are lost with a deleted topic. No lane of the status counts them."""
 
     topic: str
     partition: int
@@ -271,74 +292,76 @@ class LossStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that needs attention; one line each."""
+    """A topic that needs attention. Each entry is one line."""
 
     topic: str
     target_topic: str
     faults: tuple[str, ...] = ()
-    """Why it is not copied, or its settings are not kept like the source's."""
+    """Why it is not copied, or its configs are not synced."""
     remarks: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
-    """Settings of the copy that differ and could not be altered: name, value there and value wanted."""
+    """Configs of the target topic that differ and could not be altered: name, current value and required value."""
 
 
 class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the heartbeats that a flow carries tell; only the daemon knows it."""
+    """The latency that the flow's heartbeats show. Only the daemon knows it."""
 
     latency_ms: float | None = None
-    """From a record's being written at the source until it can be read at the target; what is still under way counts
-    once it takes longer."""
+    """Time from writing a record at the source until it can be read at the target. A heartbeat that is still in flight
+    counts once it takes longer.
+    """
     latency_error_ms: float | None = None
-    """On either side: 0 when the daemon itself wrote the heartbeat, so that one clock saw both ends."""
+    """Error on either side. It is 0 if the daemon itself wrote the heartbeat, so that one clock saw both ends."""
     clock_offset_ms: float | None = None
-    """How far the source's clock is ahead of the target's, by their active controllers."""
+    """How far the source's clock is ahead of the target's, according to their active controllers."""
     clock_error_ms: float | None = None
-    """On either side."""
+    """Error on either side."""
     note: str = ""
-    """One line for people: why a clock is not known."""
+    """One line for people that says why a clock is not known."""
 
 
 class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a flow keeps its recovery point objective."""
+    """Whether a flow meets its recovery point objective."""
 
     rpo_s: float
     within: bool | None
-    """Each selected topic is copied, and no lane is further behind; False also when that is not known. None: on a
-    standby, where nobody needs to know."""
+    """Whether each selected topic is copied and no lane lags further. It is also False if that is not known. None on a
+    standby, which does not measure it.
+    """
     why: str = ""
-    """One line for people: why it is not within, or why that is not known."""
+    """One line for people that says why the objective is not met, or why that is not known."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Audits, or compactions, of a flow: the last one, wherever it ran, and the next one by schedule."""
+    """Audits, or compactions, of a flow: the last one, wherever it ran, and the next scheduled one."""
 
     job: Job
     every_s: float | None = None
-    """None: not by schedule."""
+    """Interval of the schedule, or None if it is not scheduled."""
     runs: bool = False
-    """The last one has not ended, as far as is known."""
+    """Whether the last one appears to be still running."""
     host: str = ""
     pid: int = 0
     done: int = 0
     every: int = 0
-    """How far the last one is, or was: ranges of an audit, gaps of a compaction; 0 while that is not known."""
+    """Progress of the last one: ranges of an audit, gaps of a compaction. Both are 0 while that is not known."""
     began_ms: int | None = None
-    """None: there was none yet."""
+    """None if there was none yet."""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last one ended that did its work, also if it found differences."""
+    """End time of the last one that completed its work, even if it found differences."""
     outcome: Outcome | None = None
-    """None: it runs, or its process has died."""
+    """None if it is running, or its process has died."""
     line: str = ""
-    """What came of the last one, for people."""
+    """Result of the last one, for people."""
     next_ms: int | None = None
-    """When the next one begins; only the daemon that holds the flow knows it."""
+    """Start time of the next one. Only the daemon that holds the flow knows it."""
     note: str = ""
-    """One line for people: why there was none."""
+    """One line for people that says why there was none."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
+    """One flow. `totals` is always `Totals.of(lanes)`; it is included so that readers need not add up."""
 
     name: str
     source: ClusterStatus
@@ -348,55 +371,58 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     lanes: tuple[LaneStatus, ...]
     replicators: tuple[ReplicatorStatus, ...] = ()
-    """Those that serve; only the daemon knows them."""
+    """The replicators in service. Only the daemon knows them."""
     guarantee: Guarantee | None = None
-    """None when it is not known: the flow has never run, or its ledger cannot be read."""
+    """None if it is not known, because the flow has never run or its ledger cannot be read."""
     guarantee_note: str = ""
-    """One line for people: what the target's brokers failed in, or why they were not probed."""
+    """One line for people that says which rules the target's brokers broke, or why they were not probed."""
     note: str = ""
-    """One line for people: why the flow does not run, a topic that could not be created."""
+    """One line for people, such as why the flow does not run, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
-    """Those that need attention; only the daemon knows them."""
+    """The topics that need attention. Only the daemon knows them."""
     remarks: tuple[str, ...] = ()
-    """What is good to know, one line each."""
+    """Additional remarks, one line each."""
     latency: LatencyStatus | None = None
-    """None while the flow carries no heartbeats."""
+    """None while the flow copies no heartbeats."""
     rpo: RpoStatus | None = None
     """None while the flow has no `rpo`."""
     counts: CountsStatus | None = None
-    """Only the daemon that holds the flow knows them."""
+    """The counters. Only the daemon that holds the flow knows them."""
     ledger_end: int | None = None
-    """Up to which offset the ledger has been read."""
+    """Offset up to which the ledger has been read."""
     groups: dict[str, int] | None = None
-    """Positions of consumer groups by `mirrord.model.group_status.GroupState`; None while nobody follows groups."""
+    """Number of positions of consumer groups by `mirrord.model.group_status.GroupState`.
+
+    None while groups are not followed.
+    """
     groups_followed: bool | None = None
-    """None where nobody wants it."""
+    """Whether groups are followed. None if that is not configured."""
     jobs: tuple[JobStatus, ...] = ()
-    """Those that are scheduled, or have ever run."""
+    """The jobs that are scheduled, or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """What was lost with topics that were deleted, whether or not they were created again."""
+    """What was lost with deleted topics, whether or not they were created again."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What one observer knows at one moment."""
 
     version: str
-    """Of mirrord."""
+    """Version of mirrord."""
     instance: str
     at_ms: int
     gathered: Literal["daemon", "target"]
-    """By the running daemon, or from what stands in the target cluster alone."""
+    """Whether the running daemon gathered the document, or it was derived from the target cluster's contents alone."""
     flows: tuple[FlowStatus, ...]
     commit: str | None = None
-    """Of mirrord; None when it cannot be told."""
+    """Commit of mirrord, or None if it cannot be determined."""
 
     def encode(self) -> bytes:
-        """The document as JSON."""
+        """Return the document as JSON."""
         return msgspec.json.encode(self)
 
     @staticmethod
     def decode(document: bytes) -> "Status":
-        """Reads a document, also of another version. Raises ValueError when it is not one."""
+        """Read a document, possibly of another version. Raises ValueError if it is not one."""
         return msgspec.json.decode(document, type=Status)
 
 

@@ -6,6 +6,6 @@ from importlib import metadata
 
 @cache
 def version() -> str:
-    """Such as `0.1.0`."""
-    # Read once: it takes milliseconds, and every status tells it.
+    """Return the version, such as `0.1.0`."""
+    # The version is read only once, because that takes milliseconds and every status contains it.
     return metadata.version("mirrord")

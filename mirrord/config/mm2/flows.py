@@ -1,7 +1,7 @@
-"""One flow of MirrorMaker 2 as one of mirrord's, with MirrorMaker 2's defaults.
+"""Translate one flow of MirrorMaker 2 into one of mirrord's, with MirrorMaker 2's defaults.
 
-Where those are weaker than mirrord's (read_uncommitted, groups not carried over), mirrord's stand unless the file names
-the property.
+Where those defaults are weaker than mirrord's (read_uncommitted, groups not synced), mirrord's apply unless the file
+names the property.
 """
 
 from typing import Literal
@@ -41,7 +41,7 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 
 
 class FlowReader:
-    """The properties of the flow from one cluster to another: its own, and those at the top."""
+    """The properties of the flow from one cluster to another: its own, and those at the top of the file."""
 
     def __init__(self, source: Source, start: Alias, end: Alias) -> None:
         self._file = source
@@ -49,7 +49,10 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> Value | None:
-        """The flow's own value, or the one at the top, also by an old name."""
+        """Return the flow's own value, or the one at the top of the file.
+
+        Old names of the property are considered as well.
+        """
         names = (name, *OLD.get(name, ()))
         return self._file.find(*(f"{self._from}->{self._to}.{each}" for each in names), *names)
 
@@ -60,11 +63,14 @@ class FlowReader:
 
     @property
     def emits_heartbeats(self) -> bool:
-        """Whether heartbeats are written to the target; MirrorMaker 2 does so for flows, too, that copy nothing."""
+        """Whether heartbeats are written to the target. MirrorMaker 2 also writes them for flows that copy nothing."""
         return self._on("emit.heartbeats", True)
 
     def read(self, name: str, *, reverse: "FlowReader | None") -> FlowConfig:
-        """The flow. `reverse` is the opposite direction where that is no flow: its heartbeats are left to this one."""
+        """Read the flow. It takes over the heartbeats of `reverse`.
+
+        `reverse` is the opposite direction if that is not a flow, and None if it is.
+        """
         for known, rule in CLASSES.items():
             self._file.java_class(self.find(known), known, rule)
         policy = self.find("replication.policy.class")
@@ -89,7 +95,7 @@ class FlowReader:
         )
 
     def _legacy(self) -> FromMm2Config:
-        """Where MirrorMaker 2 itself kept its positions, by the settings of its workers: they are the target's."""
+        """Read where MirrorMaker 2 itself stored its positions. Its workers' settings are those at the target."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -147,7 +153,7 @@ class FlowReader:
         file = self._file
         emitted = file.boolean(self.find("emit.offset-syncs.enabled"), True)
         location: OffsetSyncsOn = file.choice(self.find("offset-syncs.topic.location"), _LOCATION, "source")
-        # The separator of topic names is that of internal ones, too, but only where the file names it.
+        # The separator of topic names also applies to internal topics, but only if the file names it.
         own = file.boolean(self.find("replication.policy.internal.topic.separator.enabled"), True)
         return Mm2RecordsConfig(
             checkpoints=self._on("emit.checkpoints", True),
@@ -160,7 +166,10 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """`NAME.enabled`, and an interval that is not below zero, which means never in MirrorMaker 2."""
+        """Whether `NAME.enabled` is set and the interval is not negative.
+
+        In MirrorMaker 2 a negative interval means never.
+        """
         on = self._file.boolean(self.find(f"{name}.enabled"), default)
         return on and self._every_ms(f"{name}.interval.seconds", 1) is not None
 
@@ -168,7 +177,10 @@ class FlowReader:
         return self._every_ms(f"{name}.interval.seconds", 600) if self._on(name, True) else None
 
     def _every_ms(self, name: str, default_s: int) -> int | None:
-        """Milliseconds, or None for never. A time above a month is a month."""
+        """Return an interval in milliseconds, or None for never.
+
+        An interval of more than a month is reduced to a month.
+        """
         found = self.find(name)
         seconds = self._file.integer(found, default_s, -_SECONDS, _SECONDS)
         if seconds == 0 and found is not None:
@@ -200,7 +212,7 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> Value | None:
-        """A setting of the consumer that reads the source, in MirrorMaker 2's order."""
+        """Return a setting of the consumer that reads the source, looked up in MirrorMaker 2's order."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

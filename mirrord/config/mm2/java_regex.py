@@ -1,7 +1,7 @@
-"""Java's regular expressions as Python's.
+"""Translate Java's regular expressions into Python's.
 
-Topic and group names are what they match, so most files use what both know alike. What differs and is in use is
-translated; what cannot be is refused rather than taken for something else.
+The expressions match topic and group names, so most files use only syntax that both languages share. Differing syntax
+that is in use is translated. Syntax that cannot be translated is refused rather than misinterpreted.
 """
 
 import re
@@ -24,7 +24,7 @@ _CLASSES = {
     "IsAlphabetic": "a-zA-Z",
     "IsDigit": "0-9",
 }
-"""POSIX classes, and the Unicode ones as far as Kafka's names go: those are ASCII."""
+"""POSIX classes, and Unicode classes restricted to the ASCII characters that Kafka allows in names."""
 _TOKEN = re.compile(
     r"(?P<quote>\\Q(?P<quoted>.*?)(?:\\E|$))"
     r"|(?P<property>\\(?P<sign>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>\w)))"
@@ -42,7 +42,10 @@ _REFUSED = {"\\G", "\\X", "\\R", "\\N", "\\H", "\\V", "\\v", "\\c", "\\E"}
 
 
 def python_regex(java: str) -> str:
-    """The same expression for Python. Raises ValueError with one phrase when there is none, or it is broken."""
+    """Return the same expression for Python.
+
+    Raises ValueError with a phrase if there is no equivalent, or if the expression is invalid.
+    """
     translated = _Translator(java).run()
     try:
         re.compile(translated)
@@ -63,7 +66,7 @@ class _Translator:
         position = 0
         while position < len(self._java):
             match = _TOKEN.match(self._java, position)
-            assert match is not None  # noqa: S101 - the last alternative takes any character
+            assert match is not None  # noqa: S101 - the last alternative matches any character
             position = match.end()
             self._parts.append(self._translate(match))
         return "".join(self._parts) + ")" * self._open_flags
@@ -117,7 +120,7 @@ class _Translator:
         if self._in_class:
             if char == "[" or self._java.startswith("&&", position):
                 raise ValueError("no class inside a class; one class such as [a-z0-9]")
-            # The first one in a class stands for itself.
+            # A closing bracket directly after the opening one is a literal character.
             if char == "]" and self._parts[-1] != "[" and not (self._parts[-1] == "^" and self._parts[-2] == "["):
                 self._in_class = False
         elif char == "[":

@@ -1,4 +1,4 @@
-"""The parts of a key of mm2.properties: whose property it is, of which client, and its name."""
+"""Split a key of mm2.properties into its parts: the owner of the property, the client, and the name."""
 
 from collections.abc import Sequence
 
@@ -21,29 +21,31 @@ _NO_CLIENT = (
     "source.cluster.alias",
     "target.cluster.alias",
 )
-"""Names that only begin as if a client had them."""
+"""Names that merely look as if they began with a client."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a property stands."""
+    """The location of a property."""
 
     clusters: tuple[Alias, ...]
-    """None: at the top, for all; one: of a cluster; two: of a flow from the first to the second."""
+    """The clusters it belongs to. None: it is at the top and applies to all. One: it belongs to a cluster. Two: it
+    belongs to the flow from the first to the second.
+    """
     client: str
     """`consumer.`, `source.consumer.` and so on, or empty."""
     name: str
 
     @property
     def prefix(self) -> str:
-        """What stands before client and name."""
+        """The part of the key before client and name."""
         return f"{'->'.join(self.clusters)}." if self.clusters else ""
 
 
 def place(key: str, aliases: Sequence[Alias]) -> Place:
-    """The parts of a key, given the clusters of the file."""
+    """Return the parts of a key, given the clusters of the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
-    # The longest alias first: one may begin with another one and a dot.
+    # Longer aliases are tried first, because an alias may begin with another one followed by a dot.
     for alias in sorted(aliases, key=len, reverse=True):
         for other in aliases:
             if key.startswith(f"{alias}->{other}.") and alias != other:

@@ -1,4 +1,4 @@
-"""What is told about properties that become nothing: without a meaning here, ignored by MirrorMaker 2, unknown."""
+"""Notices about properties that are not translated: without a meaning here, ignored by MirrorMaker 2, or unknown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -18,7 +18,7 @@ _FLOW = (*BECOMES, *_OLD)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One line for people about one property, also where it stands several times, or about the whole file."""
+    """One line for people about a property, which may occur several times, or about the whole file."""
 
     kind: Kind
     key: str
@@ -26,7 +26,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
     def of(self, file_name: str) -> str:
-        """The line with its place."""
+        """Return the line with its location."""
         if not self.lines:
             return f"{file_name}: {self.text}"
         others = f" (also in line {', '.join(map(str, self.lines[1:]))})" if self.lines[1:] else ""
@@ -34,7 +34,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def notices(source: Source, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]) -> tuple[Notice, ...]:
-    """Everything that has to be said, in the order of the file. `flows` are those that are enabled."""
+    """Return all notices, in the order of the file. `flows` are the enabled flows."""
     found: dict[tuple[str, str], Notice] = {}
     for entry in source.entries.values():
         parts = place(entry.key, aliases)
@@ -62,7 +62,7 @@ def notices(source: Source, aliases: Sequence[Alias], flows: Sequence[tuple[Alia
 
 
 def _stronger(source: Source) -> Iterator[Notice]:
-    """Where MirrorMaker 2 is weaker and the file does not name the property."""
+    """Yield a remark where MirrorMaker 2's default is weaker and the file does not name the property."""
     held = [
         setting
         for name, setting in (("isolation.level", 'isolation = "read_committed"'), (_GROUPS, 'groups.mode = "follow"'))
@@ -74,7 +74,7 @@ def _stronger(source: Source) -> Iterator[Notice]:
 
 
 def _verdict(parts: Place, source: Source, flows: Sequence[tuple[Alias, Alias]]) -> tuple[Kind, str] | None:
-    """What to say of a property; None when it has its meaning, or belongs to a flow that is not enabled."""
+    """Return the notice about a property, or None if it is used or belongs to a flow that is not enabled."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
     if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):

@@ -51,14 +51,14 @@ BECOMES: dict[str, str] = {
     "header.converter": "(built in)",
     "config.providers": "references to secrets",
 }
-"""Properties of a flow, or of all flows at the top of the file, to keys of conf.toml."""
+"""Properties of a flow, or of all flows at the top of the file, mapped to keys of conf.toml."""
 
 OLD: dict[str, tuple[str, ...]] = {
     "topics.exclude": ("topics.blacklist",),
     "groups.exclude": ("groups.blacklist",),
     "config.properties.exclude": ("config.properties.blacklist", "sync.topic.configs.exclude"),
 }
-"""Names that were, or are taken to be, another one's."""
+"""Alternative names of properties: former names, and names that are mistaken for them."""
 
 SECURITY: dict[str, str] = {
     "bootstrap.servers": "bootstrap",
@@ -90,11 +90,14 @@ SECURITY: dict[str, str] = {
 """Properties of a cluster, or of all clusters at the top of the file."""
 
 SOURCE_CONSUMER = {"isolation.level": "isolation", "auto.offset.reset": "start"}
-"""What of the source's consumer has a meaning."""
+"""Properties of the source's consumer that have a meaning here."""
 
 
 class JavaClass(msgspec.Struct, frozen=True):
-    """A setting that names a Java class: those that are built in here, and what to write instead of any other one."""
+    """A setting that names a Java class.
+
+    `known` are the classes that are built in here; `instead` is the replacement for any other class.
+    """
 
     known: tuple[str, ...]
     instead: str
@@ -188,7 +191,7 @@ REASONS: dict[str, str] = {
         ),
         _CONNECT,
     ),
-    # Clients of Kafka.
+    # Kafka clients.
     **dict.fromkeys(("acks", "enable.idempotence", "retries", "transactional.id", "transaction.timeout.ms"), _ONCE),
     **dict.fromkeys(("max.in.flight.requests.per.connection", "transaction.two.phase.commit.enable"), _ONCE),
     **dict.fromkeys(("delivery.timeout.ms", "max.block.ms"), _ONCE),
@@ -314,7 +317,7 @@ REASONS: dict[str, str] = {
         _BEARER,
     ),
 }
-"""Properties without a meaning here, and why."""
+"""Properties without a meaning here, and the reasons."""
 
 REASON_PREFIXES: dict[str, str] = {
     "offset.storage.": _STATE,
@@ -337,11 +340,11 @@ REASON_PREFIXES: dict[str, str] = {
     "sasl.oauthbearer.assertion.": _BEARER,
     "config.providers.": "a declared provider may read whatever the file names",
 }
-"""Families of them."""
+"""Prefixes of further properties without a meaning here, and the reasons."""
 
 
 def reason(name: str) -> str | None:
-    """Why the property has no meaning here; None when it has one, or is unknown."""
+    """Return why the property has no meaning here, or None if it has one or is unknown."""
     if name in REASONS:
         return REASONS[name]
     return next((why for prefix, why in REASON_PREFIXES.items() if name.startswith(prefix)), None)

@@ -1,7 +1,7 @@
-"""The clients' settings of one cluster as its `bootstrap` and `security`.
+"""Translate the client settings of one cluster into its `bootstrap` and `security`.
 
-MirrorMaker 2 gives each client of a cluster settings of its own; here a cluster has one identity. The cluster's own
-value counts, then what its clients have, then what stands at the top of the file.
+In MirrorMaker 2 each client of a cluster has separate settings; here a cluster has one identity. The cluster's own
+value takes precedence, then those of its clients, then the value at the top of the file.
 """
 
 from collections.abc import Mapping
@@ -72,15 +72,15 @@ class ClusterReader:
         self._alias = alias
 
     def read(self) -> ClusterConfig:
-        """The cluster; every fault is noted in the file."""
+        """Read the cluster. Every fault is recorded in the file."""
         return ClusterConfig(bootstrap=self._bootstrap(), security=self._security())
 
     def find(self, name: str) -> Value | None:
-        """The value for this cluster."""
+        """Return the value for this cluster."""
         return self._file.find(*self._keys(name))
 
     def find_secret(self, name: str) -> Value | None:
-        """The same for what is only referred to."""
+        """Return the value for this cluster as a reference that is not resolved."""
         return self._file.find_secret(*self._keys(name))
 
     def _keys(self, name: str) -> list[str]:
@@ -198,13 +198,13 @@ class ClusterReader:
         }
 
     def _plain(self, jaas: Value | None, entry: JaasEntry, option: str) -> str | None:
-        """An option that is no secret."""
+        """Return an option that is not a secret."""
         if jaas is None or option not in entry.options:
             return None
         return self._file.expand(jaas.key, entry.options[option])
 
     def _option(self, jaas: Value, entry: JaasEntry, option: str) -> Secret | None:
-        """A reference to one option of a JAAS entry."""
+        """Return a reference to one option of a JAAS entry."""
         if option not in entry.options:
             return None
         whole = self._file.providers.whole(jaas.raw) is not None

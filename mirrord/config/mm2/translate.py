@@ -1,4 +1,4 @@
-"""The door: the text of an mm2.properties in, a `Config` and notices out."""
+"""The entry point: translate the text of an mm2.properties into a `Config` and notices."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from mirrord.model.names import Alias
 
 
 class Translated(NamedTuple):
-    """A file in mirrord's own words."""
+    """A file translated into mirrord's own configuration."""
 
     config: Config
     notices: tuple[Notice, ...]
 
 
 def translate(text: str, file_name: str) -> Translated:
-    """The configuration that means the same, for the enabled flows and their clusters.
+    """Return the equivalent configuration, for the enabled flows and their clusters.
 
     Raises ConfigError with all faults: wrong values, Java classes, secrets that cannot be found.
     """
@@ -67,7 +67,10 @@ def _aliases(source: Source) -> tuple[Alias, ...]:
 
 
 def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
-    """`eu-us`; with more dashes where aliases hold some and two flows would have one name."""
+    """Return a flow name such as `eu-us`.
+
+    More dashes are used if aliases contain dashes and two names would be equal.
+    """
     dashes = "-"
     while any(flow.name == f"{start}{dashes}{end}" for flow in flows):
         dashes += "-"

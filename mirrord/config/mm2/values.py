@@ -1,4 +1,4 @@
-"""The values of one mm2.properties: found by key, expanded, converted, with every fault collected."""
+"""The values of one mm2.properties: found by key, expanded and converted, with every fault collected."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 
 class Value(NamedTuple):
-    """One value. `raw` holds expressions such as `${env:NAME}`, `text` what they stand for."""
+    """One value. `raw` holds expressions such as `${env:NAME}`; `text` has them replaced."""
 
     key: str
     line: int
@@ -25,10 +25,10 @@ class Value(NamedTuple):
 
 
 class Source:
-    """One file. Every method that finds fault notes it and goes on with a stand-in."""
+    """One file. Every method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
-        """Raises ConfigError when the text is no properties file."""
+        """Parse the text. Raises ConfigError if it is not a properties file."""
         self.file_name = file_name
         entries = parse(text, file_name)
         self.entries: Mapping[str, Property] = {entry.key: entry for entry in entries}
@@ -39,7 +39,10 @@ class Source:
         self._check_providers()
 
     def find(self, *keys: str) -> Value | None:
-        """The first of these keys that the file holds; None when it holds none, or its value cannot be told."""
+        """Return the first of these keys that the file holds, or None.
+
+        The result is also None if the value cannot be determined.
+        """
         for key in keys:
             entry = self.entries.get(key)
             if entry is None:
@@ -50,7 +53,10 @@ class Source:
         return None
 
     def find_secret(self, *keys: str) -> Value | None:
-        """As `find`, for what is only referred to: it need not be there yet, and `text` is as it is written."""
+        """Return the first of these keys for a value that is only referenced.
+
+        Unlike with `find`, the referenced secret need not exist yet, and `text` is as written in the file.
+        """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
             return None
@@ -59,7 +65,10 @@ class Source:
         return Value(key, entry.line, entry.value, entry.value.strip())
 
     def expand(self, key: str, text: str) -> str | None:
-        """The text with its expressions replaced; None when that cannot be, which is a fault of the key."""
+        """Return the text with its expressions replaced.
+
+        If that is not possible, record a fault of the key and return None.
+        """
         try:
             return self.providers.expand(text)
         except (EnvironmentFault, ConfigError) as fault:
@@ -67,7 +76,10 @@ class Source:
             return None
 
     def secret(self, value: Value, option: str | None = None, raw: str | None = None) -> Secret:
-        """A reference to the value, or to one option of it; `raw` is what the file holds for it."""
+        """Return a reference to the value, or to one option of it.
+
+        `raw` is the text that the file holds for that option.
+        """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
             reference, parts = expression.reference, 1
@@ -75,7 +87,7 @@ class Source:
             path = Path(self.file_name).absolute()
             reference = f"properties:{path}#{value.key}{'#' + option if option else ''}"
             parts = 2 if option else 1
-        # "#" parts a reference: in a path or a key it would mean something else.
+        # "#" separates the parts of a reference, so a path or a key must not contain it.
         if reference.startswith("properties:") and reference.count("#") != parts:
             self.fault(value.key, 'a secret cannot be referred to when "#" stands in the path or the key')
             return Secret(reference)
@@ -86,7 +98,7 @@ class Source:
             return Secret(reference)
 
     def fault(self, key: str, message: str) -> None:
-        """Note one fault of a key."""
+        """Record a fault of a key."""
         entry = self.entries.get(key)
         where = f"{self.file_name}:{entry.line}" if entry else self.file_name
         line = f"{where}: {key}: {message}"
@@ -94,7 +106,7 @@ class Source:
             self._faults.append((entry.line if entry else 0, line))
 
     def wrong(self, value: Value, allowed: str) -> None:
-        """Note that a value is not one of those that are allowed."""
+        """Record that a value is not one of those that are allowed."""
         hidden = any(part in value.key for part in _HIDDEN)
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
 
@@ -105,10 +117,10 @@ class Source:
             lines = [line for _, line in sorted(self._faults, key=lambda fault: fault[0])]
             raise ConfigError("\n".join([f"{self.file_name}: {count}", *(f"  {line}" for line in lines)]))
 
-    # What a value may be.
+    # Conversions of values.
 
     def boolean(self, value: Value | None, default: bool) -> bool:
-        """`true` or `false`, in any case."""
+        """Convert `true` or `false`, in any case."""
         if value is None:
             return default
         found = {"true": True, "false": False}.get(value.text.lower())
@@ -118,7 +130,7 @@ class Source:
         return found
 
     def integer(self, value: Value | None, default: int, low: int, high: int) -> int:
-        """A whole number within [low, high]."""
+        """Convert a whole number within [low, high]."""
         if value is None:
             return default
         try:
@@ -131,7 +143,7 @@ class Source:
         return number
 
     def choice(self, value: Value | None, known: Mapping[str, T], default: T) -> T:
-        """One of these names."""
+        """Convert one of these names."""
         if value is None:
             return default
         if value.text not in known:
@@ -143,7 +155,7 @@ class Source:
         return known[value.text]
 
     def items(self, value: Value | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
-        """A comma list."""
+        """Convert a comma-separated list."""
         if value is None:
             return default
         found: list[T] = []
@@ -155,7 +167,7 @@ class Source:
         return tuple(found)
 
     def java_class(self, value: Value | None, name: str, rule: JavaClass) -> str | None:
-        """The class that is named, if it is built in here; any other one is refused with what replaces it."""
+        """Return the named class if it is built in here. Any other class is refused with its replacement."""
         if value is None or not value.text:
             return None
         if value.text in rule.known:

@@ -1,22 +1,21 @@
-"""Where groups stand at the source, and what is to be committed for them at the target.
+"""Track the positions of groups at the source, and plan what to commit for them at the target.
 
-`GroupBook` takes the source's commits in their order and keeps the newest one of each group and partition. `plan` holds
-one of them, translated by the map, against what the target has, and says what is to be committed or why nothing is:
+`GroupBook` takes the source's commits in order and keeps the newest one of each group and partition. `plan` compares
+one of them, translated by the map, with the target's position, and decides what to commit or why to commit nothing:
 
-- Never in front of what is copied: the map answers with the end of the copy at most.
-- Never back, but after the source. That the source went back is seen in the order of its commits: the newest one is
-  lower than one before it, or than the last checkpoint of before this process began, whose position the target still
-  has. Then the target follows as long as its position is one that the source has been at, and nobody but mirrord
-  committed it: a consumer of the target tells the leader epoch of what it has read, and mirrord tells none
+- Never past the copied records: the map answers at most with the end of the copy.
+- Never back, unless the source went back. The order of the source's commits shows that: the newest one is lower than an
+  earlier one, or lower than the last checkpoint from before this process began, whose position the target still has.
+  Then the target follows, provided that its position is one that the source has been at and that only mirrord can have
+  committed. A consumer at the target commits the leader epoch of the record it has read; mirrord commits none
   (OffsetAndMetadata; KIP-320).
-- Nothing is ever deleted. A position that the source forgets (expired, its topic deleted) stays at the target until the
-  target forgets it, too.
+- Nothing is ever deleted. A position that the source forgets (expired, or its topic deleted) stays at the target until
+  the target forgets it, too.
 - A group with members at the target is left alone.
+- Where the source follows the target as well, `mirrord.groups.rules.reverse_plan` decides about a position that has
+  moved only at the target.
 
-- Where the source follows the target, too (`mirrord.groups.rules.reverse_plan`), what has moved there alone is left to
-  that.
-
-What was decided need not be remembered: source log, checkpoints, target and map tell all of it again after a restart.
+Decisions need not be remembered: source log, checkpoints, target and map give all of them again after a restart.
 """
 
 import re
@@ -32,13 +31,13 @@ from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
 NAMES_KEPT = 100_000
-"""Of groups that were judged once; some clients make a new name at each start."""
+"""Maximum number of group names whose match is remembered. Some clients make a new name at each start."""
 EXPIRED_KEPT = 1_000
-"""Groups that the source knows no more and that are still told of."""
+"""Number of groups without a position at the source that are still reported."""
 
 
 class GroupFilter:
-    """Which groups are carried over: those whose whole name one pattern matches and no pattern excludes."""
+    """The selection of groups to sync: the whole name matches one of the patterns and none of the exclusions."""
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
@@ -46,7 +45,7 @@ class GroupFilter:
         self._known: dict[str, bool] = {}
 
     def passes(self, group: str) -> bool:
-        """Whether this group is."""
+        """Whether this group is synced."""
         known = self._known.get(group)
         if known is None:
             if len(self._known) >= NAMES_KEPT:
@@ -58,16 +57,16 @@ class GroupFilter:
 
 
 class Course(msgspec.Struct):
-    """A group's way through one partition, as the source tells it."""
+    """A group's history in one partition, as the source reports it."""
 
     newest: OffsetValue | None
-    """None: the source knows it no more."""
+    """The newest commit, or None if the source no longer has one."""
     peak: int
-    """The highest offset that it was seen at since the target was last known to be where the source is."""
+    """The highest offset seen since the target was last known to match the source."""
 
 
 class GroupBook:
-    """The source's newest commits."""
+    """The newest commits of the source."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
         self._passes = passes
@@ -77,7 +76,10 @@ class GroupBook:
         return len(self._groups)
 
     def take(self, key: OffsetKey, value: OffsetValue | None) -> bool:
-        """The next record of the source, None when it takes the position away; whether the group is a wanted one."""
+        """Take in the source's next record, with None where it deletes the position.
+
+        Return whether the group is selected.
+        """
         if not self._passes(key.group):
             return False
         courses = self._groups.setdefault(key.group, {})
@@ -92,7 +94,7 @@ class GroupBook:
         return True
 
     def replace(self, group: str, offsets: dict[TopicPartition, OffsetValue]) -> bool:
-        """All that a group has committed at this moment; whether that is another state than before."""
+        """Take in all current commits of a group. Return whether they differ from the ones known before."""
         changed = False
         known = self._groups.get(group, {})
         for place in known.keys() - offsets.keys():
@@ -100,19 +102,19 @@ class GroupBook:
                 changed = self.take(OffsetKey(group, *place), None)
         for place, value in offsets.items():
             course = known.get(place)
-            # When it was committed is not told to who asks.
+            # The answer to such a request does not say when a position was committed.
             if course is None or course.newest is None or not _same(course.newest, value):
                 changed = self.take(OffsetKey(group, *place), value) or changed
         return changed
 
     def settled(self, group: str, place: TopicPartition, offset: int) -> None:
-        """The target is where the source is, at this offset: how it came there no longer matters."""
+        """Record that the target matches the source at this offset. The earlier history no longer matters."""
         course = self._groups.get(group, {}).get(place)
         if course is not None:
             course.peak = offset
 
     def forget_expired(self) -> list[str]:
-        """Forget the groups, but for the last ones, of which the source knows no position any more."""
+        """Forget the groups for which the source has no position any more, except for the most recent of them."""
         expired = [
             group
             for group, courses in self._groups.items()
@@ -124,11 +126,11 @@ class GroupBook:
         return gone
 
     def groups(self) -> Iterable[str]:
-        """The names of all that are known."""
+        """Return the names of all known groups."""
         return self._groups.keys()
 
     def courses(self, group: str) -> Iterator[tuple[TopicPartition, Course]]:
-        """Of one group."""
+        """Yield the partitions of one group and its history in each."""
         yield from self._groups.get(group, {}).items()
 
 
@@ -137,60 +139,62 @@ def _same(known: OffsetValue, told: OffsetValue) -> bool:
 
 
 class Mapped(NamedTuple):
-    """The map's answer for the source's position."""
+    """The map's translation of the source's position."""
 
     offset: int | None
-    """Next to be read at the target; None: nothing can be said."""
+    """Next offset to read at the target, or None if nothing can be said."""
     missing: int = 0
-    """So many source offsets in front of it are not copied yet: then `offset` is the end of the copy."""
+    """Number of source offsets before the position that are not copied yet. If it is not 0, `offset` is the end of the
+    copy.
+    """
     why: str = ""
     provisional: bool = False
-    """It may turn out to be a little higher, and is to be asked for again."""
+    """Whether the answer may turn out to be slightly higher and must be asked for again."""
 
 
 class Pair(NamedTuple):
-    """Positions of a group on both sides that belong together."""
+    """Positions of a group on both sides that match."""
 
     source: int
     target: int
     seen: bool = False
-    """This process has made or found it; otherwise a checkpoint tells."""
+    """Whether this process has made or found the pair; otherwise it comes from a checkpoint."""
     back: bool = False
-    """The source was set to where the target was."""
+    """Whether the source was set to the target's position."""
 
 
 class Past(NamedTuple):
-    """What was before, and what else is to be thought of."""
+    """Earlier positions of the group, and the rest of the context that a decision needs."""
 
     peak: Callable[[], Mapped]
-    """The map's answer for the course's peak."""
+    """Returns the map's translation of the highest offset in the group's history."""
     pair: Pair | None = None
     back: Callable[[], Mapped] | None = None
-    """Where the target's position is at the source."""
+    """Translates the target's position to the source."""
     two_way: bool = False
-    """The source follows the target, too."""
+    """Whether the source also follows the target."""
     is_own: bool = True
-    """The source's position is known not to be one that mirrord has committed."""
+    """Whether the source's position is known not to be one that mirrord committed."""
 
 
 class Write(NamedTuple):
-    """To be committed."""
+    """A position to commit."""
 
     commit: CommittedOffset
     why: str
     waits: bool = False
-    """It is the end of what is copied, and the source's position is behind it."""
+    """Whether this is the end of the copied records, while the source's position is still ahead of it."""
 
 
 class Hold(NamedTuple):
-    """Nothing is committed."""
+    """The decision to commit nothing."""
 
     state: GroupState
     why: str = ""
 
 
 def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
-    """For one group in one partition. `present` is what the target has."""
+    """Decide what to commit for one group in one partition. `present` is the target's position."""
     newest = course.newest
     if newest is None:
         return Hold("expired", "the source knows this position no more; the target's is left as it is")
@@ -215,7 +219,7 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
 
 
 def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, past: Past) -> Hold | None:
-    """Whether the target's position is one that stays: its own consumers' or the one that the source was set to."""
+    """Return why the target's position is kept: it is its consumers' own, or the one that the source was set to."""
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
         if present.offset < pair.target or offset < present.offset:
@@ -226,7 +230,8 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
         return None
     if (past.two_way or by_consumer) and past.back is not None:
         here = past.back()
-        # What stands between the two are others' records, which consumers of the target have yet to read.
+        # Only records of other writers lie between the two positions, and consumers of the target have yet to read
+        # them.
         if here.offset == newest.offset and not here.missing:
             return Hold("in step")
     is_seen = pair is not None and pair.seen
@@ -236,13 +241,13 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
 
 
 def _not_back(course: Course, present: CommittedOffset, past: Past, mode: GroupsMode) -> str:
-    """Why the target does not go back; empty when it does."""
+    """Return why the target is not moved back, or an empty string if it is."""
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
     newest, pair = course.newest, past.pair
     went_back = newest is not None and pair is not None and newest.offset < pair.source
     if past.two_way and pair is not None and pair.seen and present.offset == pair.target and went_back:
-        return ""  # both belonged together, and the source alone has moved since
+        return ""  # both positions matched, and only the source has moved since
     is_remembered = (
         newest is not None
         and pair is not None
@@ -263,5 +268,5 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 
 def waiting_line(mapped: Mapped) -> str:
-    """Why a position is not yet the source's."""
+    """Return why a position does not match the source's yet."""
     return mapped.why or f"{mapped.missing} source offsets in front of it are not copied yet"

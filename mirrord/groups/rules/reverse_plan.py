@@ -1,16 +1,17 @@
-"""Where groups stood on both sides at once, and what is carried from the target back to the source.
+"""Remember which positions of a group match on both sides, and plan what is committed back to the source.
 
-While a flow keeps the source in step, too, each side follows the other. What one direction has written must not come
-back as if somebody had moved there. So the two positions of a group that belong together are remembered as a `Pair`,
-and a side counts as moved only when its position is not the pair's any more:
+While a flow also syncs groups from the target to the source, each side follows the other. A position that one direction
+has committed must not come back as if a consumer had moved there. The two matching positions of a group are therefore
+remembered as a `Pair`, and a side counts as moved only when its position differs from the pair's:
 
-- moved at one side alone: the other one follows, also back.
-- moved at both: the one that is further counts. Neither is set back.
-- moved at none: nothing is done.
+- moved on one side only: the other side follows, also backwards.
+- moved on both sides: the higher position counts. Neither side is set back.
+- moved on neither side: nothing is done.
 
-A pair that this process has made or found is `seen`. One that only a checkpoint tells is as old as that checkpoint:
-enough to leave a side alone, not enough to set one back. Then, too, a position counts as somebody's own only when it
-tells the leader epoch of what was read (mirrord tells none), or when it came while this process was looking.
+A pair that this process has made or found itself is `seen`. A pair known only from a checkpoint is as old as that
+checkpoint. That is enough to leave a side alone, but not enough to set one back. In that case a position also counts as
+a consumer's own only if it has the leader epoch of the record read (mirrord commits none), or if it was committed while
+this process was watching.
 """
 
 from collections.abc import Callable
@@ -21,54 +22,54 @@ from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
 
 
 class Pairs:
-    """The pairs of one flow's groups, by group and partition of the source."""
+    """The pairs of one flow's groups, by group and source partition."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicPartition], Pair] = {}
         self._unsure: dict[tuple[str, TopicPartition], Pair] = {}
-        """Where both sides stood when it was first not known which of them had moved."""
+        """Both positions at the time when it first became unclear which side had moved."""
 
     def of(self, group: str, place: TopicPartition) -> Pair | None:
-        """The newest one."""
+        """Return the newest pair."""
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicPartition, source: int, target: int) -> None:
-        """A checkpoint tells so; the last one counts, and what was seen counts more."""
+        """Take in a pair from a checkpoint. The last checkpoint counts, but a pair that was seen takes precedence."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = Pair(source, target)
 
     def met(self, group: str, place: TopicPartition, source: int, target: int, *, back: bool = False) -> None:
-        """Both sides stand there now; `back`: the source was set to where the target is."""
+        """Record that these positions match now. `back` means that the source was set to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
             self._known[group, place] = Pair(source, target, seen=True, back=back)
         self._unsure.pop((group, place), None)
 
     def unsure(self, group: str, place: TopicPartition, source: int, target: int) -> None:
-        """Both sides stand there now, and it is not known which of them has moved last."""
+        """Record the current positions of both sides when it is not known which of them moved last."""
         self._unsure.setdefault((group, place), Pair(source, target))
 
     def has_moved(
         self, group: str, place: TopicPartition, *, source: int | None = None, target: int | None = None
     ) -> bool:
-        """Whether that side stands elsewhere than when it was not known: somebody has moved it since."""
+        """Whether that side has moved since it became unclear which side had moved last."""
         known = self._unsure.get((group, place))
         return known is not None and (
             (source is not None and source != known.source) or (target is not None and target != known.target)
         )
 
     def forget(self, group: str, place: TopicPartition) -> None:
-        """It no longer matters."""
+        """Forget a pair that no longer matters."""
         self._known.pop((group, place), None)
 
 
 class Asked(NamedTuple):
-    """What a person has asked for, who looks at it and decides; False: it is done all the time, by itself."""
+    """An operator's request for a single sync. Both fields are False for the continuous sync."""
 
     once: bool = False
     force: bool = False
-    """Also where the source is further, or it is not known which side has moved last."""
+    """Whether the target also counts where the source is ahead, or where it is unknown which side moved last."""
 
 
 def plan_back(
@@ -81,9 +82,12 @@ def plan_back(
     *,
     is_own: bool,
 ) -> Write | Hold:
-    """For one group in one partition. `newest` is what the target has, `mapped` the same at the source, `present` what
-    the source has, and `forth` tells where that is at the target; `is_own`: the target's is known not to be
-    mirrord's."""
+    """Plan what to commit at the source for one group in one partition.
+
+    `newest` is the target's position, `mapped` is the same position at the source, `present` is the source's position,
+    and `forth` translates the latter to the target. `is_own` means that the target's position is known not to be one
+    that mirrord committed.
+    """
     offset = mapped.offset
     if offset is None:
         return Hold("unknown", mapped.why)
@@ -106,13 +110,13 @@ def plan_back(
 
 
 def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None, *, is_own: bool) -> Hold | None:
-    """Why the source does not go on to where the target is."""
+    """Return why the source is not moved forward to the target's position, or None if it is."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target is to follow")
-        # Further than a source that has moved on, too: so it is where each side has records that the other one read
-        # elsewhere.
+        # The target's position is further even though the source has also moved on. This happens where each side has
+        # records that the other one read elsewhere.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
@@ -121,7 +125,7 @@ def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None
 
 
 def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None) -> Hold | None:
-    """Why the source does not go back to where the target is."""
+    """Return why the source is not moved back to the target's position, or None if it is."""
     if pair is None or not pair.seen or present.offset != pair.source:
         return Hold("ahead", "the source is further, and the target is not known to have gone back")
     if newest.offset < pair.target:
@@ -132,7 +136,7 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: Pair | No
 
 
 def unexplained_line(mapped: Mapped) -> str:
-    """Why a position is not yet the target's."""
+    """Return why a position does not match the target's yet."""
     return (
         mapped.why
         or f"{mapped.missing} target offsets in front of it are not in the map yet: just copied, or written by others"

@@ -1,9 +1,12 @@
-"""Which Kafka release a broker is like, by the newest versions of requests that it takes: it tells nothing else."""
+"""Determine which Kafka release a broker matches by the newest request versions that it accepts.
+
+A broker reveals nothing else about its release.
+"""
 
 from collections.abc import Mapping
 
 _PRODUCE, _FETCH = 0, 1
-# org.apache.kafka: clients/src/main/resources/common/message, at each release.
+# Source: org.apache.kafka, clients/src/main/resources/common/message, at each release.
 _RELEASES: tuple[tuple[str, int, int], ...] = (
     ("4.1 or newer", 13, 18),
     ("4.0", 12, 17),
@@ -14,11 +17,14 @@ _RELEASES: tuple[tuple[str, int, int], ...] = (
     ("3.1 to 3.4", 9, 13),
     ("2.8 or 3.0", 9, 12),
 )
-"""Release, its newest Produce version, its newest Fetch version."""
+"""Release, its newest Produce version, and its newest Fetch version."""
 
 
 def like_release(offered: Mapping[int, tuple[int, int]]) -> str:
-    """Such as "Kafka 3.9"; `offered` is what ApiVersions told: API key to (least, greatest) version."""
+    """Return a name such as "Kafka 3.9".
+
+    `offered` is the answer to ApiVersions: each API key with its lowest and highest version.
+    """
     produce, fetch = (offered.get(key, (0, -1))[1] for key in (_PRODUCE, _FETCH))
     for release, least_produce, least_fetch in _RELEASES:
         if produce >= least_produce and fetch >= least_fetch:

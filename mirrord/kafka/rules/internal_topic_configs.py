@@ -1,4 +1,4 @@
-"""What the settings of mirrord's own topics must be, and what a cluster's brokers allow."""
+"""The configs that mirrord's own topics must have, and the replication that a cluster's brokers allow."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ TWO_BROKERS_DO = (
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """A setting with which a topic loses what it must keep."""
+    """A config with which a topic loses data that it must keep."""
 
     key: str
     value: str
@@ -31,7 +31,10 @@ class Wrong(msgspec.Struct, frozen=True):
 
 
 def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], replicas: int) -> list[Wrong]:
-    """Of a topic with so many replicas (0: not known). A setting that may not be seen counts as right."""
+    """Return the wrong configs of a topic with this number of replicas (0: not known).
+
+    A config that may not be read counts as correct.
+    """
     found = [
         Wrong(key, value, wanted)
         for key, wanted in needed.items()
@@ -44,7 +47,7 @@ def wrong_settings(needed: Mapping[str, str], values: Mapping[str, str | None], 
 
 
 def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
-    """One line about a topic that has fewer replicas than the cluster's brokers allow; or nothing."""
+    """Return one line about a topic that has fewer replicas than the cluster's brokers allow, or an empty string."""
     wanted = min(REPLICAS, brokers)
     if not topic.replicas or topic.replicas >= wanted:
         return ""
@@ -61,7 +64,10 @@ def ledger_findings(
     values: Mapping[str, Mapping[str, str]],
     brokers: int,
 ) -> Iterator[Finding]:
-    """What a start should know of the topics in `needed`, there or not, and of the brokers that keep them."""
+    """Yield what an operator should know about the topics in `needed` and their brokers before a start.
+
+    The topics may or may not exist.
+    """
     for name in sorted(needed.keys() & topics.keys()):
         where = f"{flow.target}: topic {name}"
         for wrong in wrong_settings(needed[name], values.get(name, {}), topics[name].replicas):

@@ -14,15 +14,15 @@ class Topic(msgspec.Struct, frozen=True, order=True):
     topic_id: TopicId
     partitions: int
     replicas: int = 0
-    """Of its first partition; 0: not known."""
+    """Number of replicas of its first partition, or 0 if it is not known."""
 
 
 BROKER_DEFAULT = -1
-"""As replication factor: what the broker's default.replication.factor says (KIP-464)."""
+"""Replication factor that leaves the choice to the broker's default.replication.factor (KIP-464)."""
 
 
 class TopicShape(msgspec.Struct, frozen=True):
-    """What a topic is created with."""
+    """The parameters with which a topic is created."""
 
     partitions: int = 1
     replication_factor: int = BROKER_DEFAULT
@@ -30,5 +30,8 @@ class TopicShape(msgspec.Struct, frozen=True):
 
 
 def capped(wanted: int, brokers: int) -> int:
-    """What can be had of a replication factor that was refused; the same when there are brokers enough."""
+    """Return the replication factor that is possible after this one was refused.
+
+    It is unchanged if there are enough brokers.
+    """
     return min(wanted, brokers) if brokers else wanted

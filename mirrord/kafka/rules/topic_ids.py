@@ -1,7 +1,7 @@
-"""Refuses clusters whose topics have no topic ids (KIP-516).
+"""Refuse clusters whose topics have no topic ids (KIP-516).
 
-A lane is named by topic ids. Topics without one all have the id zero, so their lanes could not be told apart. Brokers
-with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever release they run.
+Lanes are identified by topic ids. Topics without one all have the id zero, so their lanes could not be distinguished.
+Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever release they run.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.names import ClusterId
 
 EXAMPLES = 3
-"""Topics that the error message names."""
+"""Maximum number of topics that the error message names."""
 
 
 def missing_ids(where: str, cluster_id: ClusterId, topics: Sequence[tuple[str, str]]) -> str | None:
-    """The error message for a cluster that reports topics, pairs of name and id, without ids; None if all have one.
+    """Return the error message for a cluster that reports topics without ids, or None if all topics have one.
 
-    `where` names the cluster.
+    `topics` are pairs of name and id; `where` names the cluster.
     """
     without = sorted(name for name, topic_id in topics if topic_id == ZERO_UUID)
     if not without:

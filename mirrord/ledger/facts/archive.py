@@ -6,30 +6,31 @@ from mirrord.model.names import LaneId
 
 
 class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
-    """From here on, only the compaction of this number can move runs out of the ledger.
+    """From here on, only the compaction with this number can move runs out of the ledger.
 
-    Whoever compacts holds no lease: it binds under the present one, also when that was given back. Binds when `number`
-    is higher than the last.
+    A compaction holds no lease: the fact takes effect under the current lease, even after that was released. It takes
+    effect if `number` is higher than the last one.
     """
 
     number: int
     at_ms: int
-    """Wall clock, for people only."""
+    """Wall-clock time, for information only."""
 
 
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
-    """These runs of a lane lie in the dataset, so snapshots need not hold them any more.
+    """These runs of a lane are in the dataset, so snapshots no longer need to hold them.
 
-    Binds when `number` is the last `CompactionBegan`, and no run at or below the last of them was told since.
+    The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last of these
+    runs was recorded in the meantime.
     """
 
     number: int
     lane: LaneId
     source: tuple[ArchivedRuns, ...] = ()
-    """In ascending order, as `target`."""
+    """Runs of the source side, in ascending order. `target` holds those of the target side in the same way."""
     target: tuple[ArchivedRuns, ...] = ()
 
     @property
     def last_ordinal(self) -> int:
-        """No run begins behind it; -1 when there is none."""
+        """The ordinal after which none of the runs begins, or -1 if there are no runs."""
         return max((part.last_ordinal for part in (*self.source, *self.target)), default=-1)

@@ -1,4 +1,4 @@
-"""What audits tell the ledger."""
+"""Facts that audits append to the ledger."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from mirrord.model.names import LaneId
 
 
 class RangeAudited(Fact, frozen=True, tag="range_audited"):
-    """An audit compared a lane's ordinals [first, end) and found no difference that is not explained.
+    """An audit compared a lane's ordinals [first, end) and found no unexplained difference.
 
-    Whoever audits holds no lease: it binds under the present one, also when that was given back, and decides nothing
-    about copying. Binds when it goes on where the lane is proven to, or proves that more closely; runs that are told
-    anew below its end take it back.
+    An audit holds no lease: the fact takes effect under the current lease, even after that was released, and decides
+    nothing about copying. It takes effect if it continues from the end of the range proven so far, or proves that range
+    more closely. Runs that are recorded again below its end revoke it.
     """
 
     lane: LaneId
@@ -20,22 +20,23 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     first: int
     end: int
     source_offset: int
-    """Every source offset from the first record's on and below this one is at the target, or explained."""
+    """Every source offset from the first record on and below this one is at the target, or is explained."""
     newest_ms: int
-    """The highest record time among them; -1: not known."""
+    """Highest record timestamp among them, or -1 if it is not known."""
     at_ms: int
-    """Wall clock, for people only."""
+    """Wall-clock time, for information only."""
 
 
 RepairedKind = Literal["missing", "altered"]
-"""Differences by which the target lacks a record as the source has it."""
+"""Differences in which the target lacks a record as the source has it."""
 
 
 class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
-    """The records of all source offsets [start, end), which a lane's copy lacks, lie in a topic of their own.
+    """The records of all source offsets [start, end), which a lane's copy lacks, are stored in a separate topic.
 
-    Told behind the records, by whoever has put them there or seen them there; it binds as `RangeAudited` does, when it
-    says something new (`mirrord.ledger.proven_ranges`). The copy itself is as it was.
+    The fact is appended after the records, by the process that wrote them or found them there. Like `RangeAudited`, it
+    takes effect without a lease, provided that it says something new (`mirrord.ledger.proven_ranges`). The copy itself
+    is unchanged.
     """
 
     lane: LaneId
@@ -44,12 +45,12 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     difference: RepairedKind
     topic: str
     at: int
-    """None of them lies in front of that offset."""
+    """Lowest possible offset of these records in that topic."""
     origin: Origin
 
     @property
     def records(self) -> int:
-        """How many they are: one for each offset."""
+        """Number of records: one for each offset."""
         return self.end - self.start
 
 

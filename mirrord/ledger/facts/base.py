@@ -1,4 +1,4 @@
-"""What every kind of fact has in common, and the parts that several kinds are made of."""
+"""The base of every kind of fact, and the parts that several kinds share."""
 
 import msgspec
 
@@ -8,11 +8,11 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Where an order came from."""
+    """The origin of a command."""
 
     by: str
-    """Who gave it: user@host as the command line tells it, or "policy"."""
+    """Author of the command: user@host as the command line reports it, or "policy"."""
     reason: str
-    """In their words; may be empty."""
+    """Reason in the author's words. It may be empty."""
     at_ms: int
-    """Wall clock, for people only."""
+    """Wall-clock time, for information only."""

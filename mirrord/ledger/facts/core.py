@@ -1,8 +1,8 @@
-"""Facts: what the ledger holds, and the records of the state topic.
+"""Facts: the contents of the ledger, and the records of the state topic.
 
 A fact is something that has happened or has been decided, in the order of the ledger. Only `mirrord.ledger.fold`
 changes state, and only from facts. Facts are tagged arrays in msgpack: a field may be added at the end with a default,
-nothing may ever be removed or change its meaning, and golden logs of every version are folded in the tests.
+but nothing may ever be removed or change its meaning. The tests fold golden logs of every version.
 """
 
 from typing import Literal
@@ -39,22 +39,24 @@ Reason = Literal[
 """Why source offsets were not copied one to one."""
 
 LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "skipped", "unexplained")
-"""Those that mean that the target lacks what readers of the source could have read."""
+"""The reasons for which the target lacks records that readers of the source could have read."""
 
 Mode = Literal["sequence", "at-least-once"]
-"""What keeps a lane from writing a record twice. "sequence": its producer id and sequences, which the target broker
-checks, together with what its log says. "at-least-once": the log alone, because the brokers failed the probe
-(`TargetProbed`); a record may be doubled when a batch of a dead holder arrives late."""
+"""How a lane avoids writing a record twice. "sequence": by its producer id and sequences, which the target broker
+checks, together with the contents of the target log. "at-least-once": by the target log alone, because the brokers
+failed the probe (`TargetProbed`); a record may be duplicated if a batch of a dead holder arrives late.
+"""
 
 InheritedBy = Literal["verified", "behind", "unverifiable", "trusted", "strange"]
-"""What became of MirrorMaker 2's word on its position. "verified": the target holds the record in front of it;
-"behind": the target ends in front of it, and the lane goes on there; "unverifiable": there is nothing left to compare;
-"trusted": by configuration nothing was compared; "strange": the target ends with other records, and the lane does not
-begin."""
+"""How MirrorMaker 2's recorded position compares with the target. "verified": the target holds the record before the
+position. "behind": the target ends before the position, and the lane begins where the target ends. "unverifiable":
+nothing is left to compare. "trusted": nothing was compared, according to the configuration. "strange": the target ends
+with other records, and the lane does not begin.
+"""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
-    """The source offsets [start, end) were not copied, and why."""
+    """The source offsets [start, end) that were not copied, and the reason."""
 
     start: int
     end: int
@@ -62,26 +64,31 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True):
-    """Who holds a lease, and where the command line finds it."""
+    """The holder of a lease, and where the command line can reach it."""
 
     host: str
     pid: int
     instance: str
     http: str
     boot_id: str = ""
-    """The kernel's boot id: with `host` and `pid` it lets a new daemon on the same machine see that the old one is
-    dead."""
+    """The kernel's boot id.
+
+    With `host` and `pid` it shows a new daemon on the same machine that the old one is dead.
+    """
     started_ticks: int = 0
-    """When the process started, in clock ticks since boot: another process may have got its pid. 0: not known."""
+    """Start time of the process in clock ticks since boot, because its pid may be reused. 0 if it is not known."""
     hosts_all: bool = False
-    """Its replicators are tasks of its own process: when that has ended, all who write under the lease have."""
+    """Whether its replicators are tasks of the holder's process. When that process has ended, nothing can write under
+    the lease any more.
+    """
     daemon: str = ""
-    """What its process shares with those that are started in its place when it dies, and with nobody else; empty:
-    nobody is."""
+    """Identity that its process shares with the processes started as its replacement when it dies, and with no other.
+    Empty if no process will replace it.
+    """
     keeper_pid: int = 0
-    """The process on the same machine with whose end nobody is started in its place any more; 0: there is none."""
+    """The process on the same machine whose end means that no replacement is started any more. 0 if there is none."""
     keeper_ticks: int = 0
-    """As `started_ticks`, of the keeper."""
+    """Start time of the keeper process, in the same unit as `started_ticks`."""
     program: str = ""
     """Version and commit of its mirrord."""
 
@@ -93,11 +100,17 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     source_cluster: ClusterId
     target_cluster: ClusterId
     keeps_starts: bool = False
-    """The ledger holds the start offsets of the first look. False: an older program or a rebuild opened it."""
+    """Whether the ledger holds the start offsets of the first scan.
+
+    False if an older program or a rebuild opened it.
+    """
 
 
 class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
-    """A daemon took the flow. Binds only when `epoch` is one more than the last; facts of older epochs bind no more."""
+    """A daemon took the flow.
+
+    The fact takes effect only if `epoch` is one more than the last; facts of older epochs have no effect from then on.
+    """
 
     epoch: int
     holder: Holder
@@ -105,10 +118,10 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
 
 
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
-    """The holder's process has ended, and another process of the same daemon goes on under the same lease.
+    """The holder's process has ended, and another process of the same daemon continues under the same lease.
 
-    Binds only when `turn` is one more than the last, and the daemon is the same. What writes under the lease is not
-    concerned.
+    The fact takes effect only if `turn` is one more than the last, and the daemon is the same. Writers under the lease
+    are not affected.
     """
 
     epoch: int
@@ -117,7 +130,7 @@ class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
 
 
 class LeaseReleased(Fact, frozen=True, tag="lease_released"):
-    """The holder drained its lanes and left: the next one need not wait."""
+    """The holder drained its lanes and left, so the next holder need not wait."""
 
     epoch: int
 
@@ -133,7 +146,7 @@ class TopicCreated(Fact, frozen=True, tag="topic_created"):
 
 
 class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
-    """mirrord grew a target topic to the source's partition count."""
+    """mirrord added partitions to a target topic, up to the source's partition count."""
 
     target_topic: str
     target_topic_id: TopicId
@@ -141,7 +154,7 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
-    """One setting of a topic; None: the topic has no value of its own, the cluster's counts."""
+    """One config of a topic. None means that the config is not set on the topic, so the cluster's value applies."""
 
     name: str
     before: str | None
@@ -149,7 +162,7 @@ class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
-    """mirrord altered settings of a target topic."""
+    """mirrord altered configs of a target topic."""
 
     source_topic: str
     target_topic: str
@@ -158,21 +171,23 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
 
 
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
-    """mirrord is about to add these rights at the target. Until the next `AclsSynced` says what became of it, those of
-    them that stand there count as mirrord's."""
+    """mirrord is about to add these ACLs at the target.
+
+    Until the next `AclsSynced` records the outcome, those of them that exist at the target count as mirrord's.
+    """
 
     rules: tuple[AclRule, ...]
 
 
 class AclsSynced(Fact, frozen=True, tag="acls_synced"):
-    """mirrord added and removed these rights at the target. Only what it added itself may it remove."""
+    """mirrord added and removed these ACLs at the target. It may remove only ACLs that it added itself."""
 
     added: tuple[AclRule, ...] = ()
     removed: tuple[AclRule, ...] = ()
 
 
 class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
-    """The source topic is gone; its copy, which mirrord created, will be deleted at `due_ms` (wall clock)."""
+    """The source topic is gone. Its copy, which mirrord created, will be deleted at `due_ms` (wall clock)."""
 
     source_topic: str
     target_topic: str
@@ -181,7 +196,7 @@ class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
 
 
 class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
-    """The target topic stays: its source is back, or deletions are not wanted any more."""
+    """The target topic is kept: its source is back, or deletions are no longer wanted."""
 
     target_topic: str
     target_topic_id: TopicId
@@ -196,7 +211,7 @@ class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
 
 
 class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
-    """Neither a source topic nor its copy is there any more: nothing is kept of the lanes between them."""
+    """Neither a source topic nor its copy exists any more, so the state of the lanes between them is dropped."""
 
     source_topic: str
     source_topic_id: TopicId
@@ -205,9 +220,11 @@ class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
 
 
 class CopyNamed(Fact, frozen=True, tag="copy_named"):
-    """The copy of the source topic with this id has this name at the target, told before that is created.
+    """The copy of the source topic with this id has this name at the target.
 
-    Binds when the id has no name yet, and no other source topic's copy has that one.
+    The fact is appended before that topic is created.
+
+    It takes effect if the id has no name yet, and no other source topic's copy has that name.
     """
 
     source_topic: str
@@ -216,20 +233,26 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 
 
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
-    """The target's brokers were asked whether they do what exactly once rests on; the last one counts."""
+    """The target's brokers were probed for the behaviour on which exactly-once delivery depends.
+
+    The last probe counts.
+    """
 
     cluster: ClusterId
     version: str
-    """Fingerprint of the APIs that the brokers offer: other brokers are probed anew."""
+    """Fingerprint of the APIs that the brokers offer. If it changes, the brokers are probed again."""
     passed: bool
     failures: tuple[str, ...] = ()
     """A line for each rule that they broke."""
     remarks: tuple[str, ...] = ()
-    """A line for each thing that is allowed and good to know."""
+    """A line for each permitted peculiarity worth knowing."""
 
 
 class LaneOpened(Fact, frozen=True, tag="lane_opened"):
-    """A lane exists from here on, with the producer id that it owns for ever. The first one of a lane binds."""
+    """A lane exists from here on, with the producer id that it owns permanently.
+
+    The first such fact of a lane takes effect.
+    """
 
     lane: LaneId
     source_topic: str
@@ -238,16 +261,17 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     producer_id: int
     producer_epoch: int
     policy: str
-    """Fingerprint of what decides which records the lane sees: selection, isolation, filter, transform."""
+    """Fingerprint of the settings that decide which records the lane sees: selection, isolation, filter, transform."""
     mode: Mode = "sequence"
-    """When it was opened; a later probe of other brokers may say otherwise."""
+    """Mode at the time of opening. A later probe of other brokers may change it."""
 
 
 class LaneTaken(Fact, frozen=True, tag="lane_taken"):
-    """A replicator took the lane. Binds only if `grant` is one more than the lane's; facts of older grants do not bind.
+    """A replicator took the lane.
 
-    All intents of the former holder precede this fact. `times` are the longest lease and request timeout, in ms, of the
-    holder and of a former one that did not leave cleanly; zeros: an older version wrote the fact.
+    The fact takes effect only if `grant` is one more than the lane's; facts of older grants have no effect from then
+    on. All intents of the previous holder precede this fact. `times` are the longest lease and request timeout, in ms,
+    of the holder and of a previous holder that did not leave cleanly. Zeros mean that an older version wrote the fact.
     """
 
     lane: LaneId
@@ -257,7 +281,7 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
 
 
 class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
-    """The lane goes on under another policy; what follows is a new run even where offsets follow each other."""
+    """The lane continues under another policy. A new run begins here even if offsets are consecutive."""
 
     lane: LaneId
     grant: int
@@ -265,9 +289,9 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
-    """The target log went back, and its ordinals from `first` on were mapped to other source records.
+    """The target log went back, and the lane's ordinals from `first` on were mapped to other source records.
 
-    A progress mark that was taken before that counts up to this mark only.
+    A progress mark that was taken before that counts only up to this mark.
     """
 
     first: int
@@ -279,8 +303,8 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
 class SourceRun(Fact, frozen=True, tag="source_run"):
     """Intent before gap: runs that are about to be produced, and the verdicts on the offsets that they leap over.
 
-    A run at or below an ordinal that an earlier fact named supersedes it. A "truncated" verdict says of the ordinals
-    below the first run that their records, from its start on, are no longer in the source.
+    A run supersedes earlier runs that begin at or above its first ordinal. For the ordinals below the first run, a
+    "truncated" verdict says that their records, from the verdict's start on, are no longer in the source.
     """
 
     lane: LaneId
@@ -288,16 +312,19 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     runs: tuple[Run, ...]
     verdicts: tuple[Verdict, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
-    """(ordinal, leader epoch of the source) where that changes; -1: it is not known from here on."""
+    """(ordinal, leader epoch of the source) for each change of the epoch. -1 means that the epoch is unknown from there
+    on.
+    """
     regiven: bool = False
-    """Other records may have been sent under these ordinals. As far as one can know they cannot arrive any more; should
-    they, nobody must take them for these."""
+    """Whether other records may have been sent under these ordinals. According to all that is known they cannot arrive
+    any more. If they do, they must not be taken for the records of these runs.
+    """
     rewound: Rewound | None = None
     """Set if a progress mark above the lowest of these runs may exist."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
-    """From this ordinal on the lane's records stand at these target offsets."""
+    """From this ordinal on, the lane's records are stored at these target offsets."""
 
     lane: LaneId
     grant: int
@@ -318,8 +345,8 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
 class HoleFound(Fact, frozen=True, tag="hole_found"):
     """The target refused some of the lane's batches and then took later ones, having forgotten the producer in between.
 
-    The ordinals [first, last] stand nowhere in the target log. Their records follow out of order, under the ordinals
-    from `again` on, as the runs of the `SourceRun` beside this fact say.
+    The ordinals [first, last] are not stored anywhere in the target log. Their records follow out of order, under the
+    ordinals from `again` on, according to the runs of the `SourceRun` in the same entry.
     """
 
     lane: LaneId
@@ -328,17 +355,20 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     last: int
     again: int
     until: int
-    """The ordinal at which the lane goes on behind everything that had to be copied again."""
+    """The ordinal at which the lane continues after everything that had to be copied again."""
 
     @property
     def is_open(self) -> bool:
-        """Nothing follows: something stands there, the source no longer has it, and nothing tells which records it is
-        (`SourceRun.regiven`). It ends where ordinals of it are told anew."""
+        """Whether nothing is copied again for this hole.
+
+        Something is stored in its place, the source no longer has the records, and nothing shows which records they are
+        (`SourceRun.regiven`). The hole ends where its ordinals are assigned again.
+        """
         return self.again == self.until and self.first <= self.last
 
 
 class LaneHalted(Fact, frozen=True, tag="lane_halted"):
-    """The lane stands still; [start, end) are the source offsets concerned."""
+    """The lane is halted. [start, end) are the source offsets concerned."""
 
     lane: LaneId
     grant: int
@@ -349,14 +379,14 @@ class LaneHalted(Fact, frozen=True, tag="lane_halted"):
 
 
 class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
-    """A halted lane goes on."""
+    """A halted lane continues."""
 
     lane: LaneId
     grant: int
 
 
 class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
-    """Trust, then check: the lane's own batches of a take-over were read back and compared with the source."""
+    """Trust, then check: the batches of the lane that a takeover found were read back and compared with the source."""
 
     lane: LaneId
     grant: int
@@ -365,16 +395,20 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
     more: bool = False
-    """A former holder may have sent other records under later ordinals. These are compared later."""
+    """Whether a previous holder may have sent other records under later ordinals. These are compared later."""
     is_all: bool = False
-    """The target log was read to its end when nothing sent earlier could arrive: no such record follows these."""
+    """Whether the target log was read to its end after nothing sent earlier could arrive any more, so that no such
+    record follows.
+    """
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
-    """Target and source differed, and both logs were read: the `SourceRun` beside this fact tells what really stands.
+    """Target and source differed, and both logs were read.
 
-    The ordinals [first, last] are found again in the target. Under the ordinals up to `until` follows what the target
-    lacked; there the lane goes on.
+    The `SourceRun` in the same entry records the actual contents.
+
+    The ordinals [first, last] were found again in the target. The records that the target lacked follow under the
+    ordinals up to `until`, and there the lane continues.
     """
 
     lane: LaneId
@@ -385,23 +419,23 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
 
 
 class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
-    """The target held a copy that MirrorMaker 2 had made, and the lane goes on behind it."""
+    """The target held a copy that MirrorMaker 2 had made, and the lane continues after it."""
 
     lane: LaneId
     grant: int
     said: int
-    """The source offset behind the last one that MirrorMaker 2 wrote down."""
+    """The source offset after the last one that MirrorMaker 2 recorded."""
     position: int
-    """Where the lane begins in the source."""
+    """The source offset at which the lane begins."""
     target_end: int
-    """Where the copy ends in the target."""
+    """The target offset at which the copy ends."""
     looked_at: int
-    """How many of its last records were compared."""
+    """Number of its last records that were compared."""
     found: InheritedBy
     doubled: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) that stand there more than once."""
+    """Source offsets [start, end) that the target holds more than once."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) that are not there, between others that are."""
+    """Source offsets [start, end) that the target lacks, although it holds offsets before and after them."""
 
 
 LaneFact = (
@@ -434,14 +468,16 @@ TopicFact = (
 
 
 class ConfigChanged(Fact, frozen=True, tag="config_changed"):
-    """What follows was done by another configuration, or by the first one."""
+    """A changed configuration, or the first one, is in effect for the facts that follow."""
 
     changes: tuple[str, ...]
-    """One line for each setting that is new, for people."""
+    """One line for each changed setting, for people."""
     starts: tuple[TopicStarts, ...] = ()
     """Topics that the configuration selects for the first time."""
     selected: Selected | None = None
-    """All topics that this selects were seen: one that appears later was created later. None: as before."""
+    """The selection for which all matching topics have been seen, so that a topic that appears later was created later.
+    None means unchanged.
+    """
 
 
 FlowFact = (
@@ -467,18 +503,18 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     lease_epoch: int
     at_ms: int
-    """The writer's wall clock, for people only: nothing is decided by it."""
+    """The writer's wall-clock time, for information only: nothing is decided by it."""
     facts: tuple[AnyFact, ...]
     writer: str = ""
-    """Names the writer and its append, so that it knows its own entry when it reads the ledger back."""
+    """Identifies the writer and its append, so that it recognises its own entry when it reads the ledger back."""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a lane has come: written to the state topic at most once a second, and once when the lane goes idle.
+    """The progress of a lane, written to the state topic at most once a second, and once when the lane goes idle.
 
     `ordinal`, `target_offset` and `leader_epoch` are a mark below the target's high watermark: the next ordinal to
-    write, and the target offset right behind the lane's last acknowledged record. The rest serves status and lag when
-    daemon and source are dead.
+    write, and the target offset directly after the lane's last acknowledged record. The other fields serve status and
+    lag while the daemon and the source are down.
     """
 
     lane: LaneId
@@ -498,23 +534,27 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     rebuilt_batches: int = 0
     copied_bytes: int = 0
     source_epoch: int = -1
-    """Leader epoch of the source batch in front of `source_offset`, or -1."""
+    """Leader epoch of the source batch before `source_offset`, or -1."""
     epochs_told: bool = False
-    """The ledger is told of every change of that epoch before the first record behind it is produced."""
+    """Whether the ledger records every change of that epoch before the first record after the change is produced."""
     settled: bool = False
-    """What of the source lies in front of `source_offset` stands below the mark, or is not copied: nothing is on its
-    way."""
+    """Whether every source record before `source_offset` is either stored below the mark or not copied, so that nothing
+    is in flight.
+    """
     source: SourceEnds | None = None
-    """Set in records about a source topic (`mirrord.ledger.source_ends`); these are no lane's mark."""
+    """Set in records about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's mark."""
     rewinds: int = 0
-    """The number of the lane's `Rewound` that were known when the mark was taken."""
+    """Number of the lane's `Rewound` that were known when the mark was taken."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
-    """The lease lives. Readers time it on their own monotonic clock from when they saw it: clocks are not compared."""
+    """The lease is alive.
+
+    Readers measure its age by their own monotonic clock from the moment they saw the record; clocks are not compared.
+    """
 
     epoch: int
     beat: int
     at_ms: int
     settled: bool = False
-    """Nobody writes under an older lease any more."""
+    """Whether no process writes under an older lease any more."""

@@ -1,4 +1,4 @@
-"""What the ledger keeps of the moment when a configuration first selects a source topic."""
+"""The part of the ledger that describes the moment at which a configuration first selects a source topic."""
 
 import msgspec
 
@@ -6,18 +6,18 @@ from mirrord.config.units import Start
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1
-"""Not asked for, because `start` is "earliest", or not answered yet."""
+"""The offset was not requested, because `start` is "earliest", or it has not been answered yet."""
 BEGUN = -2
 """A lane has begun, and its first run holds the offset."""
 
 
 class Selected(msgspec.Struct, frozen=True, array_like=True):
-    """Which source topics a configuration selects."""
+    """The source topics that a configuration selects."""
 
     topics: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     policy: str = ""
-    """The selection policy and its settings; empty: none."""
+    """The selection policy and its settings, or an empty string if there is none."""
 
 
 class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
@@ -29,6 +29,6 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     topic: str
     topic_id: TopicId
     start: Start
-    """The setting that the offsets were resolved by."""
+    """The setting from which the offsets were resolved."""
     offsets: tuple[int, ...]
     """By partition: the source offset, `UNRESOLVED` or `BEGUN`."""

@@ -1,7 +1,8 @@
-"""Jobs that work for a flow beside its daemon, and what they tell the ledger: who is at it, and how the last one went.
+"""The facts of jobs that run for a flow alongside its daemon: which process is working, and how the last job ended.
 
-Of each kind one at a time: the ledger is the lease. Whoever works holds no lease on the flow, so these bind under the
-present one, also when that was given back, and decide nothing about copying.
+At most one job of each kind runs at a time, and the ledger serves as its lease. A job does not hold the lease of the
+flow. So these facts take effect under the current lease, even after that was released, and decide nothing about
+copying.
 """
 
 import msgspec
@@ -12,11 +13,11 @@ from mirrord.model.jobs import Job, Outcome
 JOBS: tuple[Job, ...] = ("audit", "compact")
 
 SUCCESSES: tuple[Outcome, ...] = ("done", "differences")
-"""Those by which the work was done."""
+"""The outcomes in which the work was completed."""
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
-    """The process of a job; as `Holder`, as far as others on its machine see by it that it is dead."""
+    """The process of a job. As in `Holder`, the fields let other processes on its machine detect that it is dead."""
 
     host: str
     pid: int
@@ -25,10 +26,10 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobBegan(Fact, frozen=True, tag="job_began"):
-    """This process works from here on.
+    """A process has started a job.
 
-    Binds when `number` is one more than the last of its kind: whoever appends it has seen the former one end, or be
-    silent for as long as that one's `ttl_ms`, or be dead.
+    The fact takes effect if `number` is one more than the last of its kind. The process that appends it has seen the
+    previous job end, stay silent for that job's `ttl_ms`, or die.
     """
 
     job: Job
@@ -36,29 +37,32 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
     worker: Worker
     ttl_ms: int
     at_ms: int
-    """Wall clock, for people and for `[audit] every`."""
+    """Wall-clock time, for people and for `[audit] every`."""
 
 
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
-    """It is still at it. Binds while it is the last of its kind and has not ended, as `JobEnded` does."""
+    """The job is still running.
+
+    The fact takes effect while the job is the last of its kind and has not ended. The same applies to `JobEnded`.
+    """
 
     job: Job
     number: int
     done: int = 0
     every: int = 0
-    """So much of all is done, in whatever the job counts; 0 while that is not known."""
+    """`done` of `every` units are complete, in whatever unit the job counts. Both are 0 while that is not known."""
 
 
 class JobEnded(Fact, frozen=True, tag="job_ended"):
-    """It is not at it any more."""
+    """The job has ended."""
 
     job: Job
     number: int
     outcome: Outcome
     line: str
-    """What came of it, for people."""
+    """The result, for people."""
     at_ms: int
-    """Wall clock, for people only."""
+    """Wall-clock time, for information only."""
 
 
 JobFact = JobBegan | JobRenewed | JobEnded
@@ -73,19 +77,19 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     began_ms: int
     signs: int = 0
-    """Signs of life: whoever waits for its end sees by them that it lives."""
+    """Number of signs of life. A process that waits for the job to end sees from them that it is alive."""
     done: int = 0
     every: int = 0
     outcome: Outcome | None = None
-    """None: it has not ended, as far as the ledger knows."""
+    """The outcome, or None if the job has not ended according to the ledger."""
     line: str = ""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last one ended by which the work was done, this one or one before."""
+    """When the last successful job ended, whether this one or an earlier one."""
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """What a fact makes of the last job of its kind; None: it does not bind."""
+    """Return the last job of its kind after a fact, or None if the fact has no effect."""
     if isinstance(fact, JobBegan):
         if fact.number != (known.number if known else 0) + 1:
             return None

@@ -1,24 +1,24 @@
-"""What people ask for, as the ledger holds it."""
+"""Operator commands as facts in the ledger."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 
 
 class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
-    """Lanes of this name are drained and hosted by nobody until `CopyingResumed` names the same. Binds unless it stands
-    already.
+    """The lanes of this name are drained and not hosted until `CopyingResumed` names the same.
 
-    Names are the source's, not ids: a partition that is added, or a topic that is created again, is paused as well.
+    The fact takes effect unless the same pause is in force already. The names are those of the source, not ids: an
+    added partition or a recreated topic is paused as well.
     """
 
     topic: str
-    """Empty: all of the flow."""
+    """Topic to pause. Empty means the whole flow."""
     partition: int
-    """-1: all partitions, those to come included."""
+    """Partition to pause. -1 means all partitions, including future ones."""
     origin: Origin
 
 
 class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
-    """Takes back the `CopyingPaused` of the same name; binds when there is one."""
+    """Revokes the `CopyingPaused` of the same name. The fact takes effect if there is one."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
 
 
 class LanePinned(Fact, frozen=True, tag="lane_pinned"):
-    """The partition is to be hosted by the replicator of this number, as long as there is one."""
+    """The partition must be hosted by the replicator of this number, if there is one."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """Placement is free again; binds when the lane was pinned."""
+    """The partition may be placed freely again. The fact takes effect if the lane was pinned."""
 
     topic: str
     partition: int
@@ -43,14 +43,14 @@ class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
 
 
 class HostDrained(Fact, frozen=True, tag="host_drained"):
-    """This replicator, and no replacement of it, gives its lanes to others and gets none."""
+    """This replicator, but no replacement of it, gives its lanes to others and gets no more."""
 
     replicator: str
     origin: Origin
 
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
-    """The replicator may get lanes again, or has ended; binds when it was drained."""
+    """The replicator may get lanes again, or has ended. The fact takes effect if it was drained."""
 
     replicator: str
     origin: Origin

@@ -1,5 +1,6 @@
-"""Records that cannot be copied: the target refuses them, or the source cannot be read there. Their lane waits until
-somebody says what is to become of them.
+"""Records that cannot be copied, because the target refuses them or the source cannot be read there.
+
+Their lane waits until an operator decides what happens to them.
 """
 
 from collections.abc import Iterable
@@ -11,30 +12,35 @@ from mirrord.model.names import LaneId
 
 BY_POLICY = Origin("policy", 'on_reject = "skip"', 0)
 KEPT = 128
-"""So many entries of a lane are known by heart; the ledger holds them all."""
+"""Number of entries of a lane that are kept in the state. The ledger holds all of them."""
 
 
 class Quarantined(Fact, frozen=True, tag="quarantined"):
-    """The source offsets [start, end) cannot be copied. With `skip` the flow's policy leaves them out at once, with
-    `letters` once they are parked."""
+    """The source offsets [start, end) cannot be copied.
+
+    With `skip`, the flow's policy skips them immediately. `letters` is set once they are parked.
+    """
 
     lane: LaneId
     grant: int
     start: int
     end: int
     error: int
-    """Kafka's error code by which the target refuses them; 0: the source does not give them in a form to be read."""
+    """Kafka's error code with which the target refuses them, or 0 if the source does not return them in a readable
+    form.
+    """
     line: str
     skip: bool = False
     letters: int = -1
-    """As of `QuarantineSkipped`, and so the next."""
+    """The same as in `QuarantineSkipped`; this also applies to the next field."""
     letters_at: int = -1
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
-    """Somebody decided to leave out [start, end), and the lane goes on behind it. Binds while the lane waits there.
+    """An operator decided to skip [start, end), and the lane continues after it.
 
-    It is an order to whoever has the lane, so it carries no grant.
+    The fact takes effect while the lane waits there. It is a command to the current holder of the lane, so it carries
+    no grant.
     """
 
     lane: LaneId
@@ -42,13 +48,13 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """So many of its records were in the flow's dead-letter topic before; -1: nobody put them there."""
+    """Number of its records that were in the flow's dead-letter topic before, or -1 if they were not parked."""
     letters_at: int = -1
-    """Where the first of them stands in that topic; -1: there is none, or that was not told."""
+    """Offset of the first of them in that topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
-    """Somebody wants [start, end) to be tried again. Binds while the lane waits there."""
+    """An operator requested another attempt at [start, end). The fact takes effect while the lane waits there."""
 
     lane: LaneId
     start: int
@@ -67,22 +73,25 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     error: int
     line: str
     skipped: Origin | None = None
-    """Who decided to leave it out; None: the lane waits for somebody to decide."""
+    """The origin of the decision to skip it, or None if the lane waits for a decision."""
     letters: int = -1
-    """As of `QuarantineSkipped`, and so the next."""
+    """The same as in `QuarantineSkipped`; this also applies to the next field."""
     letters_at: int = -1
 
 
 Quarantine = tuple[Parked, ...]
-"""Of one lane, in the order in which they were told."""
+"""The entries of one lane, in the order in which they were recorded."""
 
 
 def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
-    """One more entry; a later word about the same offsets counts. What a policy leaves out in a row is one entry."""
+    """Add an entry. A later fact about the same offsets replaces an earlier one.
+
+    Consecutive records that a policy skips are merged into one entry.
+    """
     origin = BY_POLICY if fact.skip else None
     parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
     if origin is not None and any(_holds(each, parked) for each in quarantine):
-        return quarantine  # told twice, and by now part of a longer one
+        return quarantine  # recorded twice, and part of a longer entry by now
     kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
     if kept and origin is not None and kept[-1].end == parked.start:
         last = kept[-1]
@@ -99,7 +108,10 @@ def _holds(entry: Parked, other: Parked) -> bool:
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
-    """After an order; None when nothing waits there, so it does not bind."""
+    """Return the quarantine after a command.
+
+    None means that nothing waits there, so that the command does not take effect.
+    """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):
         return None
@@ -112,21 +124,23 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
 
 
 def waiting(quarantine: Quarantine) -> Parked | None:
-    """The entry that the lane waits at."""
+    """Return the entry for which the lane waits."""
     return next((each for each in reversed(quarantine) if each.skipped is None), None)
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """The lane tries again: what waited is told anew if it is refused once more."""
+    """Return the quarantine when the lane tries again. A record that is refused again gets a new entry."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
 def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
-    """The source offsets [start, end) that are left out, in ascending order."""
+    """Return the source offsets [start, end) that are skipped, in ascending order."""
     return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Where in the dead-letter topic to look for letters about offsets that nobody has decided on: those stand behind
-    the letters of all that is decided."""
+    """Return the offset in the dead-letter topic from which to look for parked records of undecided source offsets.
+
+    Such records are after the records of all decided entries.
+    """
     return max((each.letters_at for each in quarantine), default=-1)

@@ -1,4 +1,4 @@
-"""Orders to go on further ahead in the source, and what lanes have left out for them."""
+"""Commands to seek forward in the source, and the source offsets that lanes have skipped for them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,26 +9,27 @@ from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId
 
 KEPT = 128
-"""So many ranges of a lane are known by heart; the ledger holds them all."""
+"""Number of ranges of a lane that are kept in the state. The ledger holds all of them."""
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """Somebody wants the lane to go on at source offset `end`, and to leave out what it has not copied by then.
+    """An operator requested that the lane continue at source offset `end` and skip what it has not copied by then.
 
-    Binds unless an order that reaches as far stands. It is an order to whoever has the lane, so it carries no grant.
+    The fact takes effect unless a seek that reaches at least as far is known. It is a command to the current holder of
+    the lane, so it carries no grant.
     """
 
     lane: LaneId
     start: int
-    """Where the lane stood when that was decided: what lies in front is copied."""
+    """Position of the lane when the seek was decided. Records before it are copied."""
     end: int
     log_start: int
-    """Of the source, when that was decided: what lies in front can be copied no more."""
+    """Log start of the source when the seek was decided. Records before it can no longer be copied."""
     origin: Origin
 
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):
-    """The lane goes on at `end` by such orders. What it left out is [start, end): nothing where both are equal."""
+    """The lane continues at `end` after such commands. It skipped [start, end), which is nothing if both are equal."""
 
     lane: LaneId
     grant: int
@@ -37,29 +38,29 @@ class SeekDone(Fact, frozen=True, tag="seek_done"):
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True):
-    """An order as it stands."""
+    """The current state of a seek."""
 
     start: int
     end: int
     log_start: int
     origin: Origin
     done: bool = False
-    """The lane has left out [start, end), and does so when it comes there again."""
+    """Whether the lane has skipped [start, end). It skips the range again if it comes there again."""
 
 
 Seeks = tuple[Seek, ...]
-"""Of one lane, in the order of their ends."""
+"""The seeks of one lane, ordered by their ends."""
 
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
-    """After an order; None when it does not bind."""
+    """Return the seeks after a command, or None if the command does not take effect."""
     if any(each.end >= order.end for each in seeks):
         return None
     return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """After the lane went on: orders that do not reach further are carried out."""
+    """Return the seeks after the lane continued. Commands that do not reach further are done."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -68,23 +69,23 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Without those that reach beyond an offset: other records stand there now."""
+    """Return the seeks without those that reach beyond an offset, because other records are there now."""
     return tuple(each for each in seeks if each.end <= offset)
 
 
 def pending(seeks: Seeks) -> Seeks:
-    """What the lane has still to do."""
+    """Return the seeks that the lane has not carried out yet."""
     return tuple(each for each in seeks if not each.done) if seeks else ()
 
 
 def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
-    """The source offsets [start, end) that were left out."""
+    """Return the source offsets [start, end) that were skipped."""
     return [(each.start, each.end) for each in seeks if each.done]
 
 
 class Standing(NamedTuple):
-    """A lane that has begun, as far as such orders go by it."""
+    """The state of a lane that has begun, as seek commands need it."""
 
     position: int
-    """The source offset that it copies next: what lies in front is copied, or explained."""
+    """The source offset that it copies next. Every record before it is copied or explained."""
     seeks: Seeks = ()

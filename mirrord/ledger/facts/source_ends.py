@@ -1,4 +1,4 @@
-"""Where the partitions of a source topic end, as the state topic keeps it."""
+"""The ends of a source topic's partitions, as stored in the state topic."""
 
 import msgspec
 
@@ -8,9 +8,10 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     ends: tuple[int, ...]
-    """-1: not known."""
+    """High watermarks; -1 means not known."""
     lost: bool = False
-    """The topic is gone, and its records below these ends were lost before any lane was opened for them."""
+    """Whether the topic is gone, and its records below these ends were lost before any lane was opened for them."""
     starts: tuple[int, ...] = ()
-    """With `lost`: the offsets at which lanes would have begun, so nothing below them was lost. 0 where it is shorter
-    than `ends`."""
+    """With `lost`: the offsets at which lanes would have begun, so that nothing below them was lost. If this is shorter
+    than `ends`, the missing values are 0.
+    """

@@ -1,9 +1,10 @@
-"""Which checkpoints are to be written: positions of groups, as Kafka's RemoteClusterUtils and others read them.
+"""Decide which checkpoints to write: positions of groups, as Kafka's RemoteClusterUtils and other clients read them.
 
-A checkpoint never goes back unless the group went back at the source: consumers that moved to the target would read
-records again. So it is written when it is the first of its group and partition, when the group's position at the source
-lies below the last one's, or when it leads further at the target (MirrorCheckpointTask.checkpointsForGroup). Nothing is
-ever taken back: a record without a value breaks the Java readers.
+A checkpoint never goes back unless the group went back at the source; otherwise consumers that moved to the target
+would read records again. A checkpoint is therefore written in three cases: it is the first of its group and partition,
+the group's position at the source is below that of the last checkpoint, or its position at the target is higher
+(MirrorCheckpointTask.checkpointsForGroup). Nothing is ever deleted, because a record without a value breaks the Java
+readers.
 """
 
 from collections.abc import Iterable
@@ -12,28 +13,30 @@ from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.model.group_status import Translated
 
 Place = tuple[str, str, int]
-"""Group, topic as the target names it, partition."""
+"""Group, topic under its name at the target, and partition."""
 
 
 class CheckpointBook:
-    """The checkpoints of one flow: what stands in the topic, and what is to be added."""
+    """The checkpoints of one flow: those in the topic, and those to be added."""
 
     def __init__(self) -> None:
         self._stand: dict[Place, Checkpoint] = {}
         self._written: dict[Place, Checkpoint] = {}
         self._changed: set[Place] = set()
-        """Places of which it is not settled whether a checkpoint is due."""
+        """Places for which it is not decided yet whether a checkpoint is due."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
-        """This one stands in the topic."""
+        """Record that this checkpoint is in the topic."""
         place = _place(checkpoint)
         self._written[place] = checkpoint
         if place in self._stand:
             self._changed.add(place)
 
     def tell(self, position: Translated) -> None:
-        """A group stands here now, at the target never in front of the end of the log; what was told before and is not
-        written yet is superseded."""
+        """Take in a group's current position, which at the target is never after the end of the log.
+
+        It replaces an earlier position that has not been written yet.
+        """
         if position.upstream < 0 or position.downstream < 0:
             return
         checkpoint = Checkpoint(
@@ -49,14 +52,14 @@ class CheckpointBook:
         self._changed.add(place)
 
     def forget(self, target_topic: str) -> None:
-        """The topic was deleted and created again: its offsets mean nothing any more."""
+        """Forget a topic that was deleted and created again: its offsets no longer mean anything."""
         for known in (self._stand, self._written):
             for place in [place for place in known if place[1] == target_topic]:
                 del known[place]
         self._changed = {place for place in self._changed if place[1] != target_topic}
 
     def due(self) -> list[Checkpoint]:
-        """What is to be written now."""
+        """Return the checkpoints to write now."""
         due: list[Checkpoint] = []
         for place in list(self._changed):
             checkpoint = self._stand[place]
@@ -67,13 +70,13 @@ class CheckpointBook:
         return due
 
     def written(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """These, which were due, are in the topic now."""
+        """Record that these checkpoints, which were due, are in the topic now."""
         for checkpoint in checkpoints:
             self.learn(checkpoint)
 
 
 def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
-    """Whether a checkpoint is to be written after the one that is known."""
+    """Whether a checkpoint must be written, given the last known one."""
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 

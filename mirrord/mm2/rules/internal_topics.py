@@ -13,18 +13,18 @@ from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 
 
 class WrittenTopic(msgspec.Struct, frozen=True):
-    """One topic, of one partition."""
+    """One topic with a single partition."""
 
     cluster: Alias
     name: str
     what: str
     factor: InternalFactor
     is_read: bool = False
-    """What stands in it is looked at, too."""
+    """Whether mirrord also reads the topic's contents."""
 
 
 def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
-    """All that the flow's configuration asks for."""
+    """Return all topics that the flow's configuration asks for."""
     emit, records = flow.heartbeats.emit, flow.mm2_records
     topics: list[WrittenTopic] = []
     for cluster, where in ((flow.source, "source"), (flow.target, "target")):
@@ -45,7 +45,7 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
 
 
 def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[Step]:
-    """Those that are created, given the topics that the clusters have."""
+    """Yield a step for each topic that must be created, given the topics that the clusters have."""
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):
             number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor

@@ -1,9 +1,9 @@
-"""Which rights a flow needs on its two clusters, one by one, and what it cannot do without each of them.
+"""The permissions that a flow needs on its two clusters, and the consequence of lacking each of them.
 
-`check` lists them all, and `start` refuses to begin without those whose lack is an error: there is no other table. The
-source is only read, unless the configuration says otherwise. Operations are those of
-org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies
-DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
+`check` lists all of them, and `start` refuses to begin without those whose absence is an error. Both use this table;
+there is no other. The source is only read, unless the configuration says otherwise. Operations are those of
+org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies
+DESCRIBE_CONFIGS, so an implied operation is not listed separately. A producer id needs WRITE on any topic (KIP-679).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -43,12 +43,12 @@ CODES: dict[Operation, int] = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
 }
-"""Bit numbers of the operations that a broker says we may do (KIP-430)."""
+"""Bit numbers of the operations that a broker reports as permitted (KIP-430)."""
 _IMPLY: dict[str, tuple[Operation, ...]] = {
     "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
     "DESCRIBE_CONFIGS": ("ALTER_CONFIGS",),
 }
-"""Operations, and those that imply them."""
+"""Operations, each with those that imply it."""
 KAFKA_CLUSTER = "kafka-cluster"
 """The only name that a resource of the kind "cluster" can have."""
 
@@ -59,7 +59,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
     cluster: Alias
     resource: Resource
     name: str
-    """Of a group or a transactional id it may be the beginning of names, with `*` behind it."""
+    """Name of the resource. For a group or a transactional id it may be a prefix followed by `*`."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -67,26 +67,27 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
     @property
     def resource_name(self) -> str:
-        """The resource, for people."""
+        """The resource as shown to people."""
         return "the cluster" if self.resource == "cluster" else f"the {self.resource.replace('-', ' ')} {self.name}"
 
 
 class Need(msgspec.Struct, frozen=True):
-    """A right, and what it is for."""
+    """A permission, and its purpose."""
 
     right: Right
     missing: Severity
-    """How bad it is without: error: a start fails; warning: something is not done or not protected; note: less is
-    known."""
+    """Consequence of lacking it. "error": a start fails. "warning": a task is not done, or a lane is not protected.
+    "note": less is known.
+    """
     purpose: str
 
 
 class LeftByMm2(NamedTuple):
-    """Where MirrorMaker 2 would have left word of what it copied, at the target."""
+    """The places at the target where MirrorMaker 2 would have recorded its progress."""
 
     offsets_topic: str
     group: str
-    """Its workers are members of it."""
+    """The consumer group of which its workers are members."""
 
 
 def needed_rights(
@@ -99,13 +100,13 @@ def needed_rights(
     into_source: Collection[str] = (),
     into_target: Collection[str] = (),
 ) -> list[Need]:
-    """All rights that the flow needs for these topics, each once.
+    """Return all permissions that the flow needs for these topics, each once.
 
-    `target` holds the topics that the target has; `hidden` names source topics that were copied before and cannot be
-    seen now. `left` is given when a partition without a history of ours has records at the target: then MirrorMaker 2
-    may have copied them (`mirrord.replication.lane.mm2_position`). `into_source` names flows that copy into the source
-    under the same names (`flows_into_source`), and `into_target` those whose ledgers a follower of groups reads at the
-    target, too (`flows_into_target`).
+    `target` holds the topics that exist at the target. `hidden` names source topics that were copied before and cannot
+    be seen now. `left` is given if a partition that mirrord has not copied before has records at the target, because
+    MirrorMaker 2 may have copied them (`mirrord.replication.lane.mm2_position`). `into_source` names flows that copy
+    into the source under identical names (`flows_into_source`). `into_target` names the flows whose ledgers at the
+    target the follower of groups also reads (`flows_into_target`).
     """
     needs: dict[Right, Need] = {}
     every = (
@@ -131,7 +132,10 @@ def needed_rights(
 
 
 def named_topics(flow: FlowConfig) -> set[str]:
-    """The topics that the flow names in full; one that may not be seen is told apart from one that is not there."""
+    """Return the topics that the flow names in full.
+
+    Only for these can a hidden topic be distinguished from a missing one.
+    """
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
 
@@ -147,7 +151,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Whether a right on groups whose names begin so holds another one, too."""
+    """Whether a permission on all groups with a common name prefix includes another permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
@@ -193,8 +197,11 @@ def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
 
 
 def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
-    """The flows whose copies this one may meet in its source, and must not copy on: of the configuration, and those
-    whose ledgers are among the topics `there`, for all of them are read (`mirrord.ledger.store.all_ledgers`)."""
+    """Return the flows whose copies this flow may find in its source and must not copy further.
+
+    These are flows of the configuration, and all flows whose ledgers are among the existing topics (`there`), because
+    all such ledgers are read (`mirrord.ledger.store.all_ledgers`).
+    """
     if flow.naming != "identity":
         return []
     named = [each.name for each in flows if each.target == flow.source and each.naming == "identity"]
@@ -202,8 +209,11 @@ def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
 
 
 def flows_into_target(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
-    """Of the flows into the target, by configuration and by the topics there, those whose ledgers tell how positions of
-    groups are counted; not this one."""
+    """Return the other flows into the target whose ledgers are needed to translate positions of groups.
+
+    They are found in the configuration and among the topics that exist at the target (`there`). This flow is not
+    included.
+    """
     if not (flow.groups.both_ways and flow.follows_groups):
         return []
     named = [each.name for each in flows if each.target == flow.target and each.naming == "identity"]
@@ -251,7 +261,10 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
-    """Where no policy needs them, only a person's order does, and says so then."""
+    """Yield the permissions for the dead-letter topic.
+
+    If no policy needs them, only an operator command does, and the command reports when they are missing.
+    """
     name = dead_letter_topic(flow.name)
     by_policy = flow.on_reject == "skip"
     missing: Severity = "warning" if by_policy else "note"
@@ -266,7 +279,7 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 
 def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
-    """Only a person's order needs them."""
+    """Yield the permissions for the repair topic, which only an operator command needs."""
     name, why = repair_topic(flow.name), "to keep what an audit has missed (mirrord repair)"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", "note", why))
@@ -293,7 +306,7 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
 
 
 def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> Iterator[Need]:
-    """What else the configuration asks for."""
+    """Yield the permissions for the optional features that the configuration enables."""
     if flow.sync.configs:
         for name in sorted(plan.targets):
             yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its settings in step"))
@@ -331,8 +344,11 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 
 
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
-    """It is not known whether MirrorMaker 2 was there at all, and what it has nothing to do with is copied without
-    these rights: so lacking them is no error."""
+    """Yield what the takeover from MirrorMaker 2 needs.
+
+    It is not known whether MirrorMaker 2 was ever used, and partitions that it has nothing to do with are copied
+    without these permissions. Lacking them is therefore not an error.
+    """
     if left is None or flow.from_mm2.takeover == "off":
         return
     waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
@@ -344,7 +360,7 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
 
 def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
     purpose = f"to write {topic.what}"
-    # Which topics the source has besides those that are copied is not told here.
+    # The source's topics other than the copied ones are not known here.
     if topic.cluster == flow.source or topic.name not in target:
         yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic is not there"))
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))

@@ -1,7 +1,8 @@
-"""What a flow's dead-letter topic holds: records that were left out, and a receipt for each that was brought back.
+"""The contents of a flow's dead-letter topic: records that were skipped, and a receipt for each one that was replayed.
 
-Such a record is the source's, with headers of ours behind its own. They say where it stood, who left it out and why. A
-receipt is an empty record with the same headers and one more, which says where its record stands now.
+A skipped record is the source's record with additional headers after its own. They say where the record was, who
+skipped it and why. A receipt is an empty record with the same headers and one more, which says where its record is
+stored now.
 """
 
 from collections.abc import Sequence
@@ -17,27 +18,27 @@ _RETURNED = "mirrord.returned"
 
 
 class Place(NamedTuple):
-    """Where a record stood in the source."""
+    """The original position of a record in the source."""
 
     topic: str
     partition: int
     offset: int
     lane: LaneId
-    """Tells the records of a topic that was created again from those of the one before."""
+    """The lane. It distinguishes the records of a recreated topic from those of the previous topic of that name."""
 
 
 class Letter(NamedTuple):
-    """The headers of a record of the topic, understood."""
+    """The parsed headers of a record in the dead-letter topic."""
 
     place: Place
     headers: Headers
-    """Those that its record had at the source."""
+    """The headers that the record had at the source."""
     returned: str = ""
-    """Of a receipt: where the record stands now."""
+    """For a receipt: where the record is stored now."""
 
 
 class Standing(NamedTuple):
-    """A place in the target."""
+    """A position in the target."""
 
     partition: TopicPartition
     offset: int
@@ -47,16 +48,16 @@ class Standing(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A record that was brought back."""
+    """A record that was replayed from the dead-letter topic."""
 
     offset: int
-    """At the source."""
+    """Offset of the record in the source."""
     where: str
-    """As `Standing` says it."""
+    """Where it is stored now, in the format of `Standing`."""
 
     @property
     def standing(self) -> "Standing | None":
-        """Where it stands; None for what is not ours."""
+        """The position where the record is stored, or None if mirrord did not write the receipt."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():
@@ -68,14 +69,17 @@ class Returned(NamedTuple):
 
 
 def headers_of(place: Place, origin: Origin, headers: Headers, returned: str = "") -> list[tuple[str, bytes | None]]:
-    """The headers of a record of the topic."""
+    """Return the headers of a record for the dead-letter topic."""
     told = (place.topic, str(place.partition), str(place.offset), place.lane, origin.reason, origin.by)
     ours: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in zip(_OF, told, strict=True)]
     return [*headers, *ours, *([(_RETURNED, returned.encode())] if returned else [])]
 
 
 def understood(headers: Headers) -> Letter | None:
-    """None for a record that is not ours. Only the last headers count: what was left out may itself have such ones."""
+    """Parse the headers of a record, or return None if mirrord did not write the record.
+
+    Only the last headers count, because the skipped record itself may have had headers like these.
+    """
     returned = ""
     if headers and headers[-1][0] == _RETURNED:
         returned, headers = (headers[-1][1] or b"").decode(errors="replace"), headers[:-1]
@@ -89,7 +93,7 @@ def understood(headers: Headers) -> Letter | None:
 
 
 def letters_words(letters: int) -> str:
-    """Of an entry: `QuarantineSkipped.letters`."""
+    """Describe how many records of an entry were parked (`QuarantineSkipped.letters`)."""
     if letters < 0:
         return "not parked"
     return f"{letters} record{'' if letters == 1 else 's'} parked"

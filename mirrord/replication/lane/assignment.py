@@ -1,4 +1,4 @@
-"""What a replicator is told, and what it says of itself: the words between supervision and the data path."""
+"""The messages between supervision and the data path: instructions to a replicator, and its reports."""
 
 from typing import Literal, NamedTuple
 
@@ -10,11 +10,12 @@ from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LaneState, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
-"""Assumed of a holder whose times the ledger does not say, unless this replicator's own times are longer."""
+"""Times assumed for a holder whose times are not in the ledger, unless this replicator's own times are longer."""
 
 Former = Literal["none", "left", "dead", "unknown"]
-"""What is known of a lane's former holder: there never was one; it drained the lane; its process is known to have
-ended; nothing."""
+"""What is known about a lane's previous holder. "none": there never was one. "left": it drained the lane. "dead": its
+process is known to have ended. "unknown": nothing is known.
+"""
 
 
 class LaneAssignment(msgspec.Struct, frozen=True):
@@ -25,9 +26,11 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     target_topic: str
     former: Former
     grant: int = -1
-    """The lane's grant when `former` was found out: when it is another one by now, nothing is known. -1: not known."""
+    """The lane's grant when `former` was determined, or -1 if it is not known. If the grant has changed since, nothing
+    is known about the previous holder.
+    """
     word: Progress | None = None
-    """What the former holder said when it left (`Parting`)."""
+    """The handoff checkpoint that the previous holder passed on when it left (`Parting`)."""
 
     @property
     def lane(self) -> LaneId:
@@ -35,44 +38,50 @@ class LaneAssignment(msgspec.Struct, frozen=True):
         return self.key.id
 
     def former_under(self, grant: int) -> Former:
-        """What is known of the former holder when this is the lane's grant."""
+        """Return what is known about the previous holder if this is the lane's grant."""
         return self.former if self.grant in {-1, grant} else "unknown"
 
 
 class Parting(msgspec.Struct, frozen=True):
-    """How a replicator left a lane."""
+    """The way in which a replicator left a lane."""
 
     clean: bool
-    """Nothing of it is on its way."""
+    """Whether none of its batches is in flight."""
     word: Progress | None = None
-    """Its last mark, if it was left cleanly. The state topic gets it, too, but nobody has to wait for that."""
+    """Its last mark, if it left cleanly.
+
+    The mark is also written to the state topic, but nothing has to wait for that.
+    """
 
 
 NOT_LEFT = Parting(clean=False)
 
 
 class FlowSetup(msgspec.Struct, frozen=True):
-    """All that a replicator needs to serve one flow. It holds references to secrets, never secrets."""
+    """Everything that a replicator needs to serve one flow. It holds references to secrets, but never secrets."""
 
     flow: FlowConfig
     source: ClusterConfig
     target: ClusterConfig
     runtime: RuntimeConfig
     lease_epoch: int
-    """The lease that facts are written under."""
+    """Epoch of the lease under which facts are written."""
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
     mode: Mode = "sequence"
-    """How all lanes of the flow work, by the last probe of the target's brokers."""
+    """Mode of all lanes of the flow, according to the last probe of the target's brokers."""
 
     @property
     def request_timeout_s(self) -> float:
-        """How long a request may take."""
+        """Maximum duration of a request."""
         return self.runtime.request_timeout_ms / 1000
 
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
-        """The longest `lease_ttl_ms` and `request_timeout_ms` of this replicator and of a former holder that may still
-        write; `holder` are those of the former holder, as the ledger says (`LaneTaken`)."""
+        """Return the longest times of this replicator and a previous holder that may still write.
+
+        The result is (`lease_ttl_ms`, `request_timeout_ms`). `holder` are the times of the previous holder, according
+        to the ledger (`LaneTaken`).
+        """
         own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
         if former in {"none", "left"}:
             return own
@@ -80,10 +89,10 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """How long a former holder may still write; `holder` are its times, as the ledger says.
+        """Return how long a previous holder may still write. `holder` are its times, according to the ledger.
 
-        A process that lives may write until its lease ends. What it has sent is appended within its request timeout:
-        when its connection is closed or it ends, the kernel discards what was not delivered (`tune` in
+        A living process may write until its lease ends. Batches that it has sent are appended within its request
+        timeout: when its connection is closed or the process ends, the kernel discards undelivered data (`tune` in
         `mirrord.kafka.client.request_pipeline`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
@@ -91,21 +100,21 @@ class FlowSetup(msgspec.Struct, frozen=True):
             case "none" | "left":
                 return 0.0
             case "dead":
-                # An older version left the connection of a dead process to the kernel, for as long as its lease.
+                # An older version left the connection of a dead process to the kernel for the length of its lease.
                 return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
                 return (ttl_ms + timeout_ms) / 1000
 
 
 class SourceTold(NamedTuple):
-    """What the source has said of a partition."""
+    """What the source has reported about a partition."""
 
     end: int
-    """Its high watermark, or -1 while that is not known."""
+    """Its high watermark, or -1 while it is not known."""
     age_s: float
-    """How long ago that was so."""
+    """Age of that value."""
     start: int
-    """Where its log begins, or -1."""
+    """Log start of the partition, or -1."""
 
 
 class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,34 +126,34 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     phase: LaneState
     ordinal: int
-    """Next ordinal to be acknowledged: how many records the lane has copied since it was opened."""
+    """Next ordinal to be acknowledged, which is the number of records the lane has copied since it was opened."""
     source_offset: int
-    """Source offset behind the last acknowledged record and what was skipped right behind it."""
+    """Source offset after the last acknowledged record and the offsets skipped directly after it."""
     source_end: int
-    """The source's high watermark when it was last heard of, or -1."""
+    """High watermark that the source last reported, or -1."""
     target_offset: int
-    """Target offset behind the last acknowledged record."""
+    """Target offset after the last acknowledged record."""
     protected: bool
-    """The target broker remembers the lane's producer and refuses a repeated batch by itself."""
+    """Whether the target broker remembers the lane's producer, so that it refuses a repeated batch by itself."""
     last_record_ms: int
-    """Record time of the newest acknowledged record, epoch milliseconds, or -1."""
+    """Timestamp of the newest acknowledged record in epoch milliseconds, or -1."""
     raw_batches: int
     rebuilt: dict[str, int]
-    """Batches that could not go raw, by the reason."""
+    """Number of batches that could not be copied raw, by reason."""
     copied_records: int
     copied_bytes: int
     in_flight_bytes: int
-    """Fetched or produced, and not yet acknowledged."""
+    """Bytes fetched or produced and not yet acknowledged."""
     note: str
-    """One line for people, or empty: why the lane stands still."""
+    """One line for people that says why the lane makes no progress, or an empty string."""
     source_end_age_s: float = 0.0
-    """How long ago `source_end` was so."""
+    """Age of `source_end`."""
     source_start: int = -1
-    """Where the source's log began when it was last heard of, or -1."""
+    """Log start that the source last reported, or -1."""
     open_transaction: OpenTransaction | None = None
-    """What the lane has waited for longer than the flow's `transaction_alarm`."""
+    """The open transaction that the lane has waited for longer than the flow's `transaction_alarm`."""
     next_record_ms: int = -1
-    """The newest record time in the batch that is copied next; -1 while it is not known."""
+    """Newest record timestamp in the batch that is copied next, or -1 while it is not known."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,32 +163,34 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     host: str
     loop_age_ms: float
-    """How long ago its event loop last came round."""
+    """Time since its event loop last completed a turn."""
     cpu_seconds: float
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
     source_error: str
-    """Empty while the cluster is reachable, else one line."""
+    """Empty while the cluster is reachable, otherwise one line."""
     target_error: str
     lease_valid_s: float
-    """How much longer it may write without a renewal of the lease; 0 when it may not."""
+    """How much longer it may write without a renewal of the lease, or 0 if it may not write."""
     lost: bool
-    """Another daemon took the flow; nothing is written any more."""
+    """Whether another daemon took the flow, so that nothing is written any more."""
     requests: tuple[RequestsStatus, ...] = ()
-    """Since the replicator began."""
+    """Requests since the replicator started."""
     node: str = ""
-    """The node of the Ray cluster that it runs on; empty without Ray."""
+    """The node of the Ray cluster on which it runs. Empty without Ray."""
     remark: str = ""
-    """What lanes wait for that is no fault of their own; empty: nothing."""
+    """What lanes are waiting for, apart from their own faults. Empty if there is nothing."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """The answer of who was left running by another process of the daemon: only what cannot change tells whose words
-    the rest is in."""
+    """The answer of a replicator or follower that another process of the daemon left running.
+
+    Only `program` has a fixed format. It says which version encoded the other fields.
+    """
 
     program: str
     """Version and commit of its mirrord."""
     setup: bytes
-    """The `FlowSetup` that it works by, as msgpack."""
+    """The `FlowSetup` that it uses, as msgpack."""
     report: bytes = b""
     """The `ReplicatorReport` of a replicator, as msgpack."""

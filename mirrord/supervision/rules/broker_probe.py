@@ -1,10 +1,10 @@
-"""The probe of a target: what is asked of its brokers, and the judgement of what they answer.
+"""The probe of a target: the questions that are put to its brokers, and the judgement of their answers.
 
-Exactly once rests on what a broker does with sequences, offsets and checksums (`tests/sim/contract.py` holds all of it
-against Kafka). Others speak its protocol too, and a later version may do otherwise. So, once for each set of brokers, a
-topic of one partition gets the batches of `STEPS`, and the answers are compared with what a lane relies on. Some of it
-cannot be seen in a moment: how long a broker remembers is a setting that the lanes ask for, and what outlives a crash
-is left to the tests.
+Exactly-once delivery depends on how a broker handles sequences, offsets and checksums (`tests/sim/contract.py` checks
+all of it against Kafka). Other products speak Kafka's protocol too, and a later version may behave differently. So for
+each set of brokers, a topic with one partition once receives the batches of `STEPS`, and the answers are compared with
+what a lane relies on. Some of it cannot be observed in a moment: how long a broker remembers a producer is a config
+that the lanes ask for, and durability across a crash is left to the tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ from mirrord.ledger.facts.core import Mode, TargetProbed
 from mirrord.model.status import Guarantee
 
 RECORDS = 3
-"""In each batch."""
+"""Number of records in each batch."""
 OLD_MS = 10 * 86_400_000
-"""The age of records by which every broker has forgotten their producer."""
+"""Age of records at which every broker has forgotten their producer."""
 PRODUCERS = 4
-"""New producer ids that the steps need."""
+"""Number of new producer ids that the steps need."""
 _LAST_SEQUENCE = 2**31 - 1
 _ACROSS = _LAST_SEQUENCE - 1
 _ANYTHING = 5_000_000
@@ -29,24 +29,26 @@ _OUT_OF_ORDER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQ
 _CORRUPT = (ErrorCode.CORRUPT_MESSAGE,)
 
 Fate = Literal["taken", "known", "refused"]
-"""taken: appended at the end of the log. known: a repeat, answered with the offset that it has. refused: not there."""
+"""Expected outcome of a batch. "taken": appended at the end of the log. "known": a repeat, answered with its original
+offset. "refused": not appended.
+"""
 
 
 class Step(NamedTuple):
-    """One batch, and what must become of it."""
+    """One batch, and its required outcome."""
 
     rule: str
     producer: int
-    """Number of the producer, from 0 on; each has an id that was never used."""
+    """Number of the producer, counted from 0. Each has an id that was never used before."""
     sequence: int
     fate: Fate = "taken"
     errors: tuple[int, ...] = ()
-    """Of which a refusal must tell one."""
+    """Error codes of which a refusal must return one."""
     connection: int = 0
-    """The first or the second connection to the partition's leader."""
+    """Index of the connection to the partition's leader: the first or the second."""
     age_ms: int = 0
     damaged: bool = False
-    """One bit of the last record is another one than the checksum says."""
+    """Whether one bit of the last record is flipped, so that the checksum does not match."""
 
 
 STEPS = (
@@ -76,43 +78,48 @@ class Answer(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A batch as it stands in the log afterwards."""
+    """A batch as it is stored in the log afterwards."""
 
     base_offset: int
     records: int
     producer: int
-    """Number of the producer; -1: none of the probe's."""
+    """Number of the producer, or -1 if it is not one of the probe's."""
     epoch: int
     sequence: int
     same_records: bool
-    """The bytes of its records are those that were sent."""
+    """Whether the bytes of its records are those that were sent."""
     append_time: bool
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """All that was seen."""
+    """Everything that the probe observed."""
 
     start: int
-    """Where the log ended before."""
+    """End of the log before the probe."""
     answers: Sequence[Answer]
-    """One for each of `STEPS`."""
+    """One answer for each of `STEPS`."""
     last_sequences: Mapping[int, int] | None
-    """Of each producer that the leader remembers, by its number; None when it does not tell."""
+    """Last sequence of each producer that the leader remembers, by the producer's number. None if it does not report
+    them.
+    """
     end: int
     stored: Sequence[Stored]
 
 
 class Judgement(NamedTuple):
-    """A line for each rule that was broken, and for each thing that is allowed and good to know."""
+    """The broken rules, and the remarks.
+
+    There is one line for each broken rule, and one for each permitted peculiarity worth knowing.
+    """
 
     failures: tuple[str, ...]
     remarks: tuple[str, ...]
     disturbed: bool
-    """Somebody else wrote into the topic: nothing can be said."""
+    """Whether another client wrote into the topic, so that no judgement is possible."""
 
 
 def judge(seen: Observed) -> Judgement:
-    """Compares the answers with what lanes rely on. A rule that is broken is told once, and disturbs no later one."""
+    """Compare the answers with what lanes rely on. A broken rule is reported once and does not affect later ones."""
     if any(batch.producer < 0 for batch in seen.stored):
         return Judgement((), (), disturbed=True)
     failures: dict[str, str] = {}
@@ -141,7 +148,10 @@ def judge(seen: Observed) -> Judgement:
 
 
 def _fault(step: Step, answer: Answer, end: int, known_at: int) -> str:
-    """What is wrong with an answer; `known_at` is the offset of an earlier batch of the same sequence, or -1."""
+    """Return what is wrong with an answer.
+
+    `known_at` is the offset of an earlier batch with the same sequence, or -1.
+    """
     match step.fate:
         case "taken" if answer != (0, end):
             wanted = f"offset {end}"
@@ -156,7 +166,7 @@ def _fault(step: Step, answer: Answer, end: int, known_at: int) -> str:
 
 
 def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[str, str]:
-    """What is wrong with what was asked and read behind the last step."""
+    """Return what is wrong with the state that was queried and read after the last step."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:
@@ -164,7 +174,7 @@ def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[
     else:
         for producer, sequence in wanted.items():
             told = seen.last_sequences.get(producer)
-            # The memory of old records may be gone at any moment, and lanes count on that.
+            # The broker may forget the producer of old records at any moment, and lanes allow for that.
             if told != sequence and not (producer == _OLD.producer and told is None):
                 faults.setdefault(TELLS, f"it is {'not told' if told is None else told}, not {sequence}")
     if seen.end != end:
@@ -176,12 +186,15 @@ def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[
 
 
 def mode(probed: TargetProbed | None) -> Mode:
-    """How lanes work: at least once only where a probe has failed."""
+    """Return the mode in which lanes work: at-least-once only if a probe has failed."""
     return "sequence" if probed is None or probed.passed else "at-least-once"
 
 
 def guarantee(probed: TargetProbed | None, not_probed: str = "") -> tuple[Guarantee | None, str]:
-    """What a flow promises, and why or what is to be known about it; `not_probed` is why a probe could not be made."""
+    """Return what a flow guarantees, with the reason or the remarks about it.
+
+    `not_probed` says why no probe was possible.
+    """
     if probed is None and not not_probed:
         return None, ""
     lines = list(probed.remarks if probed.passed else probed.failures) if probed is not None else []

@@ -1,7 +1,7 @@
-"""Orders against what there is: what a name means, which facts an order comes to, and what placement makes of them.
+"""Resolve operator commands: what a name refers to, which facts a command results in, and what it means for placement.
 
-An order either is understood, and then its facts say all of it, or it is refused with one line that tells what would
-be right.
+A command that is understood is expressed completely by its facts. Any other command is refused with one line that says
+what would be correct.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,36 +38,36 @@ KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "replay": ("lane",),
     "seek": ("lane",),
 }
-"""What each verb is about."""
+"""The kinds of objects to which each verb applies."""
 _WORDS: Mapping[Kind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
 
 
 class FlowView(NamedTuple):
-    """One flow, as far as orders go by it."""
+    """The state of one flow that commands depend on."""
 
     flow: str
     lanes: Mapping[TopicPartition, LaneId]
-    """Those that should be copied now, orders aside."""
+    """Lanes that should be copied now, ignoring commands."""
     known: Collection[TopicPartition]
-    """Others that were copied once."""
+    """Other partitions that were copied in the past."""
     hosts: Sequence[Host]
     takers: Mapping[str, bool]
-    """The hosts that lanes may be moved to, and whether they have room."""
+    """The hosts to which lanes may be moved, and whether each has room."""
     alone: Collection[LaneId]
-    """Lanes that have a replicator for themselves."""
+    """Lanes that have a dedicated replicator."""
     orders: Orders
     quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
-    """Of lanes that have one, also of those of older topics of that name."""
+    """Quarantines by partition, including those of earlier topics of the same name."""
     ends: Mapping[LaneId, int] = {}
-    """Where the source partitions of hosted lanes end, as far as that is known."""
+    """End offsets of the source partitions of hosted lanes, if known."""
     standings: Mapping[LaneId, Standing] = {}
-    """Where lanes stand that have begun."""
+    """Positions of the lanes that have begun."""
     retrying: Mapping[TopicPartition, str] = {}
-    """Hosted lanes that copy nothing now and try again by themselves, and what they say of it."""
+    """Hosted lanes that copy nothing now and retry by themselves, each with its remark."""
 
 
 class Named(NamedTuple):
-    """What a name means."""
+    """The object that a name refers to."""
 
     flow: str
     kind: Kind
@@ -86,25 +86,25 @@ class Named(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What an order comes to."""
+    """The outcome of a command."""
 
     flow: str
     facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
-    """Empty: it stands so already."""
+    """The facts to append. Empty if nothing changes."""
     done: tuple[str, ...] = ()
-    """A line for each of them."""
+    """One line for each change."""
     lanes: tuple[TopicPartition, ...] = ()
-    """Those that stop, begin or move by it."""
+    """Lanes that the command stops, starts or moves."""
     notes: tuple[str, ...] = ()
 
 
 def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
-    """Those that are not paused."""
+    """Return the lanes that are not paused."""
     return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
 
 
 def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
-    """The slots that lanes are pinned to."""
+    """Return the slots to which lanes are pinned."""
     if not orders.pins:
         return {}
     pins = ((lane.lane, orders.pins.get(f"{lane.source_topic}-{lane.key.partition}")) for lane in lanes)
@@ -112,7 +112,7 @@ def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, i
 
 
 def find(order: Order, views: Sequence[FlowView]) -> Named:
-    """What the order's name means. Raises ConfigError when that is nothing, or several things."""
+    """Return what the command's name refers to. Raises ConfigError if it refers to nothing or is ambiguous."""
     prefix, colon, name = order.name.rpartition(":")
     flow = prefix if colon else order.flow
     kinds: list[Kind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
@@ -135,7 +135,7 @@ def find(order: Order, views: Sequence[FlowView]) -> Named:
 
 
 def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
-    """What the order comes to. Raises ConfigError when it cannot be."""
+    """Return the outcome of a command. Raises ConfigError if it is not possible."""
     origin = Origin(order.by, order.reason, at_ms)
     match order.verb:
         case "pause":
@@ -186,7 +186,7 @@ def _resume(named: Named, view: FlowView, origin: Origin) -> Decision:
 
 
 def _also_paused(named: Named, orders: Orders) -> list[str]:
-    """Orders of a wider name that keep this one paused."""
+    """Return a line for each command with a wider scope that keeps this object paused."""
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
     return [
@@ -221,7 +221,7 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
 
 
 def _seek(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
-    """`order.until` is where the lane is to go on, `order.offset` where the source's log begins."""
+    """Decide a seek. `order.until` is the offset to seek to; `order.offset` is the log start of the source."""
     name = TopicPartition(named.topic, named.partition)
     lane = view.lanes.get(name)
     if lane is None:
@@ -258,7 +258,7 @@ def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
         return Decision(view.flow, notes=(f"{named} is to be empty already, {origin_words(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
-    # Names are never used twice, so what is said of ended ones is only ballast.
+    # Names are never reused, so entries for replicators that have ended are useless.
     facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
     hosted = next(host.lanes for host in view.hosts if host.name == named.host)
     lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
@@ -316,7 +316,7 @@ def _topics(view: FlowView) -> set[str]:
 
 
 def _lanes(view: FlowView) -> set[TopicPartition]:
-    """All that a name may be of: also what an order stands for and is no more."""
+    """Return every partition that a name may refer to, including those that appear only in commands."""
     told = [*view.orders.paused.values(), *view.orders.pins.values()]
     return {
         *view.lanes,

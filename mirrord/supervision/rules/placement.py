@@ -1,7 +1,7 @@
-"""How many replicators a flow gets, which of them hosts a new lane, and which lanes move to even out the load.
+"""How many replicators a flow gets, which of them hosts a new lane, and which lanes move to balance the load.
 
-Sticky: a lane that is hosted stays where it is, unless the loads have come far apart. A load is the sum of its lanes'
-weights; what a lane weighs is for the caller to say: one each, or what it carries.
+Placement is sticky: a hosted lane stays where it is unless the loads have drifted far apart. The load of a host is the
+sum of its lanes' weights. The caller decides what a lane weighs: one each, or the bytes that it copies.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
 HYSTERESIS = 0.2
-"""Loads that carry bytes are evened out only when they are apart by more than this share of their mean."""
+"""Loads that are measured in bytes are balanced only when their gap exceeds this share of their mean."""
 _LARGEST = 0.9
-"""Of the gap: a heavier lane would only carry the gap over to the other side."""
+"""Largest share of the gap that a moving lane may weigh. A heavier lane would only reverse the gap."""
 
 
 def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int:
-    """How many replicators so many lanes get, on so many cores, without spares.
+    """Return how many replicators this number of lanes gets on this number of cores, not counting spares.
 
-    "auto" is one per core. `partitions_per_replicator` is a limit that holds: where it asks for more replicators than
-    `count`, there are more. Never more than lanes.
+    "auto" means one per core. `partitions_per_replicator` is a hard limit: if it needs more replicators than `count`,
+    there are more. There are never more replicators than lanes.
     """
     count = cores if config.count == "auto" else config.count
     if config.partitions_per_replicator != "auto":
@@ -31,23 +31,23 @@ def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int
 
 @dataclass(frozen=True)
 class Weights:
-    """What each lane weighs."""
+    """The weight of each lane."""
 
     by_lane: Mapping[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """Empty: all weigh the same."""
+    """Weight by lane. If it is empty, all lanes weigh the same."""
     unknown: float = 1.0
-    """What a lane weighs that is not told of."""
+    """Weight of a lane that is not listed."""
 
     def of(self, lane: LaneId) -> float:
-        """A lane's weight, above 0."""
+        """Return a lane's weight, above 0."""
         return self.by_lane.get(lane, self.unknown)
 
     def sum(self, lanes: Iterable[LaneId]) -> float:
-        """The load of a host with these lanes."""
+        """Return the load of a host with these lanes."""
         return sum(map(self.of, lanes))
 
     def apart(self, loads: Collection[float]) -> bool:
-        """Whether the loads are so far apart that lanes should move."""
+        """Whether the loads are uneven enough for lanes to move."""
         gap, mean = max(loads) - min(loads), sum(loads) / len(loads)
         return gap > HYSTERESIS * mean if self.by_lane else gap > 0
 
@@ -67,7 +67,7 @@ class Room:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[Room], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """A host for each lane, as far as there is room: none gets more than `most` lanes. The rooms are filled."""
+    """Choose a host for each lane while there is room; no host gets more than `most` lanes. Updates the rooms."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]
@@ -81,9 +81,9 @@ def place(
 
 
 def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = EQUAL) -> list[LaneId]:
-    """Which of a host's lanes should leave it for another one whose load is less by `gap`, the heaviest first.
+    """Return the lanes that should leave a host for another one whose load is lower by `gap`, heaviest first.
 
-    Each brings the two closer together by a tenth at least, so that there is an end of moving.
+    Each move reduces the gap between the two by at least a tenth, so the moves come to an end.
     """
     leaving: list[LaneId] = []
     for lane in sorted(lanes, key=lambda each: (weights.of(each), each), reverse=True):

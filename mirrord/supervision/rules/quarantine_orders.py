@@ -1,4 +1,4 @@
-"""Orders about records in quarantine: which entry is meant, and what becomes of it."""
+"""Decide operator commands about quarantined records: which entry is meant, and what happens to it."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -8,7 +8,14 @@ from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, Quarant
 from mirrord.ledger.standing_orders import Order, origin_words
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
-from mirrord.supervision.rules.ruling import Ruling
+
+
+class Ruling(NamedTuple):
+    """The outcome of an operator command."""
+
+    fact: QuarantineOrder | None
+    """The fact to append, or None if nothing changes."""
+    line: str
 
 
 def rule(
@@ -19,10 +26,12 @@ def rule(
     origin: Origin,
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
-) -> Ruling[QuarantineOrder]:
-    """About the lanes of one name, those of older topics of that name included. `ends`: where their source partitions
-    end, as far as that is known. `retrying`: what is said of a lane that tries again by itself; None when it does not.
-    Raises ConfigError."""
+) -> Ruling:
+    """Decide a command about the lanes of one topic name, including those of earlier topics of that name.
+
+    `ends` holds the end offsets of their source partitions, if known. `retrying` is the remark for a lane that retries
+    by itself; None means that it does not. Raises ConfigError.
+    """
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
     for lane, entry in waits:
@@ -54,7 +63,7 @@ def rule(
 
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:
-    """What is not written yet can be no reason to leave it out."""
+    """Describe the allowed range. There can be no reason to skip records that have not been written yet."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
     why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"

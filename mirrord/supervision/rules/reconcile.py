@@ -1,15 +1,17 @@
-"""The lanes that there should be against the replicators that there are: the next few steps from one to the other.
+"""Compare the lanes that should exist with the replicators that exist, and return the next few steps.
 
-Called again and again with what is observed; it remembers nothing. A lane is given to a replicator only while no other
-one has it, and a replicator has a lane from the moment it was told until it gave the lane back or is known dead. So two
-never host one lane, in whatever order the steps succeed or fail.
+The functions are called repeatedly with the current observations and remember nothing. A lane is given to a replicator
+only while no other replicator has it. A replicator has a lane from the moment it was assigned until it has given the
+lane back or is known to be dead. So two replicators never host the same lane, in whatever order the steps succeed or
+fail.
 
-A crashed replicator's lanes do not wait for its replacement: who is there takes them, an empty spare first. When the
-replacement is there, lanes move until the loads are even, a few at a time. A lane that is to be alone has a replicator
-for itself. What people wish (`Wishes`) counts as far as no lane stands still for it.
+The lanes of a crashed replicator do not wait for its replacement: the remaining replicators take them, an empty spare
+first. Once the replacement has started, lanes move a few at a time until the loads are even. A lane that should run
+alone gets a dedicated replicator. The operators' requests (`Wishes`) are followed unless they would leave a lane
+without a host.
 
-Where there are several nodes (`mirrord.supervision.rules.node_spread`), one that has too many replicators gives one of
-them up: another one starts elsewhere first, and takes its lanes like those of a drained one.
+With several nodes (`mirrord.supervision.rules.node_spread`), a node that has too many replicators gives one up: another
+one starts on another node first, and takes over its lanes like those of a drained replicator.
 """
 
 import math
@@ -25,16 +27,21 @@ from mirrord.supervision.rules.node_spread import crowded_node, fullest_node, no
 from mirrord.supervision.rules.placement import EQUAL, Room, Weights, moves, place, replicators_wanted
 
 STARTS_AT_ONCE = 4
-"""Replicators that may be starting at the same time: each start costs a second of a core."""
+"""Maximum number of replicators that may be starting at the same time. Each start costs a second of CPU time."""
 MOVES_AT_ONCE = 4
-"""Lanes that may be moving at the same time to even out the load."""
+"""Maximum number of lanes that may be moving at the same time to balance the load."""
 QUIET_AT_ONCE = 32
-"""The same, where a replicator is to be empty, of lanes that carry next to nothing: that they stand for a moment is not
-seen, and a thousand of them would take minutes."""
+"""Maximum number of nearly idle lanes that may leave a replicator at the same time when it is to be emptied.
+
+A short pause of such a lane is not noticed, and moving a thousand of them four at a time would take minutes.
+"""
 _QUIET = 1.25
-"""Times what a lane weighs of which nothing is known."""
+"""A lane counts as nearly idle up to this multiple of the weight of a lane about which nothing is known."""
 LANES_AT_ONCE = 250
-"""Lanes named in one step: a thousand in one message would hold up everything behind it."""
+"""Maximum number of lanes named in one step.
+
+A single message with a thousand lanes would delay the messages after it.
+"""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -42,40 +49,40 @@ class Host(msgspec.Struct, frozen=True):
 
     name: str
     slot: int
-    """Its number among the flow's replicators; a replacement takes the number over."""
+    """Its number among the flow's replicators. A replacement takes over the number."""
     state: Literal["starting", "serving", "stopping"]
     lanes: frozenset[LaneId] = frozenset()
-    """Given to it and not yet given back."""
+    """Lanes that were assigned to it and that it has not given back."""
     leaving: frozenset[LaneId] = frozenset()
     """Those of `lanes` that it is draining."""
     node: str = ""
-    """Where it runs; empty while that is not known."""
+    """The node on which it runs, or an empty string while that is unknown."""
 
 
 class StartReplicator(msgspec.Struct, frozen=True):
-    """Start one in this slot."""
+    """Start a replicator in this slot."""
 
     slot: int
     node: str = ""
-    """Where; empty: wherever there is room."""
+    """The node to start it on. If it is empty, any node with room will do."""
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Give these lanes to the host."""
+    """Assign these lanes to the host."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Let the host drain these lanes and give them back."""
+    """Have the host drain these lanes and give them back."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class StopReplicator(msgspec.Struct, frozen=True):
-    """The host has nothing to do any more."""
+    """Stop the host, because it is no longer needed."""
 
     host: str
 
@@ -84,20 +91,24 @@ Step = StartReplicator | Assign | Release | StopReplicator
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What placement goes by, beside the configuration."""
+    """Constraints on placement in addition to the configuration."""
 
     weights: Weights = EQUAL
     alone: frozenset[LaneId] = frozenset()
-    """Lanes that get a replicator for themselves."""
+    """Lanes that get a dedicated replicator."""
     even_out: bool = True
-    """Lanes may move only to even out the loads. A replicator that has just come gets its share in any case."""
+    """Whether lanes may move merely to balance the loads. A new replicator gets its share in any case."""
     pins: Mapping[LaneId, int] = {}
-    """Lanes that somebody wants on the replicator of this slot. They are there while it is one of those that host many
-    lanes and has room; else they are placed like any other."""
+    """Lanes that an operator has pinned to the replicator in this slot. They are placed there while it hosts shared
+    lanes and has room; otherwise they are placed like any other lane.
+    """
     drained: frozenset[str] = frozenset()
-    """Replicators that somebody wants empty. Where no other one could take their lanes, another one is started."""
+    """Replicators that an operator wants empty.
+
+    If no other replicator could take their lanes, another one is started.
+    """
     nodes: Mapping[str, int] = {}
-    """The nodes that replicators can run on, and their cores; empty: it does not matter."""
+    """The nodes on which replicators can run, and their cores. If it is empty, nodes are not considered."""
 
 
 def reconcile(
@@ -106,9 +117,12 @@ def reconcile(
     config: ReplicatorsConfig,
     cores: int,
     orphans: Collection[LaneId] = (),
-    wishes: Wishes = Wishes(),  # noqa: B008 - it cannot be changed
+    wishes: Wishes = Wishes(),  # noqa: B008 - it is immutable
 ) -> list[Step]:
-    """The next steps; empty when nothing has to change. `orphans` are lanes whose replicator died: they come first."""
+    """Return the next steps, or an empty list if nothing has to change.
+
+    `orphans` are lanes whose replicator died; they are placed first.
+    """
     alone = [lane for lane in desired if lane in wishes.alone]
     together = [lane for lane in desired if lane not in wishes.alone]
     shared, wanted = _counts(config, len(together), len(alone), cores, _drained(hosts, wishes))
@@ -127,7 +141,8 @@ def reconcile(
     places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, placed, shared), wishes)
     placed |= places.pinned(homeless)
     placed |= places.urgent([lane for lane in homeless if lane in orphans and lane not in placed])
-    # While some are on their way, each takes its share, and what is pinned to one of them waits for it.
+    # While some replicators are starting, each gets only its share, and lanes that are pinned to one of them wait for
+    # it.
     share = -(-len(together) // max(shared, 1)) if fewer else None
     coming = {host.slot for host in hosts if host.state == "starting"}
     fresh = [lane for lane in homeless if lane not in orphans and wishes.pins.get(lane) not in coming]
@@ -150,7 +165,7 @@ def reconcile(
 def takers(
     desired: Sequence[LaneId], hosts: Sequence[Host], config: ReplicatorsConfig, cores: int, wishes: Wishes
 ) -> dict[str, bool]:
-    """The hosts that a lane may be pinned to, by their names, and whether they have room for another one."""
+    """Return the names of the hosts to which a lane may be pinned, and whether each has room for another one."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -166,7 +181,7 @@ def destinations(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, list[LaneId]]:
-    """Where lanes that leave their hosts would go if they had left them now. They may still go elsewhere."""
+    """Return where departing lanes would go if they had already left their hosts. They may still go elsewhere."""
     gone = frozenset(leaving).intersection(desired)
     found: dict[str, list[LaneId]] = {}
     if not gone:
@@ -183,8 +198,11 @@ def _drained(hosts: Iterable[Host], wishes: Wishes) -> int:
 
 
 def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
-    """How many replicators host many lanes, and how many there are. Those that are to be empty count among the
-    latter; there are more only where the lanes would have no place."""
+    """Return how many replicators host shared lanes, and how many replicators there should be in total.
+
+    Replicators that are to be emptied count towards the total. More are started only if lanes would otherwise have no
+    place.
+    """
     shared = replicators_wanted(config, together, cores)
     least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
     wanted = max(shared + alone + (config.spares if together or alone else 0), drained + least + alone)
@@ -192,7 +210,7 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 
 
 class _Places:
-    """The replicators that host many lanes, and what has been given to them in this step."""
+    """The replicators that host shared lanes, and the lanes assigned to them in this step."""
 
     def __init__(self, config: ReplicatorsConfig, hosts: Sequence[Host], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
@@ -203,16 +221,16 @@ class _Places:
         self._rooms = [Room(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
 
     def has_room(self, host: Host) -> bool:
-        """Whether it may take another lane."""
+        """Whether the host may take another lane."""
         return self._most is None or len(host.lanes) < self._most
 
     def has_newcomer(self) -> bool:
-        """Whether one of them has so few lanes that it must have come just now."""
+        """Whether one of the hosts has so few lanes that it must be new."""
         lanes = [len(host.lanes) for host in self.hosts]
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Places for those that are pinned to one of these hosts."""
+        """Return places for the lanes that are pinned to one of these hosts."""
         placed: dict[LaneId, str] = {}
         for host, room in zip(self.hosts, self._rooms, strict=True):
             here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]
@@ -220,7 +238,7 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[Host], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Lanes that leave their host for the one that they are pinned to."""
+        """Yield the lanes that must leave their host for the one that they are pinned to."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -243,11 +261,11 @@ class _Places:
                 yield Release(host.name, (lane,))
 
     def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Places for lanes that stand still."""
+        """Return places for lanes whose replicator died."""
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Places for lanes that begin; with a share no replicator gets more lanes than that."""
+        """Return places for the other lanes without a host. With a share, no replicator gets more lanes than that."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
 
@@ -255,7 +273,10 @@ class _Places:
 def _hosts_of_many(
     serving: Sequence[Host], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
 ) -> list[Host]:
-    """Those that have lanes, and as many of the empty ones as there should be; the others are spares, or too many."""
+    """Return the hosts for shared lanes: those that have lanes, and empty ones up to the wanted number.
+
+    The other empty hosts are spares, or surplus.
+    """
     free = [host for host in serving if host.lanes.isdisjoint(alone) and host.name not in placed.values()]
     used = sorted((host for host in free if host.lanes), key=lambda host: (-len(host.lanes), host.slot))[:wanted]
     empty = sorted((host for host in free if not host.lanes), key=lambda host: host.slot)
@@ -268,7 +289,7 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[Host]) -> dict[LaneI
 
 
 def _makes_room(serving: Sequence[Host], alone: Collection[LaneId]) -> list[Step]:
-    """A lane that is to be alone and is not leaves for an empty replicator."""
+    """Release lanes that should run alone but do not, so that they can move to an empty replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -277,7 +298,7 @@ def _makes_room(serving: Sequence[Host], alone: Collection[LaneId]) -> list[Step
 def _starts(hosts: Sequence[Host], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
-    # Whoever comes in the place of one that leaves has its number, and with it what is pinned there.
+    # The replacement of a leaving replicator gets its number, and with it the lanes that are pinned there.
     taken = {host.slot for host in hosts if host.state != "stopping"}
     free = (slot for slot in count() if slot not in taken)
     return list(islice(free, max(0, min(missing, room))))
@@ -289,14 +310,17 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[Host]) -> Iterator[
 
 
 def _misplaced(hosts: Sequence[Host], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """At most one replicator that another one on another node is to take the place of. It is the same one until it has
-    gone. What somebody has ordered or pinned is left where it is, and a lane that is alone."""
+    """Return at most one replicator that should be replaced by one on another node.
+
+    It is the same replicator until it has left. A replicator that a command drains, that lanes are pinned to, or that
+    is dedicated to a lane is never chosen.
+    """
     alive = [host for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
     if len(wishes.nodes) < 2 or len(alive) < wanted or any(host.node not in wishes.nodes for host in alive):
         return frozenset()
     pinned = set(wishes.pins.values())
     taken = [host.node for host in alive]
-    # With one too many its replacement is there already.
+    # If there is one replicator too many, the replacement is already running.
     node = fullest_node(taken, wishes.nodes) if len(alive) > wanted else crowded_node(taken, wishes.nodes)
     free = [
         host
@@ -328,7 +352,7 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
 
 
 def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places: _Places, wishes: Wishes) -> list[Step]:
-    """Lanes leave a host that is to be empty, as far as there is another place for them."""
+    """Release lanes from a host that is to be emptied, if there is another place for them."""
     for host in serving:
         if host.name not in wishes.drained:
             continue
@@ -341,14 +365,14 @@ def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places:
 
 
 def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
-    """Which of the lanes that leave a host leave now."""
+    """Return which of the departing lanes leave now."""
     weights = wishes.weights
     quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
     return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
 
 
 def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> list[Step]:
-    """There are more replicators than there should be: the one with the fewest lanes gives them up."""
+    """Release the lanes of a surplus replicator, choosing the one with the fewest lanes."""
     names = {host.name for host in kept}
     surplus = [
         host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
@@ -360,7 +384,7 @@ def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> l
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[Step]:
-    """Lanes that leave the fullest host for the emptiest one that has room."""
+    """Move lanes from the fullest host to the emptiest one that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
@@ -368,7 +392,7 @@ def _moves(places: _Places, wishes: Wishes) -> list[Step]:
         return []
     if not wishes.even_out and not places.has_newcomer():
         return []
-    # What is pinned stays, so the fullest one may have nothing to give.
+    # Pinned lanes stay, so the fullest host may have nothing to give.
     for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):
         free_to_go = host.lanes - wishes.pins.keys()
         if leaving := moves(free_to_go, loads[host.name] - min(free), MOVES_AT_ONCE, weights):
@@ -383,6 +407,6 @@ def _stops(
 ) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]
-    # While one is to give way to another one, that one is empty at first, too.
+    # While a replicator is being replaced, its replacement is also empty at first, and must not be stopped.
     idle = sorted(name for name in idle if name in misplaced or not misplaced)
     yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

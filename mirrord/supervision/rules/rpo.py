@@ -1,7 +1,8 @@
-"""Whether a flow keeps its recovery point objective: were the source gone now, records of how many seconds were lost?
+"""Decide whether a flow meets its recovery point objective.
 
-Measured by the lanes' lag in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). What is
-not known is not within, and neither is a topic that should be copied and is not.
+The question is: if the source were lost now, how many seconds of records would be lost? The measure is the lanes' lag
+in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). A lane whose lag is unknown does not
+meet the objective, and neither does a topic that should be copied but is not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,10 @@ NOT_LOOKED = "the source's topics are not known yet"
 def rpo_status(
     rpo_ms: int | None, state: FlowState, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
 ) -> RpoStatus | None:
-    """`faults`: topics that are not copied, or not wholly. `looked`: the lanes are all that there should be."""
+    """Return the status of the objective, or None if the flow has none.
+
+    `faults` are topics that are not copied, or only partly. `looked` means that the list of lanes is complete.
+    """
     if rpo_ms is None:
         return None
     rpo_s = rpo_ms / 1000

@@ -1,6 +1,6 @@
-"""Orders to go on further ahead in the source: which of them can be, and what they come to.
+"""Decide commands that seek a lane forward in the source: which of them are possible, and what they do.
 
-Only forward: what is copied would stand in the target twice.
+A lane can only seek forward. Otherwise the target would hold the copied records twice.
 """
 
 from mirrord.ledger.facts.base import Origin
@@ -11,8 +11,19 @@ from mirrord.model.names import LaneId
 from mirrord.supervision.rules.ruling import Ruling
 
 
-def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
-    """`to`: where the lane is to go on; `log_start`: where the source's log begins. Raises ConfigError."""
+class Ruling(NamedTuple):
+    """The outcome of a seek command."""
+
+    fact: LaneSought | None
+    """The fact to append, or None if nothing changes."""
+    line: str
+
+
+def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling:
+    """Decide a seek of the lane to the source offset `to`.
+
+    `log_start` is the source's log start. Raises ConfigError.
+    """
     for each in at.seeks:
         if each.end == to:
             what = "went on" if each.done or at.position >= to else "is to go on"

@@ -1,6 +1,7 @@
-"""One daemon replaces another one (`mirrord start --upgrade`): what the two say to each other.
+"""The messages between two daemons when one replaces the other (`mirrord start --upgrade`).
 
-The new one asks, and the old one answers at its HTTP door. Either may be of another version: fields are only added.
+The new daemon asks, and the old one answers through its HTTP server. Either may be of another version, so fields are
+only added.
 """
 
 from typing import Literal
@@ -12,29 +13,30 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 Verb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""terms: what there is to hand over. begin: this daemon is to hand a flow over; it does when its lease goes on with the
-one that asks. found: the replicators of a flow that was handed over; then follow the calls to them. end: nothing is
-left, the old daemon may go."""
+"""Request of the new daemon. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a flow,
+which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that was
+handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
+"""
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """A daemon that is to be replaced."""
+    """The daemon that is to be replaced."""
 
     http: str
     program: str
     daemon: str
-    """As `Holder.daemon`; whoever goes on with its leases is of the same daemon."""
+    """The same as `Holder.daemon`. A daemon that continues its leases has the same identity."""
 
 
 class Successor(msgspec.Struct, frozen=True):
-    """The daemon that replaces it."""
+    """The daemon that replaces the old one."""
 
     http: str
     program: str
 
 
 class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to hand over."""
+    """The flows that the old daemon can hand over, and its identity."""
 
     program: str
     instance: str
@@ -44,31 +46,31 @@ class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What the new daemon asks for."""
+    """A request of the new daemon."""
 
     verb: Verb
     successor: Successor | None = None
     flow: str = ""
     name: str = ""
-    """Of a replicator."""
+    """Name of a replicator."""
     lanes: tuple[LaneId, ...] = ()
     deadline_s: float = 0.0
 
 
 class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the old one says."""
+    """The answer of the old daemon."""
 
     refused: str = ""
-    """Why nothing was done, or empty; it may be asked again."""
+    """Why nothing was done, or an empty string. The request may be repeated."""
     dead: bool = False
-    """The replicator has ended."""
+    """Whether the replicator has ended."""
     terms: HandoverTerms | None = None
     names: tuple[str, ...] = ()
-    """Of replicators."""
+    """Names of replicators."""
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
-    """For each released lane whether it was left cleanly."""
+    """Whether each released lane was left cleanly."""
     words: dict[LaneId, Progress] = {}
-    """The last marks of those."""
+    """The last marks of the lanes that were left cleanly."""
     report: bytes = b""
     """The `ReplicatorReport` of a replicator, as msgpack."""

@@ -1,4 +1,4 @@
-"""From the rights at the source and those at the target to the few that are added and removed."""
+"""Compare the ACLs of the source with those of the target, and plan the few that must be added or removed."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,14 @@ from policies.acls import AclPolicy, TopicNames, Untold
 
 
 class AclsPlan(msgspec.Struct, frozen=True):
-    """What is to be done, and what people should know."""
+    """The ACLs to add and remove, and the findings that an operator should see."""
 
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
-    """Rights on the flow's copies that neither the source has nor mirrord gave: they stay."""
+    """ACLs on the flow's target topics that neither exist at the source nor were added by mirrord. They are kept."""
     untold: tuple[tuple[AclRule, str], ...] = ()
-    """Rights of the source that cannot be carried over, and why."""
+    """ACLs of the source that cannot be synced, each with the reason."""
 
 
 def plan_acls(
@@ -28,7 +28,10 @@ def plan_acls(
     names: TopicNames,
     copies: Iterable[str],
 ) -> AclsPlan:
-    """`ours` are the rules at the target that mirrord added; `copies` the flow's target topics."""
+    """Plan the changes to the target's ACLs.
+
+    `ours` are the rules at the target that mirrord added; `copies` are the flow's target topics.
+    """
     wanted: set[AclRule] = set()
     untold: list[tuple[AclRule, str]] = []
     unanswered = False
@@ -47,7 +50,7 @@ def plan_acls(
                 untold.append((rule, reason))
             case None:
                 pass
-    # Where a name is not known, nobody knows what is surplus.
+    # Without an answer about a name, it is unknown which rules are surplus.
     surplus: frozenset[AclRule] = frozenset() if unanswered else target - wanted
     remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()

@@ -1,8 +1,8 @@
-"""How copies are named beside the naming: a topic that was created again may have a copy of its own.
+"""Names of target topics that the naming does not decide, because a recreated topic may get a separate target topic.
 
-Its name is chosen once and bound in the ledger to the topic's id (`mirrord.ledger.facts.core.CopyNamed`), before the
-copy is created. From then on whoever asks for that topic's copy goes by the ledger, whatever the configuration says
-later.
+The name is chosen once and bound in the ledger to the source topic's id (`mirrord.ledger.facts.core.CopyNamed`) before
+the target topic is created. From then on every lookup of that topic's copy follows the ledger, whatever the
+configuration says later.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,48 +16,52 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """Of one flow, by its ledger at one moment."""
+    """The bound names of one flow, according to its ledger at one moment."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
-    """By the source topic's id, in the order in which they were given."""
+    """Bound names by the source topic's id, in the order in which they were chosen."""
     copied: Mapping[str, Sequence[TopicId]] = {}
-    """Source topics with lanes: the ids under which there was one of the name, in the order in which they came."""
+    """Source topics with lanes: all topic ids that have had this name, in chronological order."""
     held: Collection[str] = frozenset()
-    """Target topics with lanes, whether or not they are still there."""
+    """Target topics with lanes, whether or not they still exist."""
     fresh: bool = False
-    """A topic that was created again gets a copy of its own."""
+    """Whether a recreated topic gets a separate target topic."""
     separator: str = SEPARATOR
 
     def of(self, topic_id: TopicId | None) -> str | None:
-        """The name that is bound to a source topic; None: the naming tells it."""
+        """Return the name that is bound to a source topic, or None if the naming decides."""
         named = self.bound.get(topic_id) if topic_id is not None else None
         return named.target_topic if named is not None else None
 
     def needs_own(self, topic: str, topic_id: TopicId) -> bool:
-        """Whether a name is to be chosen: one of this name was copied before, and nothing of this one was.
+        """Whether a name must be chosen: an earlier topic of this name was copied, and nothing of this one was.
 
-        Each cluster has one topic of heartbeats, whose name readers look for."""
+        Each cluster has a single topic of heartbeats, whose name its readers look for, so it is never renamed.
+        """
         before = self.copied.get(topic, ())
         is_new = bool(before) and topic_id not in before and topic_id not in self.bound
         return self.fresh and is_new and not is_heartbeats(topic, self.separator)
 
     def owners(self) -> dict[str, CopyNamed]:
-        """The names that are bound, by target topic."""
+        """Return the bound names, by target topic."""
         return {each.target_topic: each for each in self.bound.values()}
 
     def beside(self, topic: str) -> list[str]:
-        """All names that are bound to copies of topics of this name."""
+        """Return all names that are bound to copies of topics of this name."""
         return [each.target_topic for each in self.bound.values() if each.source_topic == topic]
 
     def replaces(self, topic_id: TopicId, topic: str, former: TopicId | None) -> bool:
-        """Whether the topic has a copy of its own, and the one with the id `former` was there under its name before."""
-        ids = [*self.copied.get(topic, ()), *self.bound]  # what is bound and not copied yet came last
+        """Whether the topic has a separate copy, and the topic with the id `former` had the same name before it."""
+        ids = [*self.copied.get(topic, ()), *self.bound]  # bound ids that are not copied yet came last
         if topic_id not in self.bound or former is None or former not in ids:
             return False
         return ids.index(former) < ids.index(topic_id)
 
     def chosen(self, name: str, taken: Collection[str]) -> str:
-        """A copy's name of its own. `taken` are the `plain_form` of what is there, or has another owner."""
+        """Return a separate name for a copy.
+
+        `taken` holds the `plain_form` of names that exist or belong to another topic.
+        """
         for number in count(2):
             found = f"{name}{self.separator}{number}"
             if plain_form(found) not in taken:
@@ -69,10 +73,13 @@ NAMING_ALONE = CopyNames()
 
 
 def plain_form(topic: str) -> str:
-    """Kafka refuses two topics whose names are equal in this (org.apache.kafka.common.internals.Topic.hasCollision)."""
+    """Return the form by which Kafka compares names.
+
+    Kafka refuses two topics whose names have the same form (org.apache.kafka.common.internals.Topic.hasCollision).
+    """
     return topic.replace(".", "_")
 
 
 def plain_forms(topics: Iterable[str]) -> set[str]:
-    """Of each."""
+    """Return the plain form of each topic."""
     return {plain_form(topic) for topic in topics}

@@ -1,7 +1,7 @@
-"""Which copies go when their source topic is gone.
+"""Decide which target topics are deleted after their source topic is gone.
 
-Only what mirrord created itself, only when the flow asks for it, and not before a time of grace that the ledger has
-told is over.
+A target topic is deleted only if mirrord created it, only if the flow asks for deletions, and only after the grace
+period recorded in the ledger has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,33 +16,36 @@ from mirrord.topics.rules.copy_names import CopyNames
 
 
 class Copy(msgspec.Struct, frozen=True, order=True):
-    """A target topic that mirrord created, by the ledger."""
+    """A target topic that mirrord created, according to the ledger."""
 
     topic: str
     topic_id: TopicId
     source_topic: str
     delete_at_ms: int | None = None
-    """When it goes, on the wall clock; None: it stays."""
+    """Wall-clock time at which it will be deleted, or None if it is kept."""
     source_topic_id: TopicId | None = None
 
 
 class DeletionsPlan(msgspec.Struct, frozen=True):
-    """What is to be told, and what is to be done."""
+    """The facts to append and the deletions to carry out."""
 
     facts: tuple[TopicDeletionPlanned | TopicDeletionWithdrawn, ...] = ()
     due: tuple[Copy, ...] = ()
-    """Told, and their time is over."""
+    """Copies whose deletion is in the ledger and whose grace period has ended."""
     waiting: tuple[Copy, ...] = ()
-    """Told, and their time is not over."""
+    """Copies whose deletion is in the ledger and whose grace period has not ended."""
 
 
 class Gone(NamedTuple):
-    """Copies that are what and where the flow has put them, and without the source topic that they are of."""
+    """Copies that are still where the flow put them, but whose source topic is gone."""
 
     unseen: list[Copy]
-    """There is no topic of that name to be seen at the source."""
+    """Copies for which the source shows no topic of that name."""
     replaced: list[Copy]
-    """Another one has the name, and a copy of its own: one of two topics of a name proves that the other is gone."""
+    """Copies whose source name now belongs to another topic that has its own copy.
+
+    The existence of the other topic proves that the former one is gone.
+    """
 
 
 def without_source(
@@ -52,7 +55,11 @@ def without_source(
     target_name: Callable[[str], str | None],
     names: CopyNames,
 ) -> Gone:
-    """`target_name` tells the naming's target topic of a source topic that the flow copies, None for any other."""
+    """Find the copies whose source topic is gone.
+
+    `target_name` returns the target topic that the naming gives a source topic of the flow, and None for any other
+    topic.
+    """
     gone = Gone([], [])
     for copy in sorted(copies, key=lambda each: each.topic):
         if copy.topic not in target or target[copy.topic].topic_id != copy.topic_id:
@@ -70,8 +77,11 @@ def without_source(
 def plan_deletions(
     copies: Iterable[Copy], gone: Collection[Copy], now_ms: int, grace_ms: int, *, wanted: bool
 ) -> DeletionsPlan:
-    """`gone` are those of `without_source`; of the unseen ones only those of which the cluster says the same when it is
-    asked by name."""
+    """Plan the deletions.
+
+    `gone` are the copies found by `without_source`. Of the unseen ones it holds only those that the cluster also
+    reports as missing when it is asked for them by name.
+    """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []
     due: list[Copy] = []

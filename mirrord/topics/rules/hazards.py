@@ -1,4 +1,4 @@
-"""What MirrorMaker 2 lets happen without a word: names that lie, targets that hold something else, two writers."""
+"""Hazards that MirrorMaker 2 silently accepts: misleading names, targets that already hold other data, two writers."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 
@@ -11,7 +11,7 @@ from mirrord.topics.rules.topic_list import TopicLine
 from policies.flows import naming_of
 
 SHOWN = 3
-"""Names that one line tells."""
+"""Maximum number of names in one line."""
 
 
 def topic_hazards(
@@ -20,7 +20,10 @@ def topic_hazards(
     target: Mapping[str, Topic],
     aliases: Iterable[Alias],
 ) -> Iterator[Finding]:
-    """By names alone. `target` holds the target's topics, `aliases` are all clusters of the configuration."""
+    """Yield the findings that follow from names alone.
+
+    `target` holds the target's topics; `aliases` are all clusters of the configuration.
+    """
     known = set(aliases)
     strange: list[str] = []
     names = naming_of(flow)
@@ -63,7 +66,7 @@ def looks_like_a_copy(flow: FlowConfig, topic: str, target: Container[str]) -> b
 def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
-    """Lines for the status. `begins` says at which target offset each partition's first copied record stands."""
+    """Yield lines for the status. `begins` holds the target offset of each partition's first copied record."""
     local = sorted(topic for topic in source if looks_like_a_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
@@ -74,13 +77,13 @@ def status_hazards(
 
 
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
-    """Target topics that hold records and that this flow has never written.
+    """Yield a finding for each target topic that holds records although this flow has never written to it.
 
-    `held` counts the offsets between log start and end of target topics, `ours` are those that the ledger knows.
+    `held` counts the offsets between log start and log end of target topics; `ours` are the topics in the ledger.
     """
     for topic, offsets in held.items():
         if offsets and topic not in ours:
-            # Under the same names the target may have writers of its own, or other flows.
+            # Under identical names the target may have its own writers, or other flows.
             yield Finding(
                 severity="note" if flow.naming == "identity" else "warning",
                 flow=flow.name, where=f"{flow.target}: topic {topic}",
@@ -93,7 +96,11 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
 def other_writers(
     flow: FlowConfig, targets: Mapping[str, str], others: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """Target topics of this flow (`targets`: target to source) that flows outside of the configuration write, too."""
+    """Yield a finding for the target topics that flows outside the configuration also write to.
+
+    `targets` maps the target topics of this flow to their source topics. `others` are the target topics of the other
+    flows.
+    """
     for other, topics in others.items():
         both = sorted(set(topics) & targets.keys())
         if both:
@@ -105,7 +112,7 @@ def other_writers(
 
 
 def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
-    """`propagate_deletes` where the same names are copied back."""
+    """Yield a finding if `propagate_deletes` is set although the same names are copied back."""
     back = [other.name for other in others if goes_back(flow, other)]
     if flow.propagate_deletes and back:
         yield Finding(

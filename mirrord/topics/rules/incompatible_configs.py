@@ -1,7 +1,7 @@
-"""Settings of a target topic that make it refuse, rewrite or drop what the source topic takes.
+"""Find configs with which a target topic refuses, rewrites or drops records that the source topic accepts.
 
-Compared are effective settings, whoever set them: the topic, a broker or Kafka's own default. A setting that one side
-does not tell is not judged.
+The effective configs are compared, wherever they were set: on the topic, on a broker, or as Kafka's default. A config
+that one side does not report is not judged.
 """
 
 import re
@@ -21,12 +21,15 @@ BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
 }
-"""Topic settings that are judged, and what the broker's setting behind each is called."""
+"""The topic configs that are judged, each with the name of the corresponding broker config."""
 SHOWN = 3
 
 
 class TopicPair(msgspec.Struct, frozen=True):
-    """A source topic and its target with their effective settings; `own` are those set on the source topic itself."""
+    """A source topic and its target topic with their effective configs.
+
+    `own` are those set on the source topic itself.
+    """
 
     source_topic: str
     target_topic: str
@@ -42,7 +45,7 @@ class _Judged(NamedTuple):
 
 
 def refusals(flow: FlowConfig, pairs: Iterable[TopicPair]) -> Iterator[Finding]:
-    """A finding for each difference, told once for all topics that it concerns."""
+    """Yield one finding for each difference, listing all topics that it affects."""
     concerned: dict[_Judged, list[str]] = {}
     for pair in pairs:
         for judged in _judge(pair.source, _will_be(flow, pair)):
@@ -54,7 +57,10 @@ def refusals(flow: FlowConfig, pairs: Iterable[TopicPair]) -> Iterator[Finding]:
 
 
 def _will_be(flow: FlowConfig, pair: TopicPair) -> Mapping[str, str]:
-    """The target's settings once those of the source topic itself have been carried over, if they are."""
+    """Return the target's configs as they will be after syncing.
+
+    If the flow syncs configs, those of the source topic itself replace the target's.
+    """
     if not flow.sync.configs:
         return pair.target
     kept = [re.compile(pattern) for pattern in flow.sync.exclude_configs]

@@ -1,6 +1,7 @@
-"""What `start` would do to the clusters, as steps for people; each part of mirrord that alters something adds its own.
+"""The changes that `start` would make to the clusters, as steps for people.
 
-What is not kept in step at all stands here too, so that nobody takes an empty plan for a promise about it.
+Each part of mirrord that alters something adds its steps. This module also lists what is never synced, so that an empty
+plan is not mistaken for a promise about it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,7 +21,7 @@ NOT_SYNCED = (
     "cluster and broker settings",
     "schemas of a schema registry",
 )
-"""What no flow carries over, whatever the configuration says."""
+"""Resources that no flow syncs, whatever the configuration says."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +33,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["topic", "setting", "acl", "group"]
     name: str
     detail: str
-    """From what to what, one line."""
+    """One line that describes the change from the old to the new state."""
 
 
 def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[Step]:
-    """Topics that are created or grown for these selected topics; `target` holds those that the target has."""
+    """Yield a step for each topic that is created or grown. `target` holds the topics that the target has."""
 
     def step(action: Literal["create", "grow"], name: str, detail: str) -> Step:
         return Step(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
@@ -64,7 +65,7 @@ def _partitions(number: int) -> str:
 
 
 def replicas(factor: int) -> str:
-    """How many a new topic gets."""
+    """Describe how many replicas a new topic gets."""
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
     return "the brokers' default replication"

@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 
 class Retention(NamedTuple):
-    """By what a source topic's records are deleted; None: not by that, or it is not known."""
+    """The limits by which a source topic's records are deleted.
+
+    None means that there is no such limit, or it is not known.
+    """
 
     ms: int | None = None
     bytes: int | None = None
@@ -15,7 +18,7 @@ NOTHING_KNOWN = Retention()
 
 
 def retention_of(settings: Mapping[str, str | None]) -> Retention:
-    """By the values that count for a topic."""
+    """Return the limits, given the effective configs of a topic."""
     policy = settings.get("cleanup.policy") or ""
     if "delete" not in [each.strip() for each in policy.split(",")]:
         return NOTHING_KNOWN

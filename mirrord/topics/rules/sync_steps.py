@@ -1,4 +1,4 @@
-"""Settings, rights and deletions as steps for people."""
+"""Config changes, ACL changes and deletions as steps for people."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -10,7 +10,7 @@ from mirrord.topics.rules.topic_configs import SettingsPlan
 
 
 def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterator[Step]:
-    """What is altered at target topics, by their names."""
+    """Yield a step for each config change of a target topic, ordered by topic name."""
     for topic, plan in sorted(plans.items()):
         for change in plan.changes:
             detail = f"{change.name}: {_shown(change.before)} → {_shown(change.after)}"
@@ -18,7 +18,7 @@ def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterat
 
 
 def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[Step]:
-    """The rights that are given and those that are taken away."""
+    """Yield a step for each ACL that is added or removed."""
     for rule in plan.add:
         yield Step(flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}")
     for rule in plan.remove:
@@ -26,7 +26,7 @@ def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[Step]:
 
 
 def deletion_steps(flow: FlowConfig, gone: Iterable[Copy]) -> Iterator[Step]:
-    """The copies whose source topics do not exist any more, in a flow that propagates deletions."""
+    """Yield a step for each copy whose source topic no longer exists, in a flow that propagates deletions."""
     grace = flow.delete_grace_ms / 1000
     for copy in gone:
         detail = f"{copy.source_topic} is gone; after {grace:g} s of grace"

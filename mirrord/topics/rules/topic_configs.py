@@ -1,7 +1,7 @@
-"""How target topics are created, and which of their settings differ from what the flow wants.
+"""How target topics are created, and which of their configs differ from those that the flow requires.
 
-A setting is the topic's own when it was set on the topic itself, as everywhere in Kafka's tools; all else is the
-cluster's. What the source topic has of its own, the target topic gets as its own.
+As in Kafka's tools, a config is the topic's own if it was set on the topic itself; every other value comes from the
+cluster. A config that the source topic has as its own is set on the target topic as its own.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,22 +16,22 @@ from policies.properties import Properties
 
 
 class SettingsPlan(msgspec.Struct, frozen=True):
-    """From what the target topic has to what it should have."""
+    """The changes from the target topic's current configs to the required ones."""
 
     changes: tuple[ConfigChange, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Settings that the source topic has of its own and the target's brokers do not know."""
+    """Own configs of the source topic that the target's brokers do not know."""
 
 
 def replication_factor(rule: ReplicationFactor, source_replicas: int) -> int:
-    """Of the copy of a topic with so many replicas; 0 stands for "not known"."""
+    """Return the replication factor for the copy of a topic with this number of replicas (0: not known)."""
     if isinstance(rule, int):
         return rule
     return source_replicas if rule == "source" and source_replicas else BROKER_DEFAULT
 
 
 def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]], brokers: int) -> str:
-    """One line when target topics have fewer replicas than the rule asks for because the target has too few brokers.
+    """Return one line if target topics have fewer replicas than required because the target has too few brokers.
 
     `pairs` are source topics and their copies.
     """
@@ -48,9 +48,9 @@ def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]]
 
 
 def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collection[str] | None) -> dict[str, str]:
-    """What a new target topic is created with.
+    """Return the configs with which a new target topic is created.
 
-    `known` are the settings that the target's brokers know, or None where nobody could tell.
+    `known` are the config names that the target's brokers know, or None if they could not be determined.
     """
     return {
         name: setting.value
@@ -63,9 +63,9 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
 
 
 def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], rule: Properties) -> SettingsPlan:
-    """What to alter at the target topic.
+    """Plan which configs of the target topic to alter.
 
-    What does not pass the rule is left as it is, and so is what only the target's brokers know.
+    Configs that the rule excludes are left as they are, and so are configs that only the target's brokers know.
     """
     changes: list[ConfigChange] = []
     unknown: list[str] = []

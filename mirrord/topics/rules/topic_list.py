@@ -1,4 +1,4 @@
-"""A flow's topics as people ask for them: what is copied into what, what is not, and why."""
+"""A flow's topics as shown to operators: which topic is copied into which, which is not copied, and why."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -11,12 +11,13 @@ from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.selecting import Refusal, Selection
 
 TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
-"""fault: selected, but it cannot be copied; recorded: known by the ledger alone, the source was not asked; paused: by
-an order, all of it."""
+"""State of a topic. "fault": selected, but it cannot be copied. "recorded": known only from the ledger, because the
+source was not queried. "paused": the whole topic is paused by a command.
+"""
 
 
 class TopicLine(msgspec.Struct, frozen=True, order=True):
-    """One source topic. `target` is empty when nothing is copied; `why` is one line, or empty."""
+    """One source topic. `target` is empty if the topic is not copied. `why` is one line, or empty."""
 
     source: str
     target: str
@@ -26,7 +27,7 @@ class TopicLine(msgspec.Struct, frozen=True, order=True):
 
 
 def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target: str) -> list[TopicLine]:
-    """A line for each topic of the source, by name. `target` is the alias of the target cluster."""
+    """Return a line for each topic of the source, sorted by name. `target` is the alias of the target cluster."""
     create = {step.source.name for step in plan.create}
     grow = {step.source.name: step.target.partitions for step in plan.grow}
     lines: list[TopicLine] = []
@@ -50,7 +51,7 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
 
 
 def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
-    """The same, with what is paused of it."""
+    """Return the line with the paused parts of its topic added."""
     if not line.target:
         return line
     pause = orders.pause_of(line.source, -1)

@@ -1,8 +1,8 @@
 """Which target topics a flow needs, and the lanes that follow from those that exist.
 
-A fault of one topic is that topic's alone. Lanes are keyed by topic ids: a topic that was deleted and created again
-gives new lanes, and the old ones are no longer in the plan. Whatever asks for the copy of a topic that is there asks
-this plan (`TopicsPlan.names`): it knows the naming, and the names that the ledger has bound.
+A fault of one topic does not affect other topics. Lanes are keyed by topic ids: a recreated topic gives new lanes, and
+the old ones are no longer in the plan. Every lookup of an existing topic's copy uses this plan (`TopicsPlan.names`),
+because it takes into account both the naming and the names bound in the ledger.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames, plain_form, plain_forms
 
 LONGEST_NAME = 249
-"""Characters in a topic's name (org.apache.kafka.common.internals.Topic)."""
+"""Maximum length of a topic's name, in characters (org.apache.kafka.common.internals.Topic)."""
 
 
 class PlannedLane(msgspec.Struct, frozen=True, order=True):
-    """A lane that there should be."""
+    """A lane that should exist."""
 
     source_topic: str
     key: LaneKey
@@ -34,42 +34,43 @@ class PlannedLane(msgspec.Struct, frozen=True, order=True):
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """The target topic is missing."""
+    """Create a missing target topic."""
 
     source: Topic
     target_topic: str
 
 
 class GrowTopic(msgspec.Struct, frozen=True):
-    """The target topic has fewer partitions than the source topic."""
+    """Add partitions to a target topic that has fewer than the source topic."""
 
     source: Topic
     target: Topic
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """What there is to do, and what can be copied already."""
+    """The changes to make, and the lanes that can be copied already."""
 
     lanes: tuple[PlannedLane, ...] = ()
-    """By source topic and partition."""
+    """Lanes, ordered by source topic and partition."""
     create: tuple[CreateTopic, ...] = ()
     grow: tuple[GrowTopic, ...] = ()
     targets: Mapping[str, str] = {}
-    """Target topic to source topic, of all that are copied or will be."""
+    """Target topic to source topic, for all topics that are or will be copied."""
     names: Mapping[str, str] = {}
-    """Source topic to target topic, also of those that cannot be copied."""
+    """Source topic to target topic, including topics that cannot be copied."""
     unbound: tuple[CopyNamed, ...] = ()
-    """Names that were chosen: before the ledger has them, nothing is created under them."""
+    """Newly chosen names. Nothing is created under them before they are in the ledger."""
     faults: Mapping[str, str] = {}
-    """Source topics that cannot be copied, and why."""
+    """Source topics that cannot be copied, each with the reason."""
     unanswered: Mapping[str, str] = {}
-    """Source topics that cannot be copied as a policy of a third party gives no answer, or as somebody deleted their
-    copy. No reason not to start: that may happen to any topic at any time."""
+    """Source topics that cannot be copied because a third-party policy gives no answer, or because their copy was
+    deleted. They do not prevent a start, because this may happen to any topic at any time.
+    """
     remarks: Mapping[str, str] = {}
-    """Source topics that are copied, and what is odd about them."""
+    """Source topics that are copied, each with a remark about an irregularity."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """What can be done while the ledger does not have the names that were chosen."""
+        """Return what can be done while the ledger does not have the newly chosen names yet."""
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
@@ -90,11 +91,11 @@ def plan_topics(
     *,
     on_deleted_copy: OnDeletedCopy = "create",
 ) -> TopicsPlan:
-    """The plan for these selected source topics.
+    """Return the plan for these selected source topics.
 
     `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
-    topics that must not be copied into, and why, as it goes on after "which". `former` are the ids of target topics
-    that were copied into, by source topic and name. `copy_names` count where they tell another name than `target_name`.
+    topics that must not be copied into, each with a reason phrased to follow the word "which". `former` are the ids of
+    target topics that were copied into, by source topic and name. `copy_names` takes precedence over `target_name`.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -149,7 +150,7 @@ def _other_copies(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     former_names: Mapping[TopicId, Iterable[str]],
 ) -> list[str]:
-    """Copies of the source topic that exist under other names."""
+    """Return the copies of the source topic that exist under other names."""
     return [
         other
         for other in former_names.get(topic.topic_id, ())
@@ -160,9 +161,9 @@ def _other_copies(
 def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
-    """Each source topic's target topic, the names that were chosen for it, and the topics for which there is none.
+    """Return each source topic's target topic, the newly chosen names, and the topics for which there is no name.
 
-    `others` are target topics that are there, or somebody else's.
+    `others` are target topics that exist or belong to another owner.
     """
     names: dict[str, str] = {}
     unanswered: dict[str, str] = {}
@@ -184,7 +185,7 @@ def _named(
 
 
 def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[str]]:
-    """The names of all target topics that a source topic was copied into."""
+    """Return the names of all target topics that each source topic was copied into."""
     names: dict[TopicId, list[str]] = {}
     for topic_id, name in former:
         names.setdefault(topic_id, []).append(name)
@@ -203,7 +204,7 @@ _UNBOUND = "its copy of its own, {}, is created once the ledger has that name"
 
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
-    """Whose a target topic's name is, if it is another source topic's."""
+    """Return a phrase that names the other source topic to which a target topic belongs, or an empty string."""
     if planned is None and (named is None or named.source_topic_id == topic.topic_id):
         return ""
     return f"is the copy of {planned or (named.source_topic if named else '')}"

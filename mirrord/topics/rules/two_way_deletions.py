@@ -1,7 +1,8 @@
-"""Topics of one name on two clusters that are copied both ways, when one of the two is deleted.
+"""Handle the deletion of a topic on one of two clusters that copy it both ways under the same name.
 
-Both hold the records of both clusters. A deletion is not carried over, because it would delete what was written at the
-other side. The topic is not created again either, because the flow back has only what was written there.
+Both topics hold the records of both clusters. The deletion is not propagated, because it would delete records that were
+written on the other side. The topic is not created again either, because the flow back has only the records that were
+written there.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,10 +27,11 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Source topics that both clusters have had under this name, and why a missing one is not created again.
+    """Return the source topics that both clusters have had under this name.
 
-    `former` are the ids of target topics that were copied into, `copied_here` those of source topics that the flow back
-    has copied into; `aliases` name source and target.
+    Each comes with the reason why a missing target topic is not created again. `former` are the ids of target topics
+    that were copied into; `copied_here` are the ids of source topics that the flow back has copied into. `aliases` name
+    source and target.
     """
     return {
         topic.name: _DELETED.format(topic=topic.name, source=aliases[0], target=aliases[1])
@@ -44,7 +46,7 @@ def halves(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Source topics whose target topic is another one than before, and what that means."""
+    """Return the source topics whose target topic has been recreated, each with the consequence."""
     found: dict[str, str] = {}
     for topic in source:
         there = target.get(topic.name)
@@ -55,6 +57,6 @@ def halves(
 
 
 def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
-    """Why copies without a source topic are not deleted, for the status."""
+    """Return, for the status, why copies without a source topic are not deleted."""
     names = ", ".join(sorted(topics))
     return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"

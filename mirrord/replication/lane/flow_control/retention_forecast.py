@@ -1,10 +1,11 @@
-"""The retention forecast: how long until the source deletes what a lane has not copied.
+"""The retention forecast: how long until the source deletes records that a lane has not copied.
 
-Retention deletes whole segments, so a log start stands still and then jumps. What it has done over the last hour is
-what it is taken to go on doing; the lane's own pace over the same time tells whether it is reached. Beside that the
-topic's settings tell what may be deleted before the log start shows it: records that grow too old
-(`retention.ms`), by the newest time in the batch that is copied next, and records with too much behind them
-(`retention.bytes`), by the size of those copied so far. What is not known says nothing; of the rest the soonest counts.
+Retention deletes whole segments, so a log start stays the same for a while and then jumps. The forecast assumes that it
+keeps moving as it did over the last hour; the lane's own pace over the same time decides whether it catches up with the
+lane. In addition, the topic's configs show what may be deleted before the log start shows it: records that grow too old
+(`retention.ms`), by the newest timestamp in the batch that is copied next, and records with too many bytes after them
+(`retention.bytes`), by the average size of the records copied so far. A value that is not known is ignored; of the
+others the earliest counts.
 """
 
 from collections import deque
@@ -17,24 +18,24 @@ from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 WINDOW_S = 3600.0
 GRAIN_S = 60.0
-"""A point is kept each minute: sixty for a lane that is behind, none for one that is not."""
+"""One point is kept per minute: sixty for a lane that lags, none for one that does not."""
 
 
 class Point(NamedTuple):
-    """A lane at a moment."""
+    """The state of a lane at one moment."""
 
     at: float
     start: int
-    """Where the source's log begins."""
+    """Log start offset of the source."""
     offset: int
-    """Where the lane stands."""
+    """Position of the lane."""
     end: int = -1
     next_ms: int = -1
-    """The newest time in the batch at that offset, or -1."""
+    """Newest timestamp in the batch at that offset, or -1."""
 
 
 class Approach:
-    """How the start of one log comes nearer to whoever reads it."""
+    """The distance between the start of one log and a reader's position, over time."""
 
     __slots__ = ("points",)
 
@@ -42,10 +43,10 @@ class Approach:
         self.points: deque[Point] = deque()
 
     def note(self, point: Point) -> None:
-        """Take in where both stand now."""
+        """Record the current start of the log and the current position."""
         seen = self.points
         if seen and (point.start < seen[-1].start or point.offset < seen[-1].offset):
-            seen.clear()  # the source, or the reader, went back
+            seen.clear()  # the source or the reader went back
         if len(seen) > 1 and point.at - seen[-2].at < GRAIN_S:
             seen.pop()
         seen.append(point)
@@ -53,7 +54,10 @@ class Approach:
             seen.popleft()
 
     def left_s(self) -> float | None:
-        """Seconds until the log's start reaches the reader's position; None when it does not come nearer."""
+        """Return the seconds until the log start reaches the reader's position.
+
+        Returns None if the distance does not shrink.
+        """
         seen = self.points
         if len(seen) < 2 or seen[-1].at <= seen[0].at:
             return None
@@ -64,7 +68,10 @@ class Approach:
         return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
 
     def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
-        """Until what is copied next is older than the limit, as its age has grown; None when it does not grow."""
+        """Return the seconds until the next batch to copy is older than the limit, at the recent growth of its age.
+
+        Returns None if its age does not grow.
+        """
         first = next((point for point in self.points if point.next_ms >= 0), None)
         last = self.points[-1] if self.points else None
         if first is None or last is None or last.next_ms < 0 or last.at <= first.at:
@@ -75,7 +82,10 @@ class Approach:
         return None if aged_s <= 0 else max(0.0, left_s) * seconds / aged_s
 
     def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
-        """Until more than the limit stands at the position and behind it, as that has grown; None when it does not."""
+        """Return the seconds until the records from the position onward exceed the limit, at their recent growth.
+
+        Returns None if they do not grow.
+        """
         if len(self.points) < 2 or self.points[-1].at <= self.points[0].at:
             return None
         first, last = self.points[0], self.points[-1]
@@ -85,12 +95,12 @@ class Approach:
 
 
 class Headroom:
-    """Of all lanes of a flow."""
+    """The forecasts of all lanes of a flow."""
 
     def __init__(self) -> None:
         self._seen: dict[LaneId, Approach] = {}
         self._sizes: dict[LaneId, float] = {}
-        """How large records were so far."""
+        """Average size of the records copied so far."""
 
     def note(self, report: LaneReport, now: float) -> None:
         """Take in a report. A lane without lag has nothing to lose."""
@@ -103,7 +113,7 @@ class Headroom:
         self._seen.setdefault(report.lane, Approach()).note(point)
 
     def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
-        """Seconds until the source deletes what is not copied; None when nothing that is known comes nearer."""
+        """Return the seconds until the source deletes uncopied records, or None if no known limit comes closer."""
         seen = self._seen.get(lane)
         if seen is None:
             return None
@@ -115,7 +125,7 @@ class Headroom:
         return min((each for each in found if each is not None), default=None)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all others."""
+        """Forget all other lanes."""
         for known in (self._seen, self._sizes):
             for lane in known.keys() - set(lanes):
                 del known[lane]
