@@ -8,14 +8,7 @@ from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, Quarant
 from mirrord.ledger.standing_orders import Order, origin_words
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
-
-
-class Ruling(NamedTuple):
-    """The outcome of an operator command."""
-
-    fact: QuarantineOrder | None
-    """The fact to append, or None if nothing changes."""
-    line: str
+from mirrord.supervision.rules.ruling import Ruling
 
 
 def rule(
@@ -26,7 +19,7 @@ def rule(
     origin: Origin,
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
-) -> Ruling:
+) -> Ruling[QuarantineOrder]:
     """Decide a command about the lanes of one topic name, including those of earlier topics of that name.
 
     `ends` holds the end offsets of their source partitions, if known. `retrying` is the remark for a lane that retries

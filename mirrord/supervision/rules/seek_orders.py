@@ -11,15 +11,7 @@ from mirrord.model.names import LaneId
 from mirrord.supervision.rules.ruling import Ruling
 
 
-class Ruling(NamedTuple):
-    """The outcome of a seek command."""
-
-    fact: LaneSought | None
-    """The fact to append, or None if nothing changes."""
-    line: str
-
-
-def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling:
+def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
     """Decide a seek of the lane to the source offset `to`.
 
     `log_start` is the source's log start. Raises ConfigError.
