@@ -108,7 +108,7 @@ async def test_closed_ranges_and_what_cannot_be_read(spark: Any, lab_pair: LabPa
             return read(spark, cluster, ranges=json.dumps({topic: {"0": [start, end]}}), **options)
 
         def refused(**options: str) -> str:
-            with pytest.raises(Exception, match=r"mirrord\.(model\.errors|shell\.log_reader)") as caught:
+            with pytest.raises(Exception, match=r"mirrord\.(model\.errors|kafka\.client\.log_reader)") as caught:
                 read(spark, cluster, **options)
             return str(caught.value)
 
