@@ -45,9 +45,9 @@ _STEP_GOAL = "at most 25 %"
 
 
 def throughput(results: Sequence[Result]) -> list[Table]:
-    """Speed beside the relay, and where the time goes."""
+    """Return the speed compared with the relay, and where the time goes."""
     speed = Table(
-        "Stored bytes per CPU-second of a replicator, beside a bare byte relay in the same minutes",
+        "Stored bytes per CPU-second of a replicator, compared with a bare byte relay in the same minutes",
         [
             "batches",
             "bytes each",
@@ -80,14 +80,12 @@ def throughput(results: Sequence[Result]) -> list[Table]:
 
 
 def profile(results: Sequence[Result]) -> Table:
-    """CPU-microseconds of a batch by part."""
+    """Return the CPU-microseconds per batch, by part."""
     rows = [[part, *(_part(each, part) for each in results)] for part in PARTS]
     rows.append(["all", *(f"{each['profiled_us']:.1f}" for each in results)])
-    rows.append([f"of it the pure state machine ({_STEP_GOAL})", *(f"{each['step_share']:.0%}" for each in results)])
-    rows.append(["looks", *(f"{each['ticks']:,}" for each in results)])
-    return Table(
-        "CPU-microseconds per batch, in turns of their own", ["part", *(each["name"] for each in results)], rows
-    )
+    rows.append([f"of which the pure state machine ({_STEP_GOAL})", *(f"{each['step_share']:.0%}" for each in results)])
+    rows.append(["samples", *(f"{each['ticks']:,}" for each in results)])
+    return Table("CPU-microseconds per batch, in separate turns", ["part", *(each["name"] for each in results)], rows)
 
 
 def _part(result: Result, part: str) -> str:
@@ -96,11 +94,11 @@ def _part(result: Result, part: str) -> str:
 
 
 def memory(results: Sequence[Result]) -> list[Table]:
-    """Peaks of a catch-up."""
+    """Return the peak memory of a catch-up."""
     mib = 2**20
     return [
         Table(
-            "Memory of a replicator that catches up",
+            "Memory of a replicator during a catch-up",
             [
                 "batches",
                 "in flight at most",
@@ -129,7 +127,7 @@ def memory(results: Sequence[Result]) -> list[Table]:
 
 
 def recovery(results: Sequence[Result]) -> list[Table]:
-    """Waits."""
+    """Return the waits until records arrive."""
     return [
         Table(
             "Seconds until records arrive",
@@ -150,7 +148,7 @@ def recovery(results: Sequence[Result]) -> list[Table]:
 
 
 def idle(results: Sequence[Result]) -> list[Table]:
-    """Nothing to do."""
+    """Return the cost of idle partitions."""
     return [
         Table(
             "Idle partitions",
@@ -171,7 +169,7 @@ def idle(results: Sequence[Result]) -> list[Table]:
 
 
 def offset_map(results: Sequence[Result]) -> list[Table]:
-    """What the map costs."""
+    """Return the cost of the map."""
     return [
         Table(
             "The offset map",
@@ -210,7 +208,7 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
 
 
 def compaction(results: Sequence[Result]) -> list[Table]:
-    """How long a map is on its way into files, and what that saves."""
+    """Return how long it takes to move a map into files, and what that saves."""
     rows = [
         [
             when,
@@ -225,12 +223,12 @@ def compaction(results: Sequence[Result]) -> list[Table]:
         for each in results
         for at, (when, opened) in enumerate(zip(("before", "after"), each["opened"], strict=True))
     ]
-    head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each behind it"]
+    head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each later one"]
     return [Table("A map before and after `mirrord compact`", head, rows)]
 
 
 def topics(results: Sequence[Result]) -> list[Table]:
-    """How long a busy topic stands, and how soon new ones begin."""
+    """Return how long a busy topic makes no progress, and how soon new topics begin."""
     gaps = [
         [
             f"{each['engine']}: {gap['what']}",
@@ -256,14 +254,14 @@ def topics(results: Sequence[Result]) -> list[Table]:
         )
     ]
     stands = (
-        f"The longest that a partition of a busy topic brings nothing in {bench_topics.WINDOW_S:g} s, milliseconds "
+        f"Longest silence of a partition of a busy topic within {bench_topics.WINDOW_S:g} s, in milliseconds "
         f"({bench_topics.RECORDS_PER_S:,} records a second in {bench_topics.PARTITIONS} partitions)"
     )
     head = ["engine, what happens", "windows", "at the target: least, median, most", "of quiet", "at the source"]
     return [
         Table(stands, head, gaps),
         Table(
-            "Seconds from creation to the first record in the target, beside the busy topic",
+            "Seconds from creation to the first record in the target, next to the busy topic",
             ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
             waits,
         ),
@@ -271,26 +269,26 @@ def topics(results: Sequence[Result]) -> list[Table]:
 
 
 def moves(results: Sequence[Result]) -> list[Table]:
-    """How long a lane stands when it moves, and whether the copy is what it should be."""
+    """Return how long a lane makes no progress when it moves, and whether the copy is correct."""
     rows = [
         _gaps(f"{each['engine']}: {what}", each[gaps], goal)
         for each in results
         for what, gaps, goal in (
             ("the moved partition", "moved_ms", "250"),
-            ("the worst of the others, meanwhile", "others_ms", "-"),
+            ("the worst of the others in the meantime", "others_ms", "-"),
             ("any partition, without a move", "quiet_ms", "-"),
-            ("any partition at the source, meanwhile", "source_ms", "-"),
+            ("any partition at the source in the meantime", "source_ms", "-"),
         )
     ]
     phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
     stands = (
-        f"The longest that a partition brings nothing while a busy one is moved to another replicator, milliseconds "
+        f"Longest silence of a partition while a busy one is moved to another replicator, in milliseconds "
         f"({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
     )
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
-            "What moves wait for, milliseconds: all of them (p50, p99), and the slowest ones by their gaps",
+            "Time that moves wait, in milliseconds: all moves (p50, p99), and the slowest ones by their gaps",
             ["engine, move", "gap", *PHASES],
             phases,
         ),
@@ -299,22 +297,22 @@ def moves(results: Sequence[Result]) -> list[Table]:
 
 
 def kills(results: Sequence[Result]) -> list[Table]:
-    """How long lanes stand when their replicator is killed, what the others notice, and whether the copy is right."""
+    """Return the silence of a killed replicator's lanes, the effect on others, and whether the copy is correct."""
     rows: list[list[str]] = []
     for each in results:
         bound_ms = max(250.0, 2 * max(each["quiet_ms"]))
         rows += [
             _gaps(f"{each['engine']}: {what}", each[gaps], goal)
             for what, gaps, goal in (
-                ("until all partitions of the killed replicator bring records again", "killed_ms", "5,000"),
-                ("the worst of the other partitions, meanwhile", "others_ms", f"{bound_ms:.0f}"),
-                ("partitions that stay, while a replicator comes or goes", "resized_ms", f"{bound_ms:.0f}"),
+                ("until all partitions of the killed replicator deliver records again", "killed_ms", "5,000"),
+                ("the worst of the other partitions in the meantime", "others_ms", f"{bound_ms:.0f}"),
+                ("partitions that stay while a replicator joins or leaves", "resized_ms", f"{bound_ms:.0f}"),
                 ("any partition, without a kill", "quiet_ms", "-"),
-                ("any partition at the source, meanwhile", "source_ms", "-"),
+                ("any partition at the source in the meantime", "source_ms", "-"),
             )
         ]
     title = (
-        f"kill -9 of a replicator, milliseconds ({bench_kills.RECORDS_PER_S:,} records a second in "
+        f"kill -9 of a replicator, in milliseconds ({bench_kills.RECORDS_PER_S:,} records a second in "
         f"{bench_kills.PARTITIONS} partitions, windows of {bench_kills.WINDOW_S:g} s; the others may be silent for "
         "250 ms or twice the worst without a kill)"
     )
@@ -325,7 +323,7 @@ def kills(results: Sequence[Result]) -> list[Table]:
 
 
 def _gaps(name: str, values: Sequence[float], goal: str) -> list[str]:
-    """`values` in ascending order."""
+    """Return a row of gaps; `values` ascend."""
     p99 = values[max(0, math.ceil(len(values) * 0.99) - 1)]
     return [name, str(len(values)), f"{statistics.median(values):.0f}", f"{p99:.0f}", f"{max(values):.0f}", goal]
 
@@ -352,7 +350,7 @@ def _phases(engine: str, told: Sequence[Result]) -> list[list[str]]:
 
 
 def discovery(results: Sequence[Result]) -> list[Table]:
-    """Rounds, and rest."""
+    """Return the cost of single rounds, and of an idle flow."""
     size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions" for each in results[:1])
     costs = [
         [
@@ -372,12 +370,12 @@ def discovery(results: Sequence[Result]) -> list[Table]:
     ]
     return [
         Table(f"{size}: CPU-seconds of one round", ["round", "rounds", "median", "most", "goal at most"], costs),
-        Table(f"{size}: nothing to do", ["what", "of a core", "goal at most", "seconds"], rests),
+        Table(f"{size}: idle", ["what", "of a core", "goal at most", "seconds"], rests),
     ]
 
 
 def groups(results: Sequence[Result]) -> list[Table]:
-    """How late groups are at the target, and what it costs."""
+    """Return the delay of groups at the target, and its cost."""
     size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions" for each in results[:1])
     rows = [
         [
@@ -391,7 +389,7 @@ def groups(results: Sequence[Result]) -> list[Table]:
         for each in results
     ]
     heading = (
-        f"{size}, a commit every {bench_groups.EVERY_S:g} s: milliseconds until the target is right "
+        f"{size}, a commit every {bench_groups.EVERY_S:g} s: milliseconds until the target is up to date "
         f"(goal: {_RIGHT_GOAL}), and CPU (goal: {_FOLLOW_GOAL})"
     )
     head = ["engine", "commits", "p50", "p99", "most", "of a core", "at rest", "seconds"]
@@ -399,7 +397,7 @@ def groups(results: Sequence[Result]) -> list[Table]:
 
 
 def fairness(results: Sequence[Result]) -> list[Table]:
-    """Whether many partitions get on alike."""
+    """Return how evenly many partitions progress."""
     rows = [
         [
             f"{each['engine']}: {each['what']}",
@@ -423,11 +421,11 @@ def fairness(results: Sequence[Result]) -> list[Table]:
         "backlog, MB/s",
         "seconds",
     ]
-    return [Table("What partitions with traffic on each copy in a window", head, rows)]
+    return [Table("How evenly partitions with traffic are copied in a window", head, rows)]
 
 
 def soak(results: Sequence[Result]) -> list[Table]:
-    """Whether memory is flat."""
+    """Return whether memory stays flat."""
     rows = [
         [
             f"{each['engine']}: {each['process']}",
@@ -438,12 +436,12 @@ def soak(results: Sequence[Result]) -> list[Table]:
         ]
         for each in results
     ]
-    head = ["process, the largest of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
+    head = ["largest process of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
     return [Table("Resident memory under kills, new and deleted topics, and new groups", head, rows)]
 
 
 def audits(results: Sequence[Result]) -> list[Table]:
-    """What an audit reads per CPU-second."""
+    """Return the bytes that an audit reads per CPU-second."""
     rows = [
         [
             f"{each['partitions']}",
@@ -457,11 +455,11 @@ def audits(results: Sequence[Result]) -> list[Table]:
     head = [
         "partitions",
         "bytes a batch",
-        "read, of both",
+        "read from both",
         "CPU of readers",
         "of Java",
         "of the driver",
-        "of the relay's",
+        "of the relay",
     ]
     return [Table("`mirrord audit --level digest`: bytes per CPU-second of its readers", head, rows)]
 
@@ -494,4 +492,4 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "fairness": fairness,
     "soak": soak,
 }
-"""By question."""
+"""The tables of each question."""

@@ -7,17 +7,17 @@ from bench.catch_up import WARM_SHARE
 from bench.table import Result, Table
 
 _OF_MM2_GOALS = {"none": "8", "lz4": "10", "zstd": "20"}
-"""Times the stored bytes per CPU-second of MirrorMaker 2 tuned, in batches of 64 KiB."""
+"""Goal as a multiple of the stored bytes per CPU-second of tuned MirrorMaker 2, in batches of 64 KiB."""
 _FAR_GOAL = "80"
 _TRANSACTIONS_GOAL = "50 %"
 _PLAIN = "the same without transactions"
-"""The backlog that is that of transactions otherwise."""
+"""The backlog that differs from the transactional one only in having no transactions."""
 _P99_GOALS = {1_000: "10", 20_000: "25"}
-"""Milliseconds by records a second."""
+"""Goal in milliseconds, by records a second."""
 
 
 def catch_up(results: Sequence[Result]) -> list[Table]:
-    """Bytes, CPU and memory."""
+    """Return bytes, CPU and memory."""
     rows: list[list[str]] = []
     ratios: list[list[str]] = []
     for each in results:
@@ -39,14 +39,14 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
         ratios.append(_ratios(each))
     return [
         Table(
-            f"A backlog, from {WARM_SHARE:.0%} of it on",
+            f"Copying a backlog, counted after the first {WARM_SHARE:.0%}",
             [
                 "backlog: copier",
                 "bytes in a batch",
                 "stored MB/s",
                 "records/s",
                 "CPU-s per stored GB",
-                "beside it",
+                "of other processes",
                 "peak memory",
                 "start to first record, s",
             ],
@@ -62,7 +62,7 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
 
 
 def _transactions(results: Sequence[Result]) -> list[Table]:
-    """What is written in transactions, beside the same batches without them."""
+    """Return transactional batches compared with the same batches without transactions."""
     told = next((each for each in results if each["transactional"]), None)
     plain = next((each for each in results if each["name"].endswith(_PLAIN)), None)
     if told is None or plain is None:
@@ -81,11 +81,11 @@ def _transactions(results: Sequence[Result]) -> list[Table]:
             ]
         )
     head = ["copier", "records/s", "without", "of the plain rate", "goal at least", "the same by CPU"]
-    return [Table(f"{told['name']}, beside the same batches without transactions", head, rows)]
+    return [Table(f"{told['name']}, compared with the same batches without transactions", head, rows)]
 
 
 def far(results: Sequence[Result]) -> list[Table]:
-    """Bytes over a long way."""
+    """Return the bytes copied over a long distance."""
     rows = [
         [
             f"the {each['far']} is far, {each['name']}: {found['copier']}",
@@ -97,15 +97,15 @@ def far(results: Sequence[Result]) -> list[Table]:
         for each in results
         for found in each["copied"]
     ]
-    title = "".join(f"A backlog over a round trip of {each['round_trip_ms']:.0f} ms" for each in results[:1])
+    title = "".join(f"Copying a backlog over a round trip of {each['round_trip_ms']:.0f} ms" for each in results[:1])
     return [Table(title, ["backlog: copier", "stored MB/s", "goal", "peak memory", "CPU-s per stored GB"], rows)]
 
 
 def latency(results: Sequence[Result]) -> list[Table]:
-    """What a mirror adds."""
+    """Return the latency that a mirror adds."""
     return [
         Table(
-            "Added latency, milliseconds",
+            "Added latency, in milliseconds",
             ["copier", "records", "a second", "p50", "p99", "goal at most", "p99.9", "most", "source alone, p50"],
             [
                 [
@@ -132,7 +132,7 @@ def _p99_goal(result: Result) -> str:
 
 
 def mm2_nodes(results: Sequence[Result]) -> list[Table]:
-    """How long MirrorMaker 2's partitions stand."""
+    """Return how long MirrorMaker 2's partitions make no progress."""
     rows = [
         [
             f"{each['what']}: {whose}",
@@ -140,11 +140,11 @@ def mm2_nodes(results: Sequence[Result]) -> list[Table]:
             *(f"{pick(each[seconds]):.1f}" for pick in (min, statistics.median, max)),
         ]
         for each in results
-        for whose, seconds in (("those concerned", "concerned_s"), ("the other partitions", "others_s"))
+        for whose, seconds in (("affected partitions", "concerned_s"), ("the other partitions", "others_s"))
         if each[seconds]
     ]
     title = "MirrorMaker 2: seconds without a record"
-    return [Table(title, ["what: whose", "how many", "least", "median", "most"], rows)]
+    return [Table(title, ["event: partitions", "count", "least", "median", "most"], rows)]
 
 
 def _ratios(result: Result) -> list[str]:

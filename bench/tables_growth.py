@@ -1,4 +1,4 @@
-"""Figures over what grows."""
+"""Figures over growing sizes."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from bench.table import Result, Table
 
 
 def growth(results: Sequence[Result]) -> list[Table]:
-    """CPU, memory and start time; what they are of their own first size beside them."""
+    """Return CPU, memory and start time, each with its ratio to the first size."""
     first = {each["what"]: each for each in reversed(results)}
     rows: list[list[str]] = []
     for each in results:
@@ -27,11 +27,11 @@ def growth(results: Sequence[Result]) -> list[Table]:
         "times",
         "start, s",
         "times",
-        "CPU-s of it",
+        "CPU-s of the start",
         "times",
         "then CPU-s per GB",
         "times",
         "memory, MB",
         "times",
     ]
-    return [Table("A daemon of one process; `times` is beside the first of its kind", [*head, "MB/s"], rows)]
+    return [Table("A daemon of one process; `times` is relative to the first row of its kind", [*head, "MB/s"], rows)]
