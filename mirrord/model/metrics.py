@@ -1,9 +1,10 @@
 """The catalogue of metrics.
 
-`/metrics`, Ray's metrics, docs/reference/metrics.md, and the tests of alert rules and board are made from this table.
+It is the single source for `/metrics`, Ray's metrics, docs/reference/metrics.md, and the tests of the alert rules and
+the dashboard.
 
-Names carry their units (https://prometheus.io/docs/practices/naming/). Labels are few: `topic` and `partition` stand
-only on lag, headroom and state, where an alert has to name the lane.
+Names carry their units (https://prometheus.io/docs/practices/naming/). Labels are few: only lag, headroom and state
+have `topic` and `partition`, because there an alert has to name the lane.
 """
 
 from typing import Literal
@@ -16,7 +17,7 @@ FLOW = ("flow",)
 LANE = ("flow", "topic", "partition")
 
 LATENCY_BOUNDS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 8.0)
-"""Upper bounds of the buckets of request latencies; one more bucket has all above."""
+"""Upper bounds of the buckets of request latencies. One more bucket counts everything above them."""
 
 _MM2_SOURCE = "`MirrorSourceConnector`: "
 
@@ -25,17 +26,17 @@ class Metric(msgspec.Struct, frozen=True):
     """One metric."""
 
     name: str
-    """As Prometheus clients declare it: samples of a counter end in `_total`, those of an info in `_info`."""
+    """The name as Prometheus clients declare it. Samples of a counter end in `_total`, those of an info in `_info`."""
     kind: Kind
     unit: str
     labels: tuple[str, ...]
     meaning: str
     mm2: str = ""
-    """What MirrorMaker 2 has instead (JMX, `kafka.connect.mirror`); empty: nothing."""
+    """MirrorMaker 2's counterpart (JMX, `kafka.connect.mirror`). Empty if it has none."""
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """The names that a query can ask for."""
+        """Return the names that a query can use."""
         match self.kind:
             case "counter":
                 return (f"{self.name}_total",)
@@ -48,67 +49,68 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 CATALOGUE: tuple[Metric, ...] = (
-    Metric("mirrord", "info", "", ("version", "instance"), "The running mirrord; 1."),
+    Metric("mirrord", "info", "", ("version", "instance"), "Always 1; the labels describe the running mirrord."),
     # clusters, flow and lease
-    Metric("mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"), "1 when the cluster answers."),
+    Metric("mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"), "1 if the cluster answers."),
     Metric(
         "mirrord_flow_state", "gauge", "", ("flow", "state"),
-        "1 for the flow's present state; `standby`: another daemon holds the lease.",
+        "1 for the flow's current state. `standby`: another daemon holds the lease.",
     ),
     Metric(
         "mirrord_flow_exactly_once", "gauge", "", FLOW,
-        "0 when the target's brokers failed the probe, so that a record may be doubled.",
+        "0 if the target's brokers failed the probe, so a record may be duplicated.",
     ),
-    Metric("mirrord_lease_age_seconds", "gauge", "seconds", FLOW, "Since the flow's lease was renewed."),
-    Metric("mirrord_lease_epoch", "gauge", "", FLOW, "How often the flow's lease has been taken."),
-    Metric("mirrord_ledger_end_offset", "gauge", "offsets", FLOW, "Up to where the flow's ledger has been read."),
+    Metric("mirrord_lease_age_seconds", "gauge", "seconds", FLOW, "Time since the flow's lease was last renewed."),
+    Metric("mirrord_lease_epoch", "gauge", "", FLOW, "Number of times that the flow's lease has been taken."),
+    Metric("mirrord_ledger_end_offset", "gauge", "offsets", FLOW, "Offset up to which the flow's ledger is read."),
     Metric(
-        "mirrord_replicators", "gauge", "", FLOW, "Replicators that serve.", "tasks (Connect's metrics)"
+        "mirrord_replicators", "gauge", "", FLOW, "Replicators that are serving.", "tasks (Connect's metrics)"
     ),
     Metric(
         "mirrord_replicator_deaths", "counter", "", FLOW,
-        "Replicators that ended by themselves, or were ended because they did not answer; each was replaced.",
+        "Replicators that died, or were stopped because they did not answer. Each was replaced.",
     ),
     # recovery point objective
-    Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`; missing when it has none."),
+    Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`. No sample if it has none."),
     Metric(
         "mirrord_within_rpo", "gauge", "", FLOW,
-        "1 when each selected topic is copied and no lane is further behind than `rpo`; 0 also when that is not known. "
-        "Missing without `rpo`, and on a standby.",
+        "1 if every selected topic is copied and no lane lags by more than `rpo`. 0 also if that is unknown. No sample "
+        "without `rpo`, or on a standby.",
     ),
     # lanes
     Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Lanes in this state."),
-    Metric("mirrord_lanes_halted", "gauge", "lanes", FLOW, "Lanes that stand still until someone decides."),
+    Metric("mirrord_lanes_halted", "gauge", "lanes", FLOW, "Lanes that are halted until an operator decides."),
     Metric(
         "mirrord_lanes_unprotected", "gauge", "lanes", FLOW,
-        "Lanes whose producer the target broker does not remember: the lease protects them.",
+        "Lanes whose producer the target broker no longer remembers. Only the lease protects them.",
     ),
     Metric(
         "mirrord_lag_records", "gauge", "offsets", LANE,
-        "Source offsets not yet copied; markers count, so the true number may be smaller.",
+        "Source offsets that are not copied yet. Markers count, so the number of records may be smaller.",
         "none (`records-lag` of the consumer)",
     ),
     Metric(
         "mirrord_lag_seconds", "gauge", "seconds", LANE,
-        "How long ago the target had all that the source had: no record that is missing is older. 0 without lag.",
+        "Time since the target was last fully caught up. No uncopied record is older than this. 0 without lag.",
         _MM2_SOURCE + "`record-age-ms`, of copied records only",
     ),
     Metric(
         "mirrord_retention_headroom_records", "gauge", "offsets", LANE,
-        "Source offsets between the start of the source's log and the lane's position, while the lane has lag: what "
-        "retention may still delete before it takes records that are not copied.",
+        "Source offsets between the start of the source's log and the lane's position, while the lane has lag. "
+        "Retention can delete this many before it deletes records that are not copied.",
     ),
     Metric(
         "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
-        "How long until the source deletes records that are not copied, as the log's start, the lane, and what "
-        "retention.ms and retention.bytes leave have moved in the last hour; no sample where nothing comes nearer.",
+        "Time until the source deletes records that are not copied. It is extrapolated from the last hour: the log "
+        "start, the lane's position, and the time and bytes left under retention.ms and retention.bytes. No sample if "
+        "none of these limits is approaching.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,
-        "How long the source has been held by one open transaction that the lane waits for; no sample until that is "
-        "longer than `transaction_alarm`. `mirrord status` names its producer.",
+        "How long the lane has been waiting for an open transaction at the source. No sample until this exceeds "
+        "`transaction_alarm`. `mirrord status` names the producer.",
     ),
-    Metric("mirrord_lane_state", "gauge", "", (*LANE, "state"), "1 for the lane's present state."),
+    Metric("mirrord_lane_state", "gauge", "", (*LANE, "state"), "1 for the lane's current state."),
     # what was copied
     Metric(
         "mirrord_copied_records", "counter", "records", FLOW, "Records that the target acknowledged.",
@@ -120,94 +122,95 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_batches", "counter", "batches", ("flow", "path", "reason"),
-        "Batches by path: raw (bytes untouched) or rebuilt (record by record), and why not raw.",
+        "Batches by path: raw (bytes unchanged) or rebuilt (record by record). `reason` says why a batch was not raw.",
     ),
     Metric(
         "mirrord_raw_share_ratio", "gauge", "", FLOW,
-        "Batches that went raw, of all that the present hosts of the lanes have copied.",
+        "Share of raw batches among all batches that the current replicators of the lanes have copied.",
     ),
-    Metric("mirrord_in_flight_bytes", "gauge", "bytes", FLOW, "Fetched or produced, and not yet acknowledged."),
+    Metric("mirrord_in_flight_bytes", "gauge", "bytes", FLOW, "Bytes fetched or produced, not yet acknowledged."),
     # what was not copied
     Metric(
         "mirrord_verdict_offsets", "gauge", "offsets", ("flow", "reason"),
-        "Source offsets that were not copied one to one, by the reason, as the ledger counts them.",
+        "Source offsets that were not copied one to one, by reason, as counted in the ledger.",
     ),
     Metric(
         "mirrord_lost_offsets", "gauge", "offsets", ("flow", "reason"),
-        "Those of them that are lost to the target: expired or truncated before they were copied, of a topic that was "
-        "deleted, refused by the target, left out by order, or without an explanation.",
+        "The part of `mirrord_verdict_offsets` that is lost to the target: expired or truncated before they were "
+        "copied, in a topic that was deleted, refused by the target, skipped by an operator, or unexplained.",
     ),
     Metric(
         "mirrord_foreign_offsets", "gauge", "offsets", FLOW,
-        "Target offsets between a lane's records that somebody else wrote, as far back as the map reaches.",
+        "Target offsets between a lane's records that another client wrote, as far back as the map reaches.",
     ),
     # requests
     Metric(
         "mirrord_request_seconds", "histogram", "seconds", ("flow", "api"),
-        "From a request to its answer: `produce`, and `fetch` where it brought records.",
-        _MM2_SOURCE + "`replication-latency-ms` comes nearest",
+        "Time from a request to its response: `produce`, and `fetch` if it returned records.",
+        _MM2_SOURCE + "`replication-latency-ms` is the closest",
     ),
     Metric(
         "mirrord_request_errors", "counter", "", ("flow", "api", "error"),
-        "Partitions in answers of brokers with an error, by Kafka's name of it; NETWORK_EXCEPTION: a lost connection.",
+        "Partitions with an error in broker responses, by Kafka's error name. NETWORK_EXCEPTION: a lost connection.",
         "none (`errors-total` of Connect tasks)",
     ),
     Metric(
         "mirrord_throttled_seconds", "counter", "seconds", ("flow", "api"),
-        "For how long brokers let connections wait because a quota was used up, all connections together: those of the "
-        "source for `fetch`, of the target for `produce`.",
+        "Total time that brokers throttled connections because of a quota, over all connections: to the source for "
+        "`fetch`, to the target for `produce`.",
         "none (`fetch-throttle-time-avg`, `produce-throttle-time-avg` of the clients)",
     ),
     Metric(
         "mirrord_latency_seconds", "gauge", "seconds", FLOW,
-        "From source to target, by the heartbeats that the flow carries.", _MM2_SOURCE + "`replication-latency-ms`",
+        "Latency from source to target, measured with the flow's heartbeats.", _MM2_SOURCE + "`replication-latency-ms`",
     ),
-    Metric("mirrord_latency_error_seconds", "gauge", "seconds", FLOW, "How much more or less the latency may be."),
+    Metric("mirrord_latency_error_seconds", "gauge", "seconds", FLOW, "Maximum error of the latency, either way."),
     Metric(
         "mirrord_clock_offset_seconds", "gauge", "seconds", FLOW,
-        "How far the source's clock is ahead of the target's.",
+        "How far the source's clock is ahead of the target's clock.",
     ),
-    Metric("mirrord_clock_offset_error_seconds", "gauge", "seconds", FLOW, "How much more or less that may be."),
+    Metric("mirrord_clock_offset_error_seconds", "gauge", "seconds", FLOW, "Maximum error of the offset, either way."),
     # groups and proof
     Metric(
         "mirrord_group_positions", "gauge", "", ("flow", "state"),
-        "Positions of consumer groups, one for each group and partition, by what became of them. `refused`, `unknown`, "
-        "`unsure` and `behind` need somebody when they stay.",
+        "Positions of consumer groups by state, one for each group and partition. `refused`, `unknown`, `unsure` and "
+        "`behind` need attention if they persist.",
         "none (`MirrorCheckpointConnector`: `checkpoint-latency-ms`)",
     ),
     Metric(
         "mirrord_groups_followed", "gauge", "", FLOW,
-        "1 while groups are followed, 0 when that fails. Missing where nobody wants it.",
+        "1 while group sync works, 0 if it fails. No sample if it is turned off.",
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
-        "When the last audit that proved more of the flow ended, seconds since the epoch; 0: none did.",
+        "When the last audit that proved more of the flow ended, in seconds since the epoch. 0: no audit has.",
     ),
     Metric(
         "mirrord_unproven_records", "gauge", "records", FLOW,
-        "Records that were copied and that no audit has proven yet.",
+        "Copied records that no audit has proven yet.",
     ),
     Metric(
         "mirrord_proven_offset", "gauge", "", LANE,
-        "Each source offset below it is at the target or explained, by the audits. Missing before the first.",
+        "Audits have shown that each source offset below this one is at the target or explained. No sample before the "
+        "first audit.",
     ),
     Metric(
         "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
-        "The highest record time below that offset, seconds since the epoch.",
+        "The highest record time below the proven offset, in seconds since the epoch.",
     ),
     Metric(
         "mirrord_job_runs", "gauge", "", ("flow", "job"),
-        "1 while an audit, or a compaction, of the flow runs, wherever that is. Missing where none ever has, nor is "
+        "1 while an audit or a compaction of the flow runs, on any machine. No sample if none has ever run and none is "
         "scheduled.",
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
-        "When the last one ended that did its work, also if it found differences, seconds since the epoch.",
+        "When the last successful one ended, in seconds since the epoch. One that found differences is successful.",
     ),
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
-        "1 for how the last one ended: `done`, `differences` (an audit that found some), `failed` or `stopped`. "
-        "Missing while one runs.",
+        "1 for the outcome of the last one: `done`, `differences` (an audit that found some), `failed` or `stopped`. "
+        "No sample while one runs.",
     ),
 )  # fmt: skip
 
@@ -217,16 +220,19 @@ BY_NAME = {metric.name: metric for metric in CATALOGUE}
 _HEAD = """\
 # Metrics
 
-Made from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`); do not edit.
+Generated from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`). Do not edit this page.
 
-A daemon answers at `/metrics` in Prometheus's text form. On Ray the same values go to Ray's metrics every ten seconds,
-as `ray_` and the name; there a histogram is two counters, its sum and its count. What is not known has no sample: a
-missing sample is honest, a zero is not. Counters begin at zero with each daemon and never go back, whatever becomes of
-lanes and replicators; what a replicator copied in the second before it died is not in them. The last column tells what
-MirrorMaker 2's JMX has in that place; mirrord does not use those names.
+A daemon serves the metrics at `/metrics` in Prometheus's text format. On Ray the same values are also reported to Ray's
+metrics every ten seconds, under the name with the prefix `ray_`. There a histogram becomes two counters, its sum and
+its count.
 
-Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and a Grafana dashboard is in
-[conf/grafana](../../conf/grafana/mirrord.json). The [runbook](../how-to/operate.md) says what to do about each alert.
+A value that is unknown has no sample: a missing sample is honest, a zero is not. Counters start at zero with each
+daemon and never decrease, whatever happens to lanes and replicators. They do not include what a replicator copied in
+the second before it died. The last column names MirrorMaker 2's counterpart in JMX; mirrord does not use those names.
+
+Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and
+[Operate mirrord](../how-to/operate.md) says what to do about each alert. A Grafana dashboard is in
+[conf/grafana](../../conf/grafana/mirrord.json).
 
 | metric | kind | unit | labels | meaning | MirrorMaker 2 |
 |---|---|---|---|---|---|
@@ -234,7 +240,7 @@ Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), a
 
 
 def page() -> str:
-    """docs/reference/metrics.md."""
+    """Return the text of docs/reference/metrics.md."""
     lines: list[str] = []
     for metric in CATALOGUE:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
@@ -249,4 +255,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - the page, for a shell's redirection
+    print(page(), end="")  # noqa: T201 - the page, for redirection in a shell
