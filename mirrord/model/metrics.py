@@ -64,7 +64,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("mirrord_lease_epoch", "gauge", "", FLOW, "Number of times that the flow's lease has been taken."),
     Metric("mirrord_ledger_end_offset", "gauge", "offsets", FLOW, "Offset up to which the flow's ledger is read."),
     Metric(
-        "mirrord_replicators", "gauge", "", FLOW, "Active replicators.", "tasks (Connect's metrics)"
+        "mirrord_replicators", "gauge", "", FLOW, "Replicators that are serving.", "tasks (Connect's metrics)"
     ),
     Metric(
         "mirrord_replicator_deaths", "counter", "", FLOW,
@@ -91,7 +91,7 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_lag_seconds", "gauge", "seconds", LANE,
-        "Time since the target was last fully caught up: no missing record is older. 0 without lag.",
+        "Time since the target was last fully caught up. No uncopied record is older than this. 0 without lag.",
         _MM2_SOURCE + "`record-age-ms`, of copied records only",
     ),
     Metric(
@@ -136,8 +136,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_lost_offsets", "gauge", "offsets", ("flow", "reason"),
-        "The part of `mirrord_verdict_offsets` that is lost: expired or truncated before they were copied, in a topic "
-        "that was deleted, refused by the target, skipped by an operator, or unexplained.",
+        "The part of `mirrord_verdict_offsets` that is lost to the target: expired or truncated before they were "
+        "copied, in a topic that was deleted, refused by the target, skipped by an operator, or unexplained.",
     ),
     Metric(
         "mirrord_foreign_offsets", "gauge", "offsets", FLOW,
@@ -226,9 +226,9 @@ A daemon serves the metrics at `/metrics` in Prometheus's text format. On Ray th
 metrics every ten seconds, under the name with the prefix `ray_`. There a histogram becomes two counters, its sum and
 its count.
 
-A value that is unknown has no sample, because a zero would be wrong. Counters start at zero with each daemon and never
-decrease, whatever happens to lanes and replicators. They do not include what a replicator copied in the second before
-it died. The last column names MirrorMaker 2's counterpart in JMX; mirrord does not use those names.
+A value that is unknown has no sample: a missing sample is honest, a zero is not. Counters start at zero with each
+daemon and never decrease, whatever happens to lanes and replicators. They do not include what a replicator copied in
+the second before it died. The last column names MirrorMaker 2's counterpart in JMX; mirrord does not use those names.
 
 Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and
 [Operate mirrord](../how-to/operate.md) says what to do about each alert. A Grafana dashboard is in
