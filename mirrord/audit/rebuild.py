@@ -1,9 +1,9 @@
-"""A flow's ledger, made anew from what stands on both clusters.
+"""Rebuilds a flow's ledger from the logs on both clusters.
 
-What is about to become a ledger must not be taken for one before it is whole: a daemon that found half of it would
-begin the other half anew. So the state topic says first that the ledger is another one than it should be, and everybody
-who opens it stops there (`LedgerWentBack`). The right mark comes last. Broken off anywhere, it is done once more from
-the beginning.
+A ledger under construction must not be mistaken for a complete one: a daemon that found half of it would copy the other
+half again from the beginning. So the first step is to write into the state topic that a different ledger is expected.
+Every client that opens the ledger then stops there (`LedgerWentBack`). The correct mark is written last. A rebuild that
+is interrupted at any point is repeated from the beginning.
 """
 
 import asyncio
@@ -45,29 +45,32 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerMark(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""No ledger is this one: whoever finds this mark is told that facts are lost."""
+"""A mark that matches no ledger: a client that finds it gets the error that facts are lost."""
 TOGETHER = 500
-"""Facts in one entry of the ledger, where they are small."""
+"""Largest number of facts in one ledger entry; large facts are split into more entries."""
 STEP_S = 0.1
 DRAINED = "drained"
-"""As a lane's state: nothing of it is on its way."""
+"""Lane state which says that nothing of the lane is in flight."""
 
 log = structlog.get_logger()
 
 
 class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flow's ledger would be, or is now."""
+    """The content of a flow's rebuilt ledger, before or after it is written."""
 
     flow: str
     lost: str
-    """What is wrong with the ledger that there is."""
+    """What is wrong with the existing ledger."""
     source_cluster: ClusterId
     target_cluster: ClusterId
     lanes: tuple[LaneRebuilt, ...]
 
 
 async def lost(config: Config, flow: FlowConfig) -> str:
-    """What is wrong with the flow's ledger; empty when it is whole. Raises EnvironmentFault when nobody can tell."""
+    """Return what is wrong with the flow's ledger; empty if it is complete.
+
+    Raises EnvironmentFault if that cannot be determined.
+    """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
@@ -100,7 +103,7 @@ async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
 
 
 async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
-    """Where each lane stands by both logs; nothing is altered. Raises EnvironmentFault."""
+    """Determine each lane's position from both logs, without altering anything. Raises EnvironmentFault."""
     survey = await _survey(config, flow)
     lanes = survey.looked.plan.lanes
     rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
@@ -154,7 +157,10 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: Shaping) -> str:
 
 
 async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
-    """Make it the flow's ledger. Raises EnvironmentFault; what stands then is no ledger, and it can be done again."""
+    """Write the rebuilt ledger as the flow's ledger. Raises EnvironmentFault.
+
+    After an error the topics hold no usable ledger, and the rebuild can be repeated.
+    """
     runtime = config.runtime
     await _until_still(config, flow, found, (runtime.lease_ttl_ms + runtime.request_timeout_ms) / 1000)
     entries = list(_entries(flow, found, runtime.lease_ttl_ms, config.instance))
@@ -187,9 +193,10 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 
 
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
-    """Nothing of the flow may still arrive: a daemon that lost its ledger ends with its lease, and then its requests.
+    """Wait until no records of the flow can still arrive.
 
-    Raises EnvironmentFault when something came in since the lanes were looked at, or somebody renews the lease.
+    A daemon that lost its ledger stops when its lease ends, and its requests end after that. Raises EnvironmentFault
+    when records have arrived since the lanes were examined, or when a daemon renews the lease.
     """
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
@@ -208,7 +215,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
 
 
 async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
-    """The newest sign of life of who has the lease; None where nobody has it, or no ledger tells."""
+    """Return the newest renewal by the lease holder; None if no daemon holds the lease or no ledger can be read."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
@@ -222,7 +229,7 @@ async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
 
 
 async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:
-    """Whether something came in that may be the lane's."""
+    """Return whether a batch has arrived that may belong to the lane."""
     _, end = await logs.bounds(named, committed=False)
     async for batch in logs.read(named, lane.target_end, end, committed=False):
         header = batch.header
@@ -234,7 +241,7 @@ async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bo
 
 
 async def _forbid(ledger: KafkaLog) -> None:
-    """From here on nobody takes what stands for a ledger. What was kept beside it goes."""
+    """Mark the ledger as invalid, so that no client uses it from here on, and remove all other state records."""
     stale = {row.key async for row in ledger.load_state()} - {MARK_KEY}
     await ledger.save([StateRow(MARK_KEY, encode_state(BEING_MADE))])
     if stale:
@@ -242,7 +249,7 @@ async def _forbid(ledger: KafkaLog) -> None:
 
 
 async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
-    """The ledger topic that there was."""
+    """Delete the old ledger topic, and wait until it is gone."""
     upkeep = ClusterAccess(config, PATIENCE_S).upkeep(flow.target)
     try:
         refused = (await upkeep.delete([topic_id])).get(topic_id, "")
@@ -266,7 +273,7 @@ async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
 
 
 def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -> Iterator[Entry]:
-    """The whole ledger."""
+    """Yield all entries of the new ledger."""
     now_ms = SystemClock().wall_ms()
     writer = secrets.token_hex(6)
     opened = FlowOpened(found.flow, found.source_cluster, found.target_cluster)
@@ -300,7 +307,7 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
 
 
 def _together(told: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
-    """Those of one entry."""
+    """Group facts into those of one entry each."""
     some: list[AnyFact] = []
     size = 0
     for fact in told:
@@ -314,7 +321,7 @@ def _together(told: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
 
 
 def _check(entries: Sequence[Entry]) -> None:
-    """Every fact binds, or none is written. Raises EnvironmentFault."""
+    """Check that every fact takes effect; otherwise no fact is written. Raises EnvironmentFault."""
     state = FlowState()
     for offset, entry in enumerate(entries):
         for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):
@@ -323,7 +330,7 @@ def _check(entries: Sequence[Entry]) -> None:
 
 
 def _marks(found: FlowRebuilt) -> Iterator[Progress]:
-    """Where each lane stands."""
+    """Yield the progress mark of each lane."""
     now_ms = SystemClock().wall_ms()
     for lane in found.lanes:
         told = lane.told

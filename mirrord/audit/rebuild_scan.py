@@ -1,5 +1,7 @@
-"""Reads both logs of a lane whose ledger is lost, and finds out where it stands: by headers, and by records where they
-do not tell (`mirrord.audit.rules.record_placement`)."""
+"""Reads both logs of a lane whose ledger is lost, and determines the lane's position.
+
+Batch headers are compared first, and records where headers are not enough (`mirrord.audit.rules.record_placement`).
+"""
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -39,53 +41,53 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000
-"""What is decoded of either side of a lane: about 250 bytes a record are held."""
+"""Largest number of records that are decoded from either side of a lane; each takes about 250 bytes of memory."""
 
 RIVAL_BATCHES = 20
-"""So many of the first and of the last batches of somebody else are looked for in the source, record by record."""
+"""Number of another producer's first and last batches that are searched for in the source, record by record."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
-"""So many offsets that are not needed are read rather than asking the broker once more."""
+"""Largest gap of unneeded offsets that is read through instead of sending another request to the broker."""
 RECORDS_AT_ONCE = 20_000
-"""Of either log, when records are matched one by one."""
+"""Number of records that are read from either log at a time, when records are matched one by one."""
 
 _Unit = TypeVar("_Unit", Copied, Original)
 Outcome = Literal["rebuilt", "new", "refused"]
-"""What becomes of a lane. "rebuilt": it goes on where it stood; "new": nothing of what the source holds was ever
-copied, so it begins as every new one; "refused": nobody can tell, and it is paused."""
+"""What happens to a lane. "rebuilt": it resumes at its position. "new": none of the records that the source holds was
+ever copied, so it begins like every new lane. "refused": its position cannot be determined, and it is paused."""
 
 
 class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane, as both logs tell it."""
+    """A lane as it was reconstructed from both logs."""
 
     planned: PlannedLane
     outcome: Outcome
     why: str = ""
-    """Of a lane that is refused; or what is to be known of another one."""
+    """Why the lane is refused; for other outcomes, a remark on the lane."""
     told: Standing | None = None
     producer: tuple[int, int] = (-1, -1)
-    """Id and epoch."""
+    """The lane's producer id and epoch."""
     target_end: int = 0
-    """Up to here the target was read."""
+    """Offset up to which the target was read."""
     source_end: int = 0
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a lane's flow decides how its logs are read."""
+    """The properties of a lane's flow that decide how the lane's logs are read."""
 
     committed: bool
     begins_late: bool
-    """Without a history it would begin behind what the source holds."""
+    """Whether the lane would begin after the records that the source holds if it had no history."""
     refused: str = ""
-    """Why nobody can tell where a lane of this topic stands; empty: it can be tried."""
+    """Why the position of this topic's lanes cannot be determined; empty if it can be tried."""
     keeps: Callable[[Record], bool] | None = None
-    """The filter, if there is one. Raises PolicyFault."""
+    """The record filter, if there is one. It raises PolicyFault."""
     foreign: frozenset[int] = frozenset()
-    """Producers that wrote copies into the source's topic: those are not copied back."""
+    """Producers that wrote copies into the source topic; their batches are not copied back."""
 
 
 class _Own(msgspec.Struct):
-    """What a producer wrote into the target."""
+    """The batches that one producer wrote into the target."""
 
     batches: list[OwnBatch]
     keys: list[Hashable]
@@ -94,34 +96,34 @@ class _Own(msgspec.Struct):
 
 
 class _Target(msgspec.Struct):
-    """A target log, by its headers."""
+    """A target log, as read from its batch headers."""
 
     start: int
     end: int
     producers: dict[tuple[int, int], _Own]
-    """By id and epoch; those who wrote last come last."""
+    """The producers by id and epoch; the ones that wrote last come last."""
     vacant_behind: Mapping[tuple[int, int], int]
 
 
 class _Source(msgspec.Struct):
-    """A source log, by its headers."""
+    """A source log, as read from its batch headers."""
 
     start: int
     originals: list[Original]
     others: list[Other]
     is_filtered: bool
-    """A filter leaves some of its records out."""
+    """Whether the flow has a filter that may skip some of its records."""
 
 
 class LaneLook:
-    """Looks at the lanes of one flow."""
+    """The reconstruction of the lanes of one flow."""
 
     def __init__(self, source: LogReader, target: LogReader) -> None:
         self._source = source
         self._target = target
 
     async def at(self, lane: PlannedLane, rules: Rules) -> LaneRebuilt:
-        """Where a lane stands. Raises EnvironmentFault when a log cannot be read."""
+        """Determine a lane's position. Raises EnvironmentFault when a log cannot be read."""
         source = TopicPartition(lane.source_topic, lane.key.partition)
         target = TopicPartition(lane.target_topic, lane.key.partition)
         found = await self._read_target(target)
@@ -156,7 +158,7 @@ class LaneLook:
                     continue
                 producer = (header.producer_id, header.producer_epoch)
                 own = producers.pop(producer, None) or _Own([], [], [], set())
-                producers[producer] = own  # the newest comes last
+                producers[producer] = own  # the most recent producer comes last
                 before = vacant.get(producer, 0)
                 length = header.last_offset_delta + 1
                 own.batches.append(OwnBatch(header.base_sequence, header.base_offset, length, total - before, close))
@@ -186,7 +188,7 @@ class LaneLook:
         return _Source(start, originals, others, rules.keeps is not None)
 
     async def copies(self, named: TopicPartition, wanted: Sequence[Copied], *, timed: bool) -> list[list[Copied]]:
-        """Record by record."""
+        """Read the wanted batches of the target, and return each as single records."""
         made: dict[int, list[Copied]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -208,7 +210,7 @@ class LaneLook:
     async def originals(
         self, named: TopicPartition, wanted: Sequence[Original], *, timed: bool
     ) -> list[list[Original]]:
-        """Record by record."""
+        """Read the wanted batches of the source, and return each as single records."""
         made: dict[int, list[Original]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -224,7 +226,7 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Those of the spans, and others that lie between two of them which are close to each other."""
+        """Yield the batches of the spans, and also the batches between two spans that are close to each other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
@@ -232,7 +234,7 @@ class LaneLook:
                     yield batch
 
     async def _filtered(self, named: TopicPartition, told: Standing, rules: Rules) -> Standing:
-        """Records that were left out and that the filter leaves out today get this reason."""
+        """Give the verdict `filtered` to records that the lane skipped and that the filter skips today."""
         if rules.keeps is None or not told.left_out:
             return told
         spans = [(each.start, each.end) for each in told.verdicts if each.reason == "unexplained"]
@@ -247,7 +249,7 @@ class LaneLook:
 
 
 def _leaves(rules: Rules, record: Record) -> bool:
-    """Whether the filter leaves the record out today; a filter that fails says nothing."""
+    """Return whether the filter skips the record today. A filter that fails counts as keeping it."""
     try:
         return rules.keeps is not None and not rules.keeps(record)
     except PolicyFault:
@@ -270,8 +272,10 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> Standing | None:
-        """Where the lane stands if that is its producer; None when it has copied nothing that the source holds. Raises
-        Unplaced."""
+        """Return the lane's position, assuming that this is its producer. Raises Unplaced.
+
+        Return None when the producer has copied no records that the source still holds.
+        """
         copies = self._copies(producer)
         if self._is_filtered:
             placed = Placed(copies, self._originals, [NOWHERE] * len(copies))
@@ -289,7 +293,7 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced when somebody else's records stand between the lane's, and come from the source, too."""
+        """Raise Unplaced when another producer's records lie among the lane's and also come from the source."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -302,8 +306,10 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Whether records of somebody whose batches are none of the source's come from there all the same, because the
-        batches were made anew. Some of them are looked for."""
+        """Return whether a producer's records come from the source although its batches match none of the source's.
+
+        That happens when the batches were rebuilt. A sample of the producer's batches is searched for in the source.
+        """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
         wanted = [Copied(0, batch.offset, batch.length, None) for batch in some]
@@ -332,15 +338,17 @@ class _Lane:
         return made
 
     def _timed(self, producer: tuple[int, int]) -> bool:
-        """Whether the copies have the times of the source. Raises Unplaced."""
+        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them have."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
             raise Unplaced("only some of the records at the target have the times of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """All copies in their places, by single records where batches do not tell; None where the source lacks some of
-        them, or they do not stand in its order. Raises Unplaced."""
+        """Place all copies, by single records where batches are not enough. Raises Unplaced.
+
+        Return None if the source lacks some of the copied records, or if the copies are not in the source's order.
+        """
         parts = stretches(placed, filtered=self._is_filtered)
         if not parts:
             return None if parts is None else placed
@@ -355,7 +363,7 @@ class _Lane:
         return assembled(placed, found)
 
     async def _matched_part(self, placed: Placed, part: Stretch, *, timed: bool, may_expire: bool) -> Matched | None:
-        """Both logs are read backwards, some batches at a time."""
+        """Match the records of one stretch. Both logs are read backwards, a few batches at a time."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])
         originals = _backwards(placed.originals[part.start : part.behind])
@@ -382,8 +390,10 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """What batches do not tell, by counting and by single records. More of the source is read until all is found,
-        or all is read. Raises Unplaced."""
+        """Place the copies that batches alone do not place, by counting and by single records. Raises Unplaced.
+
+        More of the source is read until all copies are found or all of the source has been read.
+        """
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
@@ -407,7 +417,7 @@ class _Lane:
 
 
 def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
-    """Units that follow each other, the last ones first; about as many records at a time as are read at once."""
+    """Yield groups of consecutive units, the last group first. A group has about `RECORDS_AT_ONCE` records."""
     end = len(units)
     while end > 0:
         start, records = end, 0
@@ -419,7 +429,7 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 
 
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
-    """Nothing at the target is what the source holds."""
+    """Return the outcome for a lane whose target holds no records that the source still has."""
     if found.end > 0 and found.start > 0 and not is_empty:
         why = "the target has deleted records of it, and what is left is not in the source: it may all be copied"
         return msgspec.structs.replace(made, why=why)
@@ -430,7 +440,7 @@ def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
-    """Equal only for batches that hold the same records
+    """Return a key that is equal only for batches with the same records
     (`mirrord.replication.lane.target.batch_compare.same_bytes`)."""
     header = batch.header
     length = header.last_offset_delta + 1
@@ -441,7 +451,7 @@ def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
 
 
 def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
-    """Why a batch of the source is not copied."""
+    """Return why a batch of the source is not copied; None if it is copied."""
     if batch.is_old:
         return None
     if batch.header.attributes & CONTROL:

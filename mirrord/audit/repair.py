@@ -1,8 +1,9 @@
-"""Copies what an audit has missed into a topic of its own, each record once.
+"""Copies records that an audit found to be missing into a separate topic, each record once.
 
-It is a topic like that of the dead letters (`mirrord.replication.dead_letters.topic`): a record bears where it stood,
-and whoever writes it has seen what lies there already. The ledger is told behind the records (`RangeRepaired`). After a
-crash in between it is done once more: the topic tells what lies there, and the ledger is told then.
+The topic is like the dead-letter topic (`mirrord.replication.dead_letters.topic`): a record carries its original place,
+and the writer first reads the records that are already there. The repair is recorded in the ledger after the records
+have been written (`RangeRepaired`). After a crash in between, the repair is repeated: the topic shows which records it
+holds, and then the ledger is updated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ REPAIRED: tuple[RepairedKind, ...] = get_args(RepairedKind)
 
 
 class Damage(msgspec.Struct, frozen=True, order=True):
-    """Source offsets [start, end) of a lane."""
+    """A damaged range of a lane: source offsets [start, end)."""
 
     flow: str
     lane: LaneId
@@ -41,7 +42,7 @@ class Damage(msgspec.Struct, frozen=True, order=True):
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """A range, and what is done about it."""
+    """A damaged range, and the state of its repair."""
 
     flow: str
     topic: str
@@ -51,21 +52,21 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     kind: RepairedKind
     into: str
     records: int
-    """That lie in the topic."""
+    """Number of its records that are in the topic."""
     at: int | None
-    """Where the first of them lies."""
+    """Offset of the first of them in the topic."""
     lacks: int | None = None
-    """The first source offset whose record does not lie there, where others of the range do."""
+    """The first source offset whose record is not in the topic, if other records of the range are."""
     trouble: str = ""
     """Why it cannot be repaired."""
     by: str = ""
-    """Who has repaired it, as the ledger tells; empty: it does not."""
+    """Who repaired it, according to the ledger; empty if the ledger records no repair."""
     at_ms: int | None = None
-    """When, by their wall clock."""
+    """When it was repaired, by the wall clock of the repairing machine."""
 
 
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
-    """What is to be repaired, by the results of an audit."""
+    """Return the ranges to be repaired, according to the results of an audit."""
     told = sorted(
         Damage(flow, result.lane, each.source, each.source + each.length, kind)
         for (flow, *_), result in found.items()
@@ -77,7 +78,7 @@ def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
 
 
 def _joined(told: Iterable[Damage]) -> Iterator[Damage]:
-    """Those that go on with each other as one; nothing twice."""
+    """Join adjacent ranges into one, and remove overlaps."""
     last: Damage | None = None
     for damage in told:
         each = damage
@@ -94,8 +95,10 @@ def _joined(told: Iterable[Damage]) -> Iterator[Damage]:
 
 
 async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
-    """Look at each range, and with an `origin` copy it, and tell the ledger; a line for each ledger that does not take
-    that. Raises ConfigError, EnvironmentFault."""
+    """Examine each range; with an `origin`, also copy it and record the repair in the ledger.
+
+    Return the repairs, and a line for each ledger that could not record them. Raises ConfigError, EnvironmentFault.
+    """
     flows: dict[str, list[Damage]] = {}
     for each in found:
         flows.setdefault(each.flow, []).append(each)
@@ -109,7 +112,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
         try:
             made += await _flow(config, known[name], some, origin, told)
         finally:
-            # Also when it ends in front of a range that cannot be read: what lies there, lies there.
+            # The facts are also recorded when a range cannot be read: the ranges before it have been copied.
             line = await tell(config, known[name], told) if told else ""
             lines += [line] if line else []
     if flows and not made:
@@ -120,7 +123,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
 async def _flow(
     config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
 ) -> list[Repair]:
-    """The ledger is to be told of `facts`, also when this raises."""
+    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this raises."""
     state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))
@@ -130,7 +133,7 @@ async def _flow(
     for each in found:
         lane = state.lanes.get(each.lane)
         if lane is None:
-            continue  # of a topic of which nothing is left
+            continue  # nothing is left of the lane's topic
         start = starts.get(TopicPartition(lane.source_topic, lane.partition))
         place = Place(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
         told = Repair(
@@ -165,7 +168,7 @@ async def _flow(
 
 
 def _as_told(told: Repair, before: RangeRepaired) -> Repair:
-    """As the ledger tells it."""
+    """Return a repair with the details that the ledger records."""
     return msgspec.structs.replace(
         told,
         into=before.topic,
@@ -177,7 +180,10 @@ def _as_told(told: Repair, before: RangeRepaired) -> Repair:
 
 
 def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
-    """A range of the damage may hold less records than offsets by now: the source may be compacted, for one."""
+    """Return the facts for the offsets that were repaired.
+
+    A damaged range may hold fewer records than offsets by now, for example because the source is compacted.
+    """
     return [
         RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)
     ]

@@ -1,4 +1,4 @@
-"""Tells the ledger what was repaired (`RangeRepaired`), behind the records."""
+"""Records repairs in the ledger (`RangeRepaired`), after the repaired records have been written."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,10 @@ PATIENCE_S = 10.0
 
 
 async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
-    """Append what the ledger does not know yet; why it cannot be told, else nothing: the records lie there all the
-    same, and whoever repairs once more tells it then."""
+    """Append the facts that the ledger does not have yet. Return why that failed, or an empty string.
+
+    After a failure the repaired records are in their topic in any case, and the next repair records them in the ledger.
+    """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open()

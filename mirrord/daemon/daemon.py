@@ -1,4 +1,4 @@
-"""One daemon: its flows and its HTTP door, on whatever engine, in the foreground process or in the Ray supervisor."""
+"""One daemon: its flows and its HTTP interface. It runs on any engine, in the foreground or in the Ray supervisor."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,7 +16,6 @@ from mirrord.groups.translate import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import Order, OrderAnswer
-from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
 from mirrord.mm2.client_records import Mm2Upkeep
@@ -42,32 +41,51 @@ from policies.flows import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
-"""A stop takes at most both; what Ray needs to end comes on top, and all of it stays within 10 s."""
+"""A stop takes at most `STOP_S` and `CLOSE_S`. With the time that Ray needs to end, it stays within 10 s."""
 
 log = structlog.get_logger()
 
 
-class DaemonAccess(ClusterAccess):
-    """A daemon's access: it also writes records for MirrorMaker 2's clients, and probes targets."""
+class Surroundings:
+    """The access to clusters and ledgers; tests replace it with their own."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
         """`patience_s` is how long a ledger may take to answer."""
-        super().__init__(config, patience_s)
+        self._config = config
+        self._patience_s = patience_s
+        self.clock: Clock = SystemClock()
         self._sent = SentBeats()
 
+    def use(self, config: Config) -> None:
+        """Use the clusters of this configuration from now on."""
+        self._config = config
+
+    def admin(self, alias: Alias) -> TopicAdmin:
+        """Return a new admin client for a cluster; its connection is not opened yet."""
+        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000, alias)
+
+    def upkeep(self, alias: Alias) -> UpkeepAdmin:
+        """Return a new client for a cluster's topic configs and ACLs."""
+        return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """Return the writer of a flow's records for MirrorMaker 2's clients, if the flow has any."""
+        """Return the writer of a flow's records for MirrorMaker 2's clients."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
+    def ledger(self, flow: FlowConfig) -> LedgerStore:
+        """Return a new store for a flow's ledger; it is not opened yet."""
+        topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
+        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))
+
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """Return what the flow's target brokers are found to do (`mirrord.supervision.broker_probe.probe_target`).
-        Raises NotProbed."""
+        """Probe the flow's target brokers (`mirrord.supervision.broker_probe.probe_target`). Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
 class Supervisor:
-    """All flows of one daemon. It is what the HTTP door shows (`mirrord.daemon.http_api.StatusSource`)."""
+    """The supervisor of all flows of one daemon. The HTTP interface shows it
+    (`mirrord.daemon.http_api.StatusSource`)."""
 
     def __init__(
         self,
@@ -78,10 +96,13 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """`identity`: of the daemon, whose processes are started one in the place of the other; `keep` tells the next
-        one what this one runs. `predecessor`: the daemon to take all flows over from."""
+        """`identity` is that of the daemon, whose processes replace one another over time.
+
+        `keep` saves the running configuration for the next process. `predecessor` is the daemon from which all flows
+        are to be taken over.
+        """
         self.superseded = asyncio.Event()
-        """Set when another process of this daemon is found to go on: this one has to end."""
+        """Set when another process of this daemon is found to have taken over: this process has to end."""
         self._identity = identity
         self._keep = keep
         self._config = config
@@ -91,13 +112,13 @@ class Supervisor:
         self._engine = engine if succession is None else SuccessionEngine(engine, succession)
         self._stopping = asyncio.Event()
         self._flows: dict[str, FlowSupervisor] = {}
-        self._tasks = BackgroundTasks("flow_ended")
+        self._tasks: set[asyncio.Task[None]] = set()
         """The tasks of all flows, including flows that were removed and are being drained."""
-        self._own_tasks = BackgroundTasks("daemon_task_failed")
-        """Tasks of the daemon that belong to no flow."""
+        self._beside: set[asyncio.Task[None]] = set()
+        """Tasks that run in addition to the flows."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
-        """Each flow's ledger as it was opened last."""
+        """Each flow's most recent ledger store."""
         self._applying = asyncio.Lock()
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
@@ -106,9 +127,9 @@ class Supervisor:
         self._standby = StandbyLook(lambda: self._config, self._holders)
 
     async def start(self) -> str:
-        """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
+        """Open the HTTP interface, start the flows, and return the interface's address. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # Whoever read the file could use them: only on another machine they may be missing.
+            # The process that read the file could use the policies, but they may be missing on another machine.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -140,18 +161,21 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken all flows over."""
+        """The daemon that has taken over all flows."""
         return self._handover.replaced_by
 
     @property
     def config(self) -> Config:
-        """What the daemon runs by now."""
+        """The configuration that the daemon currently runs."""
         return self._config
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Run by another configuration and return what that changes. With `dry_run`, or when any part is refused,
-        nothing is changed. `own_file`: it was read from the daemon's own file, so it may also name clusters, classes,
-        folders and settings of Spark that the daemon does not know (`mirrord.config.changes`)."""
+        """Apply another configuration, and return the changes. With `dry_run`, or if any part is refused, change
+        nothing.
+
+        `own_file` means that it was read from the daemon's own file. Such a configuration may also name clusters,
+        classes, folders and Spark settings that the daemon does not know (`mirrord.config.changes`).
+        """
         async with self._applying:
             changes = compare(self._config, config, own_file=own_file)
             if not own_file:
@@ -187,7 +211,7 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
+        """Wait until every flow has ended after `stop`, or its time for that is over; then close everything."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -202,14 +226,15 @@ class Supervisor:
             log.info("daemon_stopped")
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Pause, resume, move, drain (`mirrord.supervision.order_execution.carry_out`)."""
+        """Carry out an operator command, such as pause, resume, move or drain
+        (`mirrord.supervision.order_execution.carry_out`)."""
         if self._stopping.is_set():
             raise EnvironmentFault("nothing is changed: this daemon is draining")
         desks = {name: flow.desk() for name, flow in self._flows.items()}
         return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
 
     def status(self) -> Status:
-        """The present status, from memory."""
+        """Return the current status, from memory."""
         return Status(
             version=version(),
             commit=commit() or None,
@@ -224,39 +249,41 @@ class Supervisor:
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 
     def _holders(self) -> dict[str, str]:
-        """Who has the flows that stand by here."""
+        """Return the addresses of the daemons that hold the flows that are on standby here."""
         held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
         return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Where consumer groups stand, of each flow whose groups are followed here; with `reverse`, of each whose
-        source is kept in step."""
+        """Return the positions of consumer groups, for each flow whose groups are followed here.
+
+        With `reverse`, return them only for flows whose source is kept in sync.
+        """
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Whether every flow is served here or stands by."""
+        """Return whether every flow is served here or is on standby, and the reasons for those that are not."""
         reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
     def metrics_text(self) -> bytes:
-        """Prometheus's text form."""
+        """Return the metrics in Prometheus's text format."""
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Where a reader goes on in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
+        """Return where a reader continues in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
             raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
-        """Begins to drain and returns at once. May be called again."""
+        """Begin to drain, and return immediately. May be called again."""
         self._begin_stop()
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """What the daemon asks for that replaces this one (`mirrord.supervision.upgrade.outgoing.Handover`)."""
+        """Answer a request of the daemon that replaces this one (`mirrord.supervision.upgrade.outgoing.Handover`)."""
         return await self._handover.answer(
             call,
             HandoverTerms(
@@ -276,7 +303,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """Tell the old daemon to end when it has nothing any more, and take its address."""
+        """Tell the old daemon to end when it has nothing left, and take over its address."""
 
         def left() -> bool:
             hosts = [flow.hosts() for flow in self._flows.values()]
@@ -309,7 +336,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """The change with a line for each topic that it concerns."""
+        """Return the change, with a line for each topic that it concerns."""
         if change.kind != "changed":
             return change
         try:

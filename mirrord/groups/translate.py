@@ -1,6 +1,6 @@
-"""Offsets of one cluster as offsets of the other, for people and programs, by a flow's ledger.
+"""Translates offsets of one cluster to offsets of the other, for people and programs, by a flow's ledger.
 
-Only a question by time asks a cluster: the one that the time is about.
+Only a question by time sends a request to a cluster: the one that the time refers to.
 """
 
 from datetime import UTC, datetime
@@ -20,18 +20,18 @@ from mirrord.model.names import Alias, LaneId, TopicPartition
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Where does a reader go on? Exactly one of `offset` and `time_ms` is given."""
+    """The question where a reader continues on the other side. Exactly one of `offset` and `time_ms` is given."""
 
     flow: str
     topic: str
-    """As it is named on the side that is asked about: the source, or with `reverse` the target."""
+    """Name of the topic on the side that is asked about: the source, or with `reverse` the target."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    """What the reader would read next."""
+    """The offset that the reader would read next."""
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
-    """Instead: the first record of this time or a later one, in ms since 1970."""
+    """Instead of an offset: the first record with this time or a later one, in ms since 1970."""
     reverse: bool = False
-    """From the target back to the source."""
+    """Whether to translate from the target back to the source."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -46,7 +46,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a reader goes on; the fields behind `there` are those of `mirrord.ledger.offset_map.Translation`."""
+    """The place where a reader continues. The fields after `there` are like those of
+    `mirrord.ledger.offset_map.Translation`."""
 
     flow: str
     here: Place
@@ -59,22 +60,22 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     ahead: int = 0
     time_ms: int | None = None
-    """Of the record that was found for the time; None also when all records are older."""
+    """Time of the record that was found for the question's time; None also when all records are older."""
     line: str = ""
-    """The same for people."""
+    """The answer as a readable sentence."""
 
 
 class Chart(NamedTuple):
-    """A ledger, and how far each lane is copied for sure."""
+    """A ledger, and the mark up to which each lane is known to be copied."""
 
     state: FlowState
     marks: dict[LaneId, Progress]
 
 
 async def chart(store: LedgerStore) -> Chart:
-    """What an open store tells now. Raises LedgerUnavailable.
+    """Return the current chart of an open store. Raises LedgerUnavailable.
 
-    The marks come first: what lies below them is explained by what the ledger held by then.
+    The marks are taken first: everything below them is explained by the entries that the ledger held by then.
     """
     marks = dict(store.state.progress)
     await store.read_to_end()
@@ -82,7 +83,7 @@ async def chart(store: LedgerStore) -> Chart:
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
-    """The answer by what is known of the question's flow. Raises ConfigError, EnvironmentFault (by time only)."""
+    """Answer a question from the chart of its flow. Raises ConfigError, and for questions by time EnvironmentFault."""
     flow = config.flow(question.flow)
     lane = _lane(known.state, question)
     source = Place(flow.source, lane.source_topic, lane.partition)
@@ -108,7 +109,7 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
 
 
 def words(told: Translation, there: Place) -> str:
-    """A translation as a sentence."""
+    """Return a translation as a sentence."""
     goes_on = f"go on at offset {told.offset} of {there}"
     match told.kind:
         case "exact":
@@ -145,7 +146,7 @@ def _verdict(reason: str) -> str:
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
-    """The newest lane of the partition: a topic that was made anew has other ones."""
+    """Return the newest lane of the partition. A topic that was created again also has older lanes."""
 
     def name(lane: LaneState, *, reverse: bool) -> str:
         return lane.target_topic if reverse else lane.source_topic
@@ -167,7 +168,7 @@ def _lane(state: FlowState, question: Question) -> LaneState:
 
 
 async def _offset(config: Config, flow: FlowConfig, here: Place, question: Question) -> tuple[int, int | None]:
-    """The offset that is asked for, and the time of its record when it was asked for by time."""
+    """Return the offset in question, and the time of its record if the question is by time."""
     if question.offset is not None:
         return question.offset, None
     if question.time_ms is None:
@@ -185,5 +186,5 @@ async def _offset(config: Config, flow: FlowConfig, here: Place, question: Quest
 
 
 def time_words(time_ms: int) -> str:
-    """A time as people read it."""
+    """Return a time in a readable form."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

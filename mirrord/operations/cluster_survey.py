@@ -1,4 +1,4 @@
-"""Both clusters of every flow at one moment, for verbs that look and alter nothing."""
+"""A survey of both clusters of every flow at one moment, for read-only commands."""
 
 import asyncio
 
@@ -15,22 +15,25 @@ from mirrord.topics.topic_claims import Claims
 
 
 class FlowSurvey(msgspec.Struct, frozen=True):
-    """One flow: what there is on both sides, and what `start` would do."""
+    """The survey of one flow: the topics on both sides, and what `start` would do."""
 
     flow: FlowConfig
     looked: Looked
     lines: tuple[TopicLine, ...]
-    """Every topic of the source."""
+    """One line for every topic of the source."""
 
 
 async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
-    """Every flow by its name, in the order of the configuration; or why a cluster of it does not tell."""
+    """Survey every flow; return the results by flow name, in the order of the configuration.
+
+    A flow's result is the error if one of its clusters does not answer.
+    """
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     admins = {alias: access.admin(alias) for alias in aliases}
     claims = await _claims(config, access)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
-        # One flow after the other: the first one to claim a target topic has it, as in a daemon.
+        # The flows are surveyed in order: the first one to claim a target topic has it, as in a daemon.
         for flow in config.flows:
             surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
     finally:
@@ -39,7 +42,7 @@ async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowS
 
 
 async def _claims(config: Config, access: ClusterAccess) -> Claims:
-    """Who copies into which topic by the ledgers, and what copies are called."""
+    """Return which flow copies into which topic, and the names of target topics, according to the ledgers."""
     claims = Claims(config.all_flows)
     for name, view in (await read_ledgers(config, access)).items():
         if isinstance(view, LedgerView):
@@ -52,7 +55,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both are asked, so that both are told.
+    # Both clusters are asked, so that faults of both are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.look([])
@@ -70,7 +73,7 @@ async def _survey(
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
-    """What the flow's ledger knows of its topics; nothing when it cannot be read."""
+    """Return a line for each topic that the flow's ledger knows; none when the ledger cannot be read."""
     if not isinstance(view, LedgerView):
         return []
     partitions: dict[tuple[str, str], set[int]] = {}

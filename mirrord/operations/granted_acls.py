@@ -1,4 +1,7 @@
-"""Which of the rights that a flow needs its two principals have. Nothing is altered: creating is only validated."""
+"""Checks which of the permissions that a flow needs its two principals have.
+
+Nothing is altered: the creation of topics is only validated.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +16,17 @@ from mirrord.model.names import Alias
 from mirrord.operations.rules.required_acls import CODES, Need, Right
 
 UNAUTHORIZED = "AUTHORIZATION_FAILED"
-"""Part of what Kafka calls every missing right."""
+"""Part of the names of all Kafka errors for a missing permission."""
 _IMPLIES_DESCRIBE = {"READ", "WRITE", "DELETE", "ALTER", "DESCRIBE"}
 
 
 class RightSeen(msgspec.Struct, frozen=True):
-    """A right that a flow needs."""
+    """A permission that a flow needs, and whether it is held."""
 
     flow: str
     right: Right
     held: bool | None
-    """None: the cluster does not tell, or it was not asked."""
+    """None if the cluster does not say, or was not asked."""
     missing: Severity
     purpose: str
 
@@ -35,9 +38,9 @@ async def see_rights(
     shapes: Mapping[str, TopicShape],
     told: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
-    """The rights, and why target topics cannot be created for another reason than a right.
+    """Return the permissions, and why target topics cannot be created for any reason other than a missing permission.
 
-    `shapes` are those of missing target topics; `told` says what is known of rights on other resources than topics.
+    `shapes` describe the missing target topics. `told` holds the known permissions on resources other than topics.
     Raises EnvironmentFault when a cluster does not answer.
     """
     topics = [need.right for need in needs if need.right.resource == "topic"]
@@ -55,7 +58,7 @@ async def see_rights(
         if right.resource != "topic":
             held = told.get(right)
         elif right.operation == "CREATE":
-            # Bits would not do: the right to create topics can stand on the cluster, too.
+            # The topic's operation bits are not enough: the permission to create topics can also be on the cluster.
             held = UNAUTHORIZED not in refused.get(right, "")
         else:
             held = _held(right, seen[right.cluster])
@@ -65,7 +68,7 @@ async def see_rights(
 
 
 def lacking_lines(rights: Iterable[RightSeen]) -> list[str]:
-    """One line for each resource on which rights are known to be missing, for people."""
+    """Return a readable line for each resource on which permissions are known to be missing."""
     missing: dict[tuple[str, Alias, str], list[RightSeen]] = {}
     for seen in rights:
         if seen.held is False:
@@ -95,7 +98,7 @@ async def _refused(
     seen: Mapping[Alias, ClusterTopics],
     shapes: Mapping[str, TopicShape],
 ) -> dict[Right, str]:
-    """Topics that could not be created now, and why; one that is there already is fine."""
+    """Return the topics that could not be created now, and why. A topic that already exists is not reported."""
     refused: dict[Right, str] = {}
     for alias, there in seen.items():
         missing = {right.name: right for right in creating if right.cluster == alias and right.name not in there.topics}

@@ -1,4 +1,4 @@
-"""Gathers the steps that a start would take for one flow; each part of mirrord that alters clusters has its line."""
+"""Collects the steps that a start would take for one flow. Each part of mirrord that alters clusters adds its steps."""
 
 import asyncio
 
@@ -17,10 +17,10 @@ from mirrord.topics.rules.plan_steps import Step, topic_steps
 
 
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
-    """All steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
+    """Return all steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
     flow, looked = survey.flow, survey.looked
     if any(goes_back(flow, other) for other in config.all_flows):
-        flow = msgspec.structs.replace(flow, propagate_deletes=False)  # nothing is deleted that is copied both ways
+        flow = msgspec.structs.replace(flow, propagate_deletes=False)  # topics copied both ways are never deleted
     access = ClusterAccess(config)
     try:
         ledger = await read_state(flow, access.ledger)

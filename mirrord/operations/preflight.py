@@ -1,7 +1,8 @@
-"""What would keep a daemon from running, found before it begins. Nothing is altered.
+"""Checks before a start: find everything that would keep a daemon from running. Nothing is altered.
 
-A cluster that cannot be reached is let pass: the daemon keeps trying. That it refuses us, that a right is missing, that
-two flows meet in one topic or that a flow's name belongs to other clusters does not get better by trying.
+An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away by trying:
+a cluster refuses us, a permission is missing, two flows write into one topic, or a flow's name belongs to other
+clusters.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from mirrord.topics.topic_claims import Claims
 
 
 class _Ledger(NamedTuple):
-    """A flow's ledger, as it is now."""
+    """The current state of a flow's ledger."""
 
     state: FlowState
 
@@ -45,7 +46,7 @@ async def check_start(
     admin: Callable[[Alias], TopicAdmin],
     ledger: Callable[[FlowConfig], LedgerStore],
 ) -> None:
-    """Raises ConfigError or EnvironmentFault with a line for each fault that was found."""
+    """Check a configuration. Raises ConfigError or EnvironmentFault with a line for each fault that was found."""
     if fault := token_fault(config):
         raise EnvironmentFault(fault)
     admins = {alias: admin(alias) for flow in config.flows for alias in (flow.source, flow.target)}
@@ -70,13 +71,16 @@ async def check_start(
         )
         _raise(EnvironmentFault, [line for lines in faults for line in lines])
     except (Unreachable, ConnectionLost, LedgerUnavailable):
-        return  # it was reachable a moment ago; the daemon goes on trying
+        return  # the cluster was reachable a moment ago; the daemon keeps trying
     finally:
         await asyncio.gather(*(each.close() for each in admins.values()))
 
 
 def token_fault(config: Config) -> str:
-    """Why the daemon cannot use the token of `[http]`, or empty. An empty one would let everybody give orders."""
+    """Return why the daemon cannot use the token of `[http]`, or an empty string.
+
+    An empty token would allow any client to give operator commands.
+    """
     try:
         if config.http.token is not None:
             config.http.token.resolve()
@@ -86,7 +90,7 @@ def token_fault(config: Config) -> str:
 
 
 async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
-    """The ids of the clusters that answer. Raises EnvironmentFault when one refuses us."""
+    """Return the ids of the clusters that answer. Raises EnvironmentFault when a cluster refuses us."""
     answers = await asyncio.gather(*(each.look([]) for each in admins.values()), return_exceptions=True)
     ids: dict[Alias, ClusterId] = {}
     faults: list[str] = []
@@ -104,7 +108,7 @@ async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
 async def _ledgers(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
 ) -> dict[str, _Ledger]:
-    """The flows' ledgers, as far as they can be read. Raises ConfigError when one belongs to other clusters."""
+    """Return those ledgers of the flows that can be read. Raises ConfigError when one belongs to other clusters."""
 
     async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
         store = ledger(flow)
@@ -122,7 +126,7 @@ async def _ledgers(
     flows = [flow.name for flow, _ in reached]
     answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
     _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
-    # What else a ledger suffers from concerns its flow alone: the daemon tells it, and runs the others.
+    # Any other fault of a ledger concerns its flow alone: the daemon reports it and runs the other flows.
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
             raise answer
@@ -132,10 +136,10 @@ async def _ledgers(
 async def _check_collisions(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
 ) -> dict[str, Looked]:
-    """What there is for each flow. Raises ConfigError when a flow that begins would write into another one's topic.
+    """Return what discovery finds for each flow. Raises ConfigError when a new flow would write to another's topic.
 
-    A flow that has copied before starts all the same, and tells it of the topic: one that was created yesterday must
-    not keep everything else from being copied after a restart.
+    A flow that has copied before starts in spite of a collision, and reports it for the topic. A topic that was created
+    yesterday must not prevent everything else from being copied after a restart.
     """
     claims = Claims(flows)
     for name, known in ledgers.items():
@@ -154,7 +158,10 @@ async def _check_collisions(
 async def _missing_rights(
     flow: FlowConfig, clusters: _Clusters, looked: Looked, into_source: Collection[str]
 ) -> list[str]:
-    """A line for each topic that may not be used as the flow needs it. What it can do without, `check` tells."""
+    """Return a line for each topic on which the flow lacks a permission that it needs.
+
+    Missing permissions that the flow can do without are reported by `check`.
+    """
     needs = needed_rights(flow, looked.plan, looked.target.topics, into_source=into_source)
     needs = [need for need in needs if need.missing == "error"]
     admins = {flow.source: clusters.source, flow.target: clusters.target}

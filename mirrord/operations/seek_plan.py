@@ -1,5 +1,7 @@
-"""What an order to go on further ahead would come to, looked at and not done: by the flow's ledger and the ends of the
-source's log."""
+"""A preview of an operator command that moves a lane ahead in the source.
+
+The preview is based on the flow's ledger and the two ends of the source's log. Nothing is altered.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -19,39 +21,39 @@ from mirrord.supervision.rules.seek_orders import rule
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """Where somebody wants a lane to go on: exactly one of these."""
+    """The place where a lane is to continue. Exactly one field is set."""
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None
-    """Where the source's log begins, or ends."""
+    """Continue at the beginning or at the end of the source's log."""
     time_ms: int | None = None
-    """At the first record of this time or a later one, in ms since 1970."""
+    """Continue at the first record with this time or a later one, in ms since 1970."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What it would come to."""
+    """The effect that the command would have."""
 
     flow: str
     topic: str
     partition: int
     position: int
-    """Where the lane stands, as its last mark tells; one that copies goes on from there."""
+    """The lane's position according to its last mark. A lane that is copying advances from there."""
     to: int
     log_start: int
     log_end: int
     target_topic: str
     target_offset: int
-    """Behind the lane's last record there."""
+    """Offset after the lane's last record in the target."""
     standing: str = ""
-    """Why there is nothing to be ordered; empty: there is."""
+    """Why the command is not needed; empty if it is."""
 
     @property
     def expired(self) -> int:
-        """How many of the source offsets are gone in any case."""
+        """Number of the source offsets that are gone in any case."""
         return max(0, min(self.log_start, self.to) - self.position)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the plan as readable lines."""
         name, end = f"{self.topic}-{self.partition}", f"{self.target_topic}-{self.partition}"
         if self.standing:
             return [self.standing]
@@ -76,8 +78,10 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
-    """The plan for a partition of this name. Raises ConfigError where the order cannot be, EnvironmentFault where that
-    cannot be told now."""
+    """Return the plan for the partition with this name.
+
+    Raises ConfigError if the command is impossible, and EnvironmentFault if that cannot be determined now.
+    """
     name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}
     if len(found) != 1:
@@ -121,7 +125,7 @@ async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekP
 
 
 def _newest(view: LedgerView, name: str) -> LaneState | None:
-    """A topic that was made anew has other lanes of the same names."""
+    """Return the newest lane of this name. A topic that was created again has several lanes with the same name."""
     lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
     return max(lanes, key=lambda lane: lane.age, default=None)
 

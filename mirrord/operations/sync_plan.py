@@ -1,4 +1,4 @@
-"""What upkeep would do for a flow at this moment: looks, and alters nothing."""
+"""A preview of what upkeep would do for a flow at this moment. Nothing is altered."""
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.config_admin import UpkeepAdmin
@@ -18,7 +18,7 @@ from policies.flows import properties_of, selection_of
 async def upkeep_steps(
     flow: FlowConfig, looked: Looked, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> list[Step]:
-    """In the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
+    """Return the steps in the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
     copies = dict(looked.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
@@ -32,7 +32,10 @@ async def upkeep_steps(
 async def _settings(
     flow: FlowConfig, looked: Looked, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> dict[str, SettingsPlan]:
-    """By target topic, those that will be created included. What may not be seen is left out."""
+    """Return the config changes by target topic, including topics that will be created.
+
+    Topics whose configs are not visible to us are omitted.
+    """
     if not flow.sync.configs:
         return {}
     new = {step.source.name: step.target_topic for step in looked.plan.create}

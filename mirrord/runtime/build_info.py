@@ -1,4 +1,4 @@
-"""Which mirrord this is: its version, and the commit if that can be told."""
+"""The identity of this mirrord: its version, and its commit if that is known."""
 
 import json
 from functools import cache
@@ -8,27 +8,30 @@ from pathlib import Path
 from mirrord.model.version import version
 
 SHORT = 12
-"""Characters of a commit."""
+"""Number of characters of a commit that are shown."""
 
 
 @cache
 def program() -> str:
-    """Such as `0.1.0+4f2a81c09d3e`. Read once: what runs does not change when files do."""
+    """Return version and commit, such as `0.1.0+4f2a81c09d3e`.
+
+    They are read once, because the running code does not change when files do.
+    """
     known = commit()
     return f"{version()}+{known}" if known else version()
 
 
 @cache
 def commit() -> str:
-    """The commit that was installed, or that stands in the checkout it runs from; empty when neither can be told."""
+    """Return the installed commit, or the commit of the checkout that it runs from; empty when neither is known."""
     told = metadata.distribution("mirrord").read_text("direct_url.json")
-    # PEP 610: where an installation came from that was not an index.
+    # PEP 610: the origin of an installation that did not come from an index.
     installed = json.loads(told).get("vcs_info", {}).get("commit_id", "") if told else ""
     return (installed or _checked_out(Path(__file__).parents[2] / ".git"))[:SHORT]
 
 
 def _checked_out(repository: Path) -> str:
-    """What HEAD names (gitrepository-layout(5))."""
+    """Return the commit that HEAD points to (gitrepository-layout(5))."""
     try:
         head = (repository / "HEAD").read_text(encoding="ascii").strip()
         name = head.removeprefix("ref: ")

@@ -1,4 +1,7 @@
-"""Background tasks: tasks that no caller awaits, and whose failures are logged."""
+"""Background tasks that are not awaited.
+
+A failure in one must be logged, even while the task object is still referenced.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -10,7 +13,10 @@ log = structlog.get_logger()
 
 
 def tell_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
-    """Return a callback for `add_done_callback` that logs the failure of a task as `event`, with `context`."""
+    """Return a callback for `add_done_callback` that logs a failure of the task.
+
+    `event` is the name of the log event, and `context` is logged with it.
+    """
 
     def tell(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

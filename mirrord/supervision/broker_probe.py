@@ -1,7 +1,8 @@
-"""Asks a target's brokers whether they do what exactly once rests on (`mirrord.supervision.rules.broker_probe`).
+"""Tests whether a target's brokers behave as exactly-once copying requires (`mirrord.supervision.rules.broker_probe`).
 
-A topic of one partition is made, a dozen batches go the way that a lane's batches go, and the topic is deleted again.
-Without the right to delete it stays: it is one topic for each flow, of a fixed name, and its records expire.
+The probe creates a topic with one partition, produces a dozen batches in the same way as a lane does, and deletes the
+topic again. Without the permission to delete it, the topic stays. There is one such topic for each flow, it has a fixed
+name, and its records expire.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -56,30 +57,31 @@ from mirrord.supervision.rules.broker_probe import (
 )
 
 DEADLINE_S = 3.0
-"""For all of it, unless the caller has more time: the flow waits meanwhile."""
+"""Time limit for the whole probe, unless the caller allows more; the flow waits in the meantime."""
 ROUND_TRIPS = 40
-"""So many may come on top: of a broker that is far away."""
+"""Number of round trips by which the deadline is extended, for a broker that is far away."""
 MOST_ROUND_TRIP_S = 0.5
-"""What takes longer is no distance."""
+"""Longest round trip that counts as distance; a longer one has another cause."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""All else is as the brokers' defaults have it, as it is for mirrored topics."""
+"""Configs of the probe's topic. All others keep the brokers' defaults, as they do for mirrored topics."""
 
 Told = TypeVar("Told")
 
 
 class NotProbed(EnvironmentFault):
-    """The probe could not be made, so nothing is known; the text says why."""
+    """The probe could not be carried out, so nothing is known; the text says why."""
 
 
 async def probe_target(
     cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
 ) -> TargetProbed:
-    """What the cluster's brokers are found to do: `known` again if it is about these, else by a new probe.
+    """Return the result of a probe: `known` if it is about the current brokers, otherwise the result of a new probe.
 
-    `topic` is the name of the topic that the probe writes into. Raises NotProbed when it cannot be made in time.
+    `topic` is the name of the topic that the probe writes into. Raises NotProbed when the probe fails or takes too
+    long.
     """
     connections: list[Connection] = []
     try:
@@ -97,7 +99,7 @@ async def probe_target(
 
 
 def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
-    """Names the versions of brokers by the APIs that they offer: a broker tells no other."""
+    """Return a name for the brokers' versions, derived from the APIs that they offer: they report no other version."""
     kinds = {
         f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
     }
@@ -105,7 +107,7 @@ def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
 
 
 class _Probe:
-    """One probe. What it opens stands in `connections`, for the caller to close."""
+    """One probe. It adds the connections that it opens to `connections`, and the caller closes them."""
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class _Probe:
             raise NotProbed(f"somebody else writes into the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
-    # the way there
+    # connections, and the probe's topic
 
     async def _open(self, host: str, port: int) -> Connection:
         timeout_s = min(CONNECT_S, self._timeout_s)
@@ -155,7 +157,7 @@ class _Probe:
         return connection
 
     async def _look(self) -> metadata.Metadata:
-        """From the first address that answers."""
+        """Return the metadata from the first address that answers."""
         fault: EnvironmentFault | None = None
         for known in [*self._connections, *map(address, self._cluster.bootstrap)]:
             try:
@@ -169,7 +171,7 @@ class _Probe:
         raise fault or Unreachable("no address is known")
 
     async def _allow_for_distance(self) -> None:
-        """A far broker's round trips come on top of the time that there is."""
+        """Extend the deadline by the round trips to a broker that is far away."""
         loop, until = asyncio.get_running_loop(), self._limit.when()
         began = loop.time()
         await self._look()
@@ -177,7 +179,7 @@ class _Probe:
             self._limit.reschedule(until + ROUND_TRIPS * min(loop.time() - began, MOST_ROUND_TRIP_S))
 
     async def _version(self, seen: metadata.Metadata) -> str:
-        """Of all brokers that can be reached now."""
+        """Connect to all brokers that can be reached now, and return the fingerprint of their versions."""
         opened = await asyncio.gather(
             *(self._open(broker.host, broker.port) for broker in seen.brokers), return_exceptions=True
         )
@@ -197,13 +199,13 @@ class _Probe:
                 raise NotProbed(f"the topic {self._topic} cannot be created: {told}")
 
     async def _delete(self, admin: Any) -> None:
-        # The client raises errors of its own, of the network and of time; whatever it is, the topic stays.
+        # The client raises its own errors, network errors and timeouts. In each case the topic stays.
         with suppress(Exception):
             async with asyncio.timeout(DELETE_S):
                 await admin.delete_topics([self._topic], int(DELETE_S * 1000))
 
     async def _leader(self) -> tuple[metadata.Broker, int]:
-        """Who leads the partition, and where its log ends; waits until the leader itself knows that."""
+        """Return the partition's leader and the end of its log; wait until the leader itself knows the end."""
         while True:
             seen = await self._look()
             topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
@@ -220,7 +222,7 @@ class _Probe:
                     return next(broker for broker in seen.brokers if broker.node == partition.leader), told.end
             await asyncio.sleep(POLL_S)
 
-    # what is asked
+    # the requests of the probe
 
     async def _observe(self) -> Judgement:
         leader, start = await self._leader()
@@ -237,7 +239,8 @@ class _Probe:
             for step in steps:
                 batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
                 sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
-            # One behind the other without waiting, as a lane's batches go; the other connection's come after them.
+            # Batches are sent one after the other without waiting, as a lane sends them. The batches of the other
+            # connection follow after all answers.
             answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
         remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:
@@ -246,7 +249,7 @@ class _Probe:
         return judge(Observed(start, answers, remembered, end.end, stored))
 
     async def _producer_id(self, connection: Connection) -> int:
-        """Just after its start a broker does not give any yet."""
+        """Return a new producer id. A broker gives none just after its start, so the request is repeated."""
         version = connection.version(INIT_PRODUCER_ID)
         while True:
             told = await ask(
@@ -294,7 +297,7 @@ class _Probe:
     async def _read(
         self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]
     ) -> list[Stored]:
-        """The batches from `start` on."""
+        """Return the batches from `start` up to `end`."""
         stored: list[Stored] = []
         version = connection.version(FETCH)
         topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic
@@ -317,7 +320,7 @@ class _Probe:
 
 
 def _passes(error: int) -> bool:
-    """It says something of this moment, or of our rights, and nothing of the rules."""
+    """Return whether an error is temporary or about our permissions, and says nothing about the broker's rules."""
     if error in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return False
     if error == ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -326,7 +329,7 @@ def _passes(error: int) -> bool:
 
 
 def _batch(step: Step, producer_id: int, time_ms: int) -> bytes:
-    """As a lane makes it: a batch of somebody else, whose header is patched and whose checksum is carried."""
+    """Return a batch as a lane makes it: another producer's batch with patched header and adjusted checksum."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):
         builder.append(number, time_ms, b"key", b"%d-%d-%d" % (step.producer, step.sequence, number), [])

@@ -1,4 +1,4 @@
-"""How lanes may work with a flow's target brokers: by a probe of them, or by what an earlier one has found."""
+"""The mode in which lanes may work with a flow's target brokers, based on a new probe or on an earlier result."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,15 +18,15 @@ log = structlog.get_logger()
 
 
 class TargetMode:
-    """Of one flow."""
+    """The target mode of one flow."""
 
     def __init__(self, probe: Probe) -> None:
-        """`probe`: what the target's brokers are found to do, given what was found before. Raises NotProbed."""
+        """`probe` probes the target's brokers, given the result of an earlier probe. It raises NotProbed."""
         self._probe = probe
         self._not_probed = ""
 
     async def find(self, flow: FlowConfig, store: LedgerStore, epoch: int) -> Mode:
-        """By the brokers as they are now; the ledger tells it too."""
+        """Return the mode for the current brokers, and record the probe in the ledger."""
         known = store.state.probed
         self._not_probed = ""
         try:
@@ -42,5 +42,5 @@ class TargetMode:
         return mode(probed)
 
     def promise(self, state: FlowState | None) -> tuple[Guarantee | None, str]:
-        """What the flow promises, and why it may be less; without a ledger nothing is known."""
+        """Return what the flow guarantees, and why that may be less; without a ledger nothing is known."""
         return (None, "") if state is None else guarantee(state.probed, self._not_probed)

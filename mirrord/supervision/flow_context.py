@@ -1,4 +1,4 @@
-"""What the flows of one daemon share."""
+"""The services that the flows of one daemon share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from mirrord.topics.topic_claims import Claims
 
 
 class Services(NamedTuple):
-    """What the flows of one daemon share."""
+    """The services that the flows of one daemon share."""
 
     config: Config
     engine: Engine
@@ -28,16 +28,16 @@ class Services(NamedTuple):
     claims: Claims
     watches: dict[Alias, ClusterWatch]
     admin: Callable[[Alias], TopicAdmin]
-    """A new one for each flow."""
+    """Returns a new admin client for each flow."""
     upkeep: Callable[[Alias], UpkeepAdmin]
-    """A new one for each flow."""
+    """Returns a new upkeep client for each flow."""
     mm2: Callable[[FlowConfig], Mm2Upkeep | None]
-    """A new one for each flow; None: it writes nothing for MirrorMaker 2's clients."""
+    """Returns a new instance for each flow; None if the flow writes nothing for MirrorMaker 2's clients."""
     ledger: Callable[[FlowConfig], LedgerStore]
-    """A new one, not opened yet, for each try."""
+    """Returns a new ledger store for each attempt; it is not opened yet."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
-    """What the target's brokers are found to do, given what was found before. Raises NotProbed."""
+    """Probes the target's brokers, given the result of an earlier probe. Raises NotProbed."""
     succession: Succession | None
     """The daemon that this one replaces."""
     superseded: asyncio.Event
-    """Set when another process of this daemon is found to go on: this one has nothing to do any more."""
+    """Set when another process of this daemon is found to have taken over: this process has nothing left to do."""

@@ -1,4 +1,4 @@
-"""Forgets runs whose records neither cluster has any more; the keeper's next trim takes them from the topics."""
+"""Forgets runs whose records no longer exist on either cluster; the keeper's next trim removes them from the topics."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ _ALL = 1 << 62
 
 
 class _Sides(NamedTuple):
-    """A lane's partitions; None where another topic has the name by now, so that nothing can be read there."""
+    """A lane's partitions. A side is None if another topic has the name by now, so that nothing can be read there."""
 
     lane: LaneId
     source: TopicPartition | None
@@ -30,7 +30,7 @@ class _Sides(NamedTuple):
 async def prune_for_ever(
     store: LedgerStore, discovered: Callable[[], Discovered | None], source: ClusterConfig, target: ClusterConfig
 ) -> None:
-    """From time to time, until it is cancelled. A cluster that does not answer is asked the next time."""
+    """Prune at intervals until cancelled. A cluster that does not answer is asked again the next time."""
     while True:
         await asyncio.sleep(PRUNE_S)
         seen = discovered()
@@ -41,16 +41,19 @@ async def prune_for_ever(
             source_starts = await log_offsets(source, {lane.source for lane in lanes if lane.source}, "start")
             target_starts = await log_offsets(target, {lane.target for lane in lanes if lane.target}, "start")
         except EnvironmentFault:
-            continue  # whoever copies tells that
+            continue  # the replicators report that
         for lane in lanes:
             source_start, target_start = _start(lane.source, source_starts), _start(lane.target, target_starts)
             if source_start is not None and target_start is not None:
-                with suppress(ArchiveLost):  # then a later time: nothing waits for it
+                with suppress(ArchiveLost):  # it is pruned later; nothing waits for it
                     store.prune(lane.lane, source_start, target_start)
 
 
 def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
-    """Also lanes of former topics. One whose topic cannot be seen at all is left alone: it may be there."""
+    """Yield the lanes that can be pruned, including lanes of former topics.
+
+    A lane is skipped if one of its topics cannot be seen at all, because the topic may still exist.
+    """
     for lane_id, lane in state.lanes.items():
         if len(lane.source_runs) < 2 and len(lane.target_runs) < 2:
             continue

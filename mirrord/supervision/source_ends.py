@@ -1,8 +1,8 @@
-"""Asks a source where its partitions end, by topic id, and keeps the answers in the state topic.
+"""Asks a source for the ends of its partitions, by topic id, and keeps the answers in the state topic.
 
-Only partitions that no lane fetches are asked for: a fetch answer tells the end as well. ListOffsets names topics by
-their names, so each broker is asked for the topics' ids after it has answered. A broker knows of a new topic before it
-serves it. So if it still names the expected id, its answer was about that topic.
+Only partitions that no lane fetches are asked for, because a fetch answer includes the end as well. ListOffsets
+identifies topics by name, so each broker is asked for the topics' ids after it has answered. A broker knows of a new
+topic before it serves it. So if it still reports the expected id, its answer was about that topic.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from mirrord.topics.discovery import Discovered
 
 LOOK_S = 2.0
 MOST_SHARE = 0.02
-"""Of a core for asking: with thousands of partitions looks are further apart."""
+"""Largest share of a core that asking may use. With thousands of partitions the polls are further apart."""
 ANSWER_S = 5.0
 FETCHED_S = 3.0
-"""A lane whose fetches told its end within this time is not asked for."""
+"""A lane whose fetches returned its end within this time is not asked for."""
 
 log = structlog.get_logger()
 
 
 class EndsAsker:
-    """Asks one cluster, over connections that live from one question to the next."""
+    """A client that asks one cluster for ends, over connections that stay open between questions."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
         self._cluster = cluster
@@ -54,7 +54,7 @@ class EndsAsker:
         self._brokers: dict[tuple[str, int], Asker] = {}
 
     async def ask(self, wanted: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-        """The high watermarks of those partitions that are there under these topic ids and whose leaders answer.
+        """Return the high watermarks of the partitions that exist under these topic ids and whose leaders answer.
 
         Raises EnvironmentFault when no broker answers.
         """
@@ -78,7 +78,7 @@ class EndsAsker:
         return {where: end for answer in answers for where, end in answer.items()}
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for asker in (self._any, *self._brokers.values()):
             asker.close()
 
@@ -94,7 +94,7 @@ class EndsAsker:
             listed = await asker.ask(LIST_OFFSETS, lambda _: body, _decode_listed, at=address)
             told = await asker.ask(METADATA, partial(_encode_names, names), metadata.decode, at=address)
         except EnvironmentFault:
-            return {}  # the others count all the same
+            return {}  # the answers of the other brokers still count
         ids = {topic.name: TopicId(topic.id) for topic in told.topics}
         found = {
             SourcePartition(each.topic, ids[each.topic], each.partition): each.offset
@@ -105,10 +105,10 @@ class EndsAsker:
 
 
 class Uncovered(NamedTuple):
-    """What is known beside the ledger when the source is asked."""
+    """The partitions to ask for, and the hosted lanes: the knowledge that is not in the ledger."""
 
     wanted: list[SourcePartition]
-    """Selected partitions whose ends no fetch has told lately."""
+    """Selected partitions whose ends no fetch has returned recently."""
     hosted: frozenset[LaneId]
 
 
@@ -119,15 +119,15 @@ class SourceEnds:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Ends that lie below the recorded ones, seen once."""
+        """Ends below the recorded ones that have been seen once."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
-        """The ends as last told; not those of partitions whose leader does not answer."""
+        """The ends as last reported, without those of partitions whose leader does not answer."""
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
-        """The reports, where a lane's last fetch knows less of its end than is known here."""
+        """Return the reports, with a lane's end replaced where the end that is known here is higher."""
         if not self._ends:
             return reports
         ends = {(each.topic_id, each.partition): end for each, end in self._ends.items()}
@@ -144,7 +144,7 @@ class SourceEnds:
         return amended
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
-        """Ask and record, until it is cancelled."""
+        """Ask for ends and record them, until cancelled."""
         asker = EndsAsker(source)
         try:
             while True:
@@ -153,7 +153,7 @@ class SourceEnds:
                 try:
                     self._ends = await asker.ask(asked.wanted)
                 except EnvironmentFault:
-                    self._ends = {}  # the watch of the cluster tells it
+                    self._ends = {}  # the watch of the cluster reports it
                 await self._record(recorder, asked.hosted)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
@@ -161,7 +161,7 @@ class SourceEnds:
             asker.close()
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
-        """A verdict is in the ledger before the record that it rests on is replaced."""
+        """Record the ends. A verdict is in the ledger before the state record that it is based on is replaced."""
         state, ends = recorder.state, self._ends
         told = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
@@ -178,7 +178,10 @@ class SourceEnds:
 
 
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
-    """All partitions of the selected topics but those that are being fetched; what is halted or waits is not."""
+    """Return all partitions of the selected topics except those that are being fetched.
+
+    A partition whose lane is halted or waiting is not being fetched.
+    """
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)
     if discovered is None:

@@ -1,6 +1,7 @@
-"""Whether a daemon that stands by would go on as the one that holds the lease: it is asked what `apply` would change.
+"""Checks whether a standby daemon would continue with the same configuration as the daemon that holds the lease.
 
-After a take-over this daemon's own file counts, so whoever looks at a standby has to know of a difference before.
+The lease holder is asked what `apply` would change. After a take-over the standby's own file counts, so an operator who
+looks at the standby must learn about a difference before that.
 """
 
 import asyncio
@@ -15,23 +16,23 @@ from mirrord.supervision.upgrade.daemon_client import Refused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
-"""While nothing is known yet."""
+"""Interval between checks while a lease holder has not answered yet."""
 
 log = structlog.get_logger()
 
 
 class StandbyLook:
-    """For one daemon."""
+    """The configuration check of one standby daemon."""
 
     def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
-        """`holders`: the flows that stand by here, and the addresses of the daemons that have them."""
+        """`holders` returns the flows that are on standby here, and the addresses of the daemons that hold them."""
         self.remarks: dict[str, str] = {}
         """One line for each flow that differs."""
         self._config = config
         self._holders = holders
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check at intervals until cancelled."""
         while True:
             holders = self._holders()
             changes = {http: await self._ask(http) for http in set(holders.values())}
@@ -43,11 +44,11 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
-        """None while that is not known."""
+        """Ask a daemon for the differences; return None while they are not known."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
         except Refused:
-            return ConfigChanges()  # it takes no orders from here, and will not soon
+            return ConfigChanges()  # it accepts no commands from here, and this will not change soon
         except EnvironmentFault:
             return None  # it may be about to end
 

@@ -1,6 +1,7 @@
-"""What a flow's holder keeps in step beside the records: settings, rights, ends of topics, and MirrorMaker 2's records.
+"""Upkeep: everything that a flow's holder keeps in sync in addition to records.
 
-Each has its own loop and its own faults, which are told and tried again; none of them stops another, nor the copying.
+Upkeep covers configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. Each of these has its own
+faults, which are reported, and is tried again. None of them stops another, or the copying.
 """
 
 import asyncio
@@ -30,16 +31,16 @@ from mirrord.topics.rules.two_way_deletions import both_ways_deletions
 from policies.flows import selection_of
 
 FIRST_S = 0.1
-"""Until the first look at the clusters is there."""
+"""Pause while the first result of discovery is not there yet."""
 
 ForeignRecord = Callable[[Copy, FlowState], Awaitable[str]]
-"""Where the first record is in a copy that is none of the flow's; empty: there is none."""
+"""Returns where a target topic holds the first record that is not the flow's; empty if there is no such record."""
 
 log = structlog.get_logger()
 
 
 class Upkeep:
-    """The loops of one flow."""
+    """The upkeep loops of one flow."""
 
     def __init__(
         self,
@@ -51,11 +52,14 @@ class Upkeep:
         foreign: ForeignRecord | None = None,
         flow_back: Callable[[], str] = str,
     ) -> None:
-        """`foreign` looks for records of others in a copy; `flow_back` names a flow that copies the same names back."""
+        """`foreign` searches a target topic for records of other writers.
+
+        `flow_back` returns the name of a flow that copies topics of the same names back.
+        """
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """Copies that are not deleted, because somebody else's records are in them."""
+        """Target topics that are not deleted, because they hold other writers' records."""
         self._flow = flow
         self._source = source
         self._target = target
@@ -71,47 +75,47 @@ class Upkeep:
         self._refreshed = asyncio.Event()
 
     def see(self, discovered: Discovered) -> None:
-        """The clusters as discovery has just seen them."""
+        """Take the state of the clusters as discovery has just seen it."""
         self._discovered = discovered
         self._refreshed.set()
         if self._mm2 is not None:
             self._mm2.see(discovered)
 
     def see_groups(self, positions: Iterable[Translated]) -> None:
-        """Consumer groups stand here now."""
+        """Take the current positions of consumer groups."""
         if self._mm2 is not None:
             self._mm2.tell(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Until it is cancelled."""
+        """Run all loops until cancelled."""
         self._discovered = None
         self._faults.clear()
         mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
         await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     @property
     def faults(self) -> list[str]:
-        """What is not kept in step, one line each."""
+        """Everything that is currently not kept in sync, one line each."""
         settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
         return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is good to know, one line each."""
+        """Information that is useful to operators, one line each."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
         return (*self._own.remarks, *self._acls.remarks, *self._deletions, *mm2)
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """How long records are under way, by the heartbeats that the flow carries."""
+        """The latency of copied records, measured by the heartbeats that the flow copies."""
         return None if self._mm2 is None else self._mm2.latency
 
     def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
-        """The topics that need attention."""
+        """Return the topics that need attention."""
         known = self.settings.topics
         faults = dict(discovered.faults) if discovered else {}
         remarks = dict(discovered.remarks) if discovered else {}
@@ -141,7 +145,7 @@ class Upkeep:
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """After each look of discovery."""
+        """Handle deletions after each poll of discovery."""
         while True:
             await self._refreshed.wait()
             self._refreshed.clear()
@@ -176,7 +180,7 @@ class Upkeep:
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
     async def _keeps(self, copy: Copy, ledger: FlowState) -> bool:
-        """Whether somebody else's records are in a copy. Raises EnvironmentFault."""
+        """Return whether a target topic holds other writers' records and is kept for that. Raises EnvironmentFault."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
             if where:
@@ -211,7 +215,10 @@ class Upkeep:
 async def gone_copies(
     flow: FlowConfig, seen: Discovered | Looked, ledger: FlowState, source: UpkeepAdmin
 ) -> list[Copy]:
-    """The copies whose source topic is not there any more. Raises EnvironmentFault when the source does not answer."""
+    """Return the target topics whose source topic no longer exists.
+
+    Raises EnvironmentFault when the source does not answer.
+    """
     names = copy_names(ledger, flow)
     copy_of = selection_of(flow).copy_of
     found = without_source(copies_of(ledger), seen.source.topics, seen.target.topics, copy_of, names)
@@ -222,7 +229,7 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[Copy]:
-    """The target topics that mirrord created and has not deleted."""
+    """Return the target topics that mirrord created and has not deleted."""
     return [
         Copy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()

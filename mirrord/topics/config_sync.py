@@ -1,6 +1,7 @@
-"""Keeps the settings of a flow's target topics like the source's: looks at both sides, alters what differs, tells it.
+"""Keeps the configs of a flow's target topics in sync with the source: compares both sides, and alters and records
+every difference.
 
-What cannot be altered is told for its topic, tried again, and stops no other topic.
+A config that cannot be altered is reported for its topic and tried again. It does not hold up any other topic.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,15 +25,15 @@ log = structlog.get_logger()
 
 
 class WritesFacts(Protocol):
-    """Writes facts into the flow's ledger."""
+    """A writer of facts into the flow's ledger."""
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """False: they are not written yet."""
+        """Write facts; return False if they are not written yet."""
         ...
 
 
 class Pair(msgspec.Struct, frozen=True, order=True):
-    """A source topic and its copy."""
+    """A source topic and its target topic."""
 
     source: str
     target: str
@@ -40,21 +41,21 @@ class Pair(msgspec.Struct, frozen=True, order=True):
 
 
 def pairs_of(lanes: Sequence[PlannedLane]) -> list[Pair]:
-    """The topics of these lanes, sorted."""
+    """Return the topic pairs of these lanes, sorted."""
     return sorted({Pair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """What needs attention, by source topic."""
+    """The topics that need attention, by source topic."""
 
     faults: Mapping[str, str] = {}
     remarks: Mapping[str, str] = {}
     drift: Mapping[str, tuple[str, ...]] = {}
-    """Settings of the copy that differ and could not be altered, one line each."""
+    """Configs of the target topic that differ and could not be altered, one line each."""
 
 
 class SettingsSync:
-    """The topic settings of one flow."""
+    """The sync of the topic configs of one flow."""
 
     def __init__(self, flow: FlowConfig, source: UpkeepAdmin, target: UpkeepAdmin) -> None:
         self._flow = flow
@@ -62,26 +63,26 @@ class SettingsSync:
         self._target = target
         self._rule: Properties = properties_of(flow)
         self._in_step: dict[Pair, tuple[Settings, Settings]] = {}
-        """Pairs of which nothing differed, and the settings of which that is true."""
+        """Pairs without differences, and the configs of both sides for which that is true."""
         self._was: dict[Pair, Settings] = {}
-        """The source's settings at the last look: who altered what, when they differ."""
+        """The source's configs at the last poll. They show which side was altered when the two sides differ."""
         self._seen: Mapping[str, Settings] = {}
-        """The same settings by topic."""
+        """The same configs by topic."""
         self._remarks: dict[str, str] = {}
         self._told: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
-        """Of source topics whose settings are known."""
+        """The retention of source topics whose configs are known."""
         self.topics = Topics()
 
     @property
     def rule_faults(self) -> tuple[str, ...]:
-        """Settings that a policy of a third party could not decide, one line each."""
+        """Configs that a third-party policy could not decide, one line each."""
         return self._rule.faults
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """With which settings the copies of these source topics are to be created. Raises EnvironmentFault.
+        """Return the configs with which the target topics of these source topics are to be created.
 
-        A topic whose settings may not be seen is left out: it is told with the next round.
+        A topic whose configs are not visible to us is skipped; the next round reports it. Raises EnvironmentFault.
         """
         if not self._flow.sync.configs:
             return {}
@@ -94,7 +95,7 @@ class SettingsSync:
         return {topic: own_settings(settings, self._rule, known) for topic, settings in seen.topics.items()}
 
     async def round(self, lanes: Sequence[PlannedLane], recorder: WritesFacts) -> None:
-        """Look once and alter what differs. Raises EnvironmentFault when a cluster does not answer."""
+        """Compare once and alter all differences. Raises EnvironmentFault when a cluster does not answer."""
         if not self._flow.sync.configs:
             return
         pairs = pairs_of(lanes)
@@ -126,7 +127,7 @@ class SettingsSync:
     async def _alter(
         self, plans: Mapping[Pair, SettingsPlan]
     ) -> tuple[dict[Pair, tuple[ConfigChange, ...]], dict[Pair, str]]:
-        """What was altered, and why the rest was not. Kafka takes all changes of a topic or none."""
+        """Return the changes that were made, and why the rest were not. Kafka makes all changes of a topic or none."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
         refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
@@ -134,7 +135,7 @@ class SettingsSync:
             changes = done.pop(pair)
             if len(changes) == 1 or "AUTHORIZATION" in reason:
                 continue
-            # One bad setting must not hold up the others.
+            # One bad config must not hold up the others.
             taken: list[ConfigChange] = []
             for change in changes:
                 answer = await self._target.alter({pair.target: _wanted((change,))})
@@ -147,7 +148,7 @@ class SettingsSync:
         return done, refused
 
     def _plans(self, pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[Pair, SettingsPlan]:
-        """What is to be altered. Pairs of which neither side has changed since they were in step are not looked at."""
+        """Return the changes to make. Pairs that were in sync and have not changed on either side are not compared."""
         plans: dict[Pair, SettingsPlan] = {}
         in_step: dict[Pair, tuple[Settings, Settings]] = {}
         remarks: dict[str, str] = {}
@@ -174,13 +175,13 @@ class SettingsSync:
     def _log_change(self, pair: Pair, done: Iterable[ConfigChange], source: Settings) -> None:
         changes = _difference(done)
         if self._was.get(pair) is source:
-            # The source is as it was, so somebody altered the copy.
+            # The source has not changed, so another client altered the target topic.
             log.warning("settings_drift_repaired", flow=self._flow.name, topic=pair.target, changes=changes)
         else:
             log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
 
     def _tell(self, faults: Mapping[str, str]) -> None:
-        """Each fault is logged when it comes up or changes."""
+        """Log each fault when it appears or changes, and when it is gone."""
         for topic, line in faults.items():
             if self._told.get(topic) != line:
                 log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)

@@ -1,4 +1,4 @@
-"""What another configuration of a flow would copy, looked at and not done."""
+"""A preview of what another configuration of a flow would copy. Nothing is altered."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from mirrord.topics.topic_claims import Claims
 async def topics_that_change(
     old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin], claims: Claims
 ) -> list[str]:
-    """A line for each topic that one of the two copies and the other does not, or into another one.
+    """Return a line for each topic that only one configuration copies, or that the two copy into different topics.
 
-    `claims` know the flow's ledger, if it is read. Raises EnvironmentFault.
+    `claims` include the flow's ledger, if it has been read. Raises EnvironmentFault.
     """
     source, target = (admin(alias) for alias in (new.source, new.target))
     try:

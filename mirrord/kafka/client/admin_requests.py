@@ -1,4 +1,4 @@
-"""Rare requests to one cluster, over a connection that lives from one to the next."""
+"""Infrequent requests to one cluster, over a connection that stays open between them."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,15 +16,15 @@ Answer = TypeVar("Answer")
 
 
 class NotOffered(Unreachable):
-    """The broker is there and does not know this request."""
+    """The broker is reachable but does not support this request."""
 
 
 class Asker:
-    """Asks whichever broker of a cluster answers."""
+    """A client that asks any broker of a cluster that answers."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[tuple[str, int], ...] = ()
-        """As the cluster told last: it may live on when the configured addresses do not."""
+        """Brokers as last reported by the cluster, which may still exist when the configured addresses do not."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
@@ -38,10 +38,10 @@ class Asker:
         decode: Callable[[int, Reader], Answer],
         at: tuple[str, int] | None = None,
     ) -> Answer:
-        """The answer to a request that may be repeated; requests go one at a time. `at` names the one broker to ask.
+        """Return the answer to a request that may safely be repeated. `at` names the only broker to ask.
 
-        Both functions are given the version. Raises Unreachable, AuthenticationFailed, TlsFailed, NotOffered or another
-        EnvironmentFault when there is no answer.
+        Requests are sent one at a time. Both functions get the API version. Raises Unreachable, AuthenticationFailed,
+        TlsFailed, NotOffered or another EnvironmentFault when there is no answer.
         """
         async with self._asking:
             return await self._ask(api, encode, decode, at)
@@ -65,7 +65,7 @@ class Asker:
             except UnsupportedBroker as error:
                 raise NotOffered(f"{error}") from error
             except EnvironmentFault:
-                # A connection that stood idle may have been closed meanwhile: then once more with a new one.
+                # An idle connection may have been closed meanwhile, so try once more with a new one.
                 self.close()
                 if connection is None:
                     raise
@@ -75,7 +75,7 @@ class Asker:
         raise AssertionError
 
     def close(self) -> None:
-        """End the connection; the next request opens another one."""
+        """Close the connection; the next request opens another one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -93,6 +93,6 @@ class Asker:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of a configured address."""
+    """Return the host and the port of a configured address."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

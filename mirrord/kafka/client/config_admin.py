@@ -1,7 +1,7 @@
-"""Settings of topics, rights, and the end of topics, of one cluster: what there is, and changing it.
+"""Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
-What stays the same is not read again: topics are asked for in fixed groups, and an answer that equals the last one byte
-for byte gives the same objects.
+Unchanged answers are not decoded again: topics are asked for in fixed groups, and an answer that equals the last one
+byte for byte yields the same objects.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,69 +30,70 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 
 GROUP_SIZE = 100
-"""Topics in one request."""
+"""Number of topics in one request."""
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
-"""In front of an answer."""
+"""Size of the throttle time at the beginning of an answer."""
 
 Settings = Mapping[str, Setting]
 Item = TypeVar("Item")
 
 
 class NoAuthorizer(EnvironmentFault):
-    """The cluster keeps no rights."""
+    """The cluster has no authorizer, so it keeps no ACLs."""
 
 
 class Refused(EnvironmentFault):
-    """The cluster answers that we may not, or that it cannot."""
+    """The cluster answers that we lack a permission, or that it cannot fulfil the request."""
 
 
 class SeenSettings(msgspec.Struct, frozen=True):
-    """The settings of topics, as far as they may be seen."""
+    """The configs of topics that are visible to us."""
 
     topics: Mapping[str, Settings]
-    """The same object as before where nothing has changed."""
+    """Configs by topic. The object is the same as before if nothing has changed."""
     refused: Mapping[str, str]
-    """Kafka's word for why not. A topic that is not there is in neither."""
+    """Kafka's error for each topic that was refused. A topic that does not exist is in neither mapping."""
 
 
 class UpkeepAdmin(Protocol):
-    """What upkeep needs of a cluster.
+    """The operations that upkeep needs from a cluster.
 
-    Every call raises an EnvironmentFault when there is no answer (`mirrord.kafka.client.admin_requests.NotOffered`
-    where the brokers do not know the request).
+    Every call raises an EnvironmentFault when there is no answer. It is
+    `mirrord.kafka.client.admin_requests.NotOffered` if the brokers do not support the request.
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """All settings of these topics; with `watch` those that were watched before are compared, not read anew."""
+        """Return all configs of these topics. With `watch`, the answer is compared with that of the last watched
+        call."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set settings of topics, None: take them away. The topics that were refused as a whole, and why."""
+        """Set configs of topics; None removes a config. Return the topics that were refused as a whole, and why."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """All rights on these kinds of resources. Raises NoAuthorizer, Refused."""
+        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, Refused."""
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Give rights; those that were refused, and why."""
+        """Create ACLs; return those that were refused, and why."""
         ...
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Take exactly these rights away; those that were refused, and why."""
+        """Delete exactly these ACLs; return those that were refused, and why."""
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Those of these topics that do not exist, by the cluster's own word: not those that may not be seen."""
+        """Return the topics that do not exist according to the cluster, without those that are not visible to us."""
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id; those that were refused, and why. One that is gone already is fine."""
+        """Delete topics by id; return those that were refused, and why. A topic that is already gone is no error."""
         ...
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
@@ -105,7 +106,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """All settings of these topics; with `watch` those that were watched before are compared, not read anew."""
+        """Return all configs of these topics. With `watch`, the answer is compared with that of the last watched
+        call."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -129,7 +131,7 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set settings of topics, None: take them away. The topics that were refused as a whole, and why."""
+        """Set configs of topics; None removes a config. Return the topics that were refused as a whole, and why."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
             body = configs.encode_alter({topic: changes[topic] for topic in part})
@@ -140,7 +142,7 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """All rights on these kinds of resources. Raises NoAuthorizer, Refused."""
+        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, Refused."""
         found: frozenset[AclRule] = frozenset()
         for resource in resources:
             body = acls.encode_describe(resource)
@@ -155,11 +157,11 @@ class KafkaUpkeepAdmin:
         return found
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Give rights; those that were refused, and why."""
+        """Create ACLs; return those that were refused, and why."""
         return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
-        """Take exactly these rights away; those that were refused, and why."""
+        """Delete exactly these ACLs; return those that were refused, and why."""
         return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
 
     async def _change(
@@ -177,16 +179,16 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Those of these topics that do not exist, by the cluster's own word: not those that may not be seen."""
+        """Return the topics that do not exist according to the cluster, without those that are not visible to us."""
         answer = await self._metadata(topics)
         return frozenset(
             topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
-        """Delete topics by id; those that were refused, and why. One that is gone already is fine."""
+        """Delete topics by id; return those that were refused, and why. A topic that is already gone is no error."""
         answer = await self._metadata([])
-        # With ZooKeeper only the controller deletes; others pass the request on.
+        # With ZooKeeper only the controller deletes topics; otherwise brokers forward the request.
         at = next(((each.host, each.port) for each in answer.brokers if each.node == answer.controller), None)
         answers = await self._asker.ask(
             DELETE_TOPICS,
@@ -198,7 +200,7 @@ class KafkaUpkeepAdmin:
         return {TopicId(name): _reason(*told) for name, told in answers.items() if told[0] not in fine}
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._asker.close()
 
     async def _metadata(self, topics: Collection[str]) -> metadata.Metadata:
@@ -208,7 +210,7 @@ class KafkaUpkeepAdmin:
 
 
 class _Group:
-    """Topics that are asked for together, and what was seen of them last."""
+    """Topics that are asked for together, with the last answer about them."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
@@ -217,7 +219,7 @@ class _Group:
         self.refused: dict[str, str] = {}
 
     def take(self, answers: Iterable[configs.TopicSettings]) -> None:
-        """Another answer than before. Topics that are in it unchanged keep their objects."""
+        """Take an answer that differs from the last one. Topics with unchanged configs keep their objects."""
         former, self.seen, self.refused = self.seen, {}, {}
         for each in answers:
             if not each.error:
@@ -228,7 +230,7 @@ class _Group:
 
 
 def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]:
-    """The same groups as far as their topics are still wanted; new topics join the last one or make further ones."""
+    """Return the groups without unwanted topics; new topics are added to the last group or form further groups."""
     wanted = set(topics)
     kept: list[_Group] = []
     for group in groups:

@@ -1,8 +1,8 @@
-"""Java's key stores, JKS and PKCS12, as the PEM texts that Python's ssl takes.
+"""Reads Java key stores, JKS and PKCS12, as the PEM texts that Python's ssl accepts.
 
-PKCS12 is read by cryptography. JKS is a list of DER certificates and of keys under a cipher of its own (JavaKeyStore
-and KeyProtector in sun.security.provider): what is needed of it stands here. Which of the two a file is, it says
-itself, as in Java. Nothing is written to a disk.
+PKCS12 is read by cryptography. JKS is a list of DER certificates and of keys that are encrypted with a special cipher
+(JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are needed. The
+format is detected from the file's content, as in Java. Nothing is written to disk.
 """
 
 import base64
@@ -21,15 +21,15 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""A JKS key is kept as salt, cipher text and SHA-1."""
+"""A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
 class Store(msgspec.Struct, frozen=True):
-    """What a store holds, as PEM. `key` and its `chain` are empty without a private key."""
+    """The contents of a store, as PEM. `key` and its `chain` are empty if there is no private key."""
 
     authorities: str
-    """Certificates that are trusted as they are."""
+    """Certificates that are trusted directly."""
     chain: str = ""
     key: str = ""
 
@@ -44,9 +44,9 @@ class _Broken(Exception):
 
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
-    """The store in that file. `password` None reads the certificates of a JKS store only, unchecked.
+    """Return the store in a file. Without a password only the certificates of a JKS store are read, unchecked.
 
-    Raises EnvironmentFault when the file is missing, is no store, or a password is wrong.
+    Raises EnvironmentFault when the file is missing or not a key store, or when a password is wrong.
     """
     try:
         data = Path(path).read_bytes()
@@ -64,7 +64,7 @@ def read_store(path: str, password: str | None, key_password: str | None = None)
 
 
 def _pkcs12(data: bytes, password: str | None) -> Store:
-    # Not always wanted, and slow to import.
+    # The import is slow and not always needed.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def _jks(data: bytes, password: str | None, key_password: str | None) -> Store:
     for _ in range(count):
         tag = reader.number(">I")
         reader.text()  # the alias
-        reader.take(8)  # when it was made
+        reader.take(8)  # the creation time
         if tag == 2:
             authorities.append(_certificate(reader, version))
             continue
@@ -105,7 +105,7 @@ def _jks(data: bytes, password: str | None, key_password: str | None) -> Store:
             raise _Broken(f"an entry of kind {tag}")
         protected = reader.block()
         certificates = [_certificate(reader, version) for _ in range(reader.number(">I"))]
-        # As in Java, one key is used; which one of several is not promised there.
+        # As in Java, one key is used; Java does not guarantee which of several keys it uses.
         if not key and password is not None:
             key = _pem_key(_unprotect(_octets(protected), key_password or password))
             chain = "".join(certificates)
@@ -124,7 +124,7 @@ def _certificate(reader: "_Reader", version: int) -> str:
 
 
 def _unprotect(data: bytes, password: str) -> bytes:
-    """The PKCS8 key: the cipher text is XORed with a chain of SHA-1 digests over password and salt."""
+    """Return the PKCS8 key: the cipher text XORed with a chain of SHA-1 digests over the password and the salt."""
     secret = password.encode("utf-16-be")
     block, cipher, check = data[:_SALT], data[_SALT:-_CHECK], data[-_CHECK:]
     stream = b""
@@ -143,14 +143,14 @@ def _pem_key(der: bytes) -> str:
 
 
 def _octets(der: bytes) -> bytes:
-    """The octet string of an EncryptedPrivateKeyInfo: SEQUENCE { AlgorithmIdentifier, OCTET STRING }."""
+    """Return the octet string of an EncryptedPrivateKeyInfo: SEQUENCE { AlgorithmIdentifier, OCTET STRING }."""
     outer = _Reader(_Reader(der, 0).element(_DER_SEQUENCE), 0)
     outer.element(_DER_SEQUENCE)
     return outer.element(_DER_OCTETS)
 
 
 class _Reader:
-    """Numbers, texts and blocks, one behind the other."""
+    """A reader of consecutive numbers, texts and blocks."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
@@ -174,7 +174,7 @@ class _Reader:
         return self.take(self.number(">I"))
 
     def element(self, tag: int) -> bytes:
-        """A DER element's content."""
+        """Return the content of a DER element."""
         if self.number("B") != tag:
             raise _Broken("a key is not what it should be")
         length = self.number("B")

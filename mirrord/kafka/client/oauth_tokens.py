@@ -1,4 +1,4 @@
-"""OAUTHBEARER tokens: from a reference, from an address that gives them, or made up for brokers that want no proof."""
+"""OAUTHBEARER tokens: from a reference, from a token endpoint, or unsigned for brokers that require no signature."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -13,17 +13,17 @@ from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
 
 FETCH_S = 8.0
-"""How long the address may take; a connection has 10 s for everything."""
+"""How long the token endpoint may take; a connection has 10 s for everything."""
 _KEPT_SHARE = 0.8
-"""Of its lifetime, during which a token is used for further connections."""
+"""Share of its lifetime during which a token is used for further connections."""
 _UNSIGNED_S = 3_600
 
 _kept: dict[tuple[str, str, str], tuple[str, float]] = {}
-"""Tokens by address, client and scope, and until when they are used (monotonic)."""
+"""Tokens by address, client and scope, with the time until which they are used (monotonic)."""
 
 
 def token_provider(security: Security) -> AbstractTokenProvider:
-    """What aiokafka asks for a token at every connection (KIP-255)."""
+    """Return the provider that aiokafka asks for a token at every connection (KIP-255)."""
     return _Token(security)
 
 
@@ -32,7 +32,7 @@ class _Token(AbstractTokenProvider):
         self._security = security
 
     async def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride] - the base has no body
-        """Raises EnvironmentFault."""
+        """Return a token. Raises EnvironmentFault."""
         security = self._security
         if security.unsigned:
             return unsigned_token(security.username or "", time.time())
@@ -42,8 +42,9 @@ class _Token(AbstractTokenProvider):
 
 
 def unsigned_token(subject: str, now: float) -> str:
-    """A token without a signature, as OAuthBearerUnsecuredLoginCallbackHandler makes it. `now` in epoch seconds."""
-    # Whole milliseconds: brokers count in them, and refuse a token of this one's later part as not issued yet.
+    """Return an unsigned token as OAuthBearerUnsecuredLoginCallbackHandler makes it. `now` is in epoch seconds."""
+    # The time is cut to whole milliseconds, because brokers count in them. They would refuse a token from a later part
+    # of the current millisecond as not issued yet.
     issued = int(now * 1000) / 1000
     claims: dict[str, object] = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_S}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
@@ -54,8 +55,8 @@ def _part(content: dict[str, object]) -> str:
 
 
 async def _granted(security: Security, url: str) -> str:
-    """A token by OAuth's client credentials (RFC 6749 §4.4)."""
-    import aiohttp  # noqa: PLC0415 - a third of what each process of ours would load, for few
+    """Return a token from OAuth's client credentials grant (RFC 6749 §4.4)."""
+    import aiohttp  # noqa: PLC0415 - a third of all that a process would load, and few need it
 
     key = (url, security.username or "", security.scope or "")
     token, until = _kept.get(key, ("", 0.0))

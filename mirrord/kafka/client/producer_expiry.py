@@ -1,5 +1,4 @@
-"""How long the target remembers a producer: the setting that says how far its refusal of repeated batches is to be
-relied on."""
+"""How long the target remembers a producer. This config limits how long its refusal of repeated batches is reliable."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -17,19 +16,19 @@ from mirrord.runtime.clock import Clock
 
 EXPIRY = "producer.id.expiration.ms"
 OLD_EXPIRY = "transactional.id.expiration.ms"
-"""What counted before Kafka 3.4 (KIP-854)."""
+"""The config that applied before Kafka 3.4 (KIP-854)."""
 
 LOOK_S = 300.0
-"""The setting is dynamic, so it is read repeatedly."""
+"""Interval between two reads of the config, which is dynamic."""
 TIMEOUT_S = 5.0
 NOT_TOLD = 0
-"""As an expiry: producers may be forgotten at any time, so no lane is protected."""
+"""Expiry assumed if the config is not visible: producers may be forgotten at any time, so no lane is protected."""
 
 log = structlog.get_logger()
 
 
 async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
-    """The setting of a broker, or None when it may not be seen. Raises Unreachable."""
+    """Return the config of a broker, or None when it is not visible to us. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
     async with Admin(cluster, timeout_s) as admin:
         answers = cast(Any, await admin.describe_configs([wanted]))
@@ -42,25 +41,25 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
 
 
 class ProducerExpiry:
-    """Keeps up with the setting of one cluster. Brokers may differ, and any may lead next: the shortest counts."""
+    """The current expiry of one cluster. Brokers may differ, and any may lead next, so the shortest value counts."""
 
     def __init__(self, alias: str, cluster: ClusterConfig, nodes: Callable[[], list[int]], clock: Clock) -> None:
-        """`nodes` are the cluster's brokers, as far as they are known."""
+        """`nodes` returns those brokers of the cluster that are known."""
         self._alias = alias
         self._cluster = cluster
         self._nodes = nodes
         self._clock = clock
         self._known: dict[int, int] = {}
-        """By broker, as it was last told."""
+        """The last value that each broker returned, by broker."""
         self._warned = False
 
     @property
     def shortest_ms(self) -> int:
-        """Of all brokers that have answered."""
+        """The shortest expiry of all brokers that have answered."""
         return min(self._known.values(), default=NOT_TOLD)
 
     async def until_known(self) -> None:
-        """Until one broker has answered. While none does, no lane could write anyway."""
+        """Wait until one broker has answered. While none does, no lane could write anyway."""
         backoff = Backoff()
         while True:
             for node in self._nodes():
@@ -69,12 +68,12 @@ class ProducerExpiry:
             await self._clock.sleep(backoff.next_s())
 
     async def follow(self, tell: Callable[[int], None]) -> None:
-        """Ask all brokers again and again, and tell the shortest."""
+        """Ask all brokers again and again, and report the shortest expiry."""
         while True:
             nodes = self._nodes()
             for node in nodes:
                 await self._ask(node)
-            # A broker that does not answer keeps what it said; one that is no longer there does not count.
+            # The last answer of a broker that does not answer now still counts. A broker that is gone does not count.
             self._known = {node: expiry for node, expiry in self._known.items() if node in nodes}
             if self._known:
                 tell(self.shortest_ms)

@@ -1,6 +1,7 @@
-"""Reading a stretch of a partition once, by batch headers: scans of the target, comparisons with the source.
+"""Reading a stretch of a partition once, by batch headers, for scans of the target and comparisons with the source.
 
-Not the hot path, but the same bytes: raw fetches without a session, one after the other, bounded in size.
+This is not the hot path, but it reads the same bytes: raw fetches without a session, one after the other, of bounded
+size.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from mirrord.kafka.protocol.record_batch import (
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 CHUNK_BYTES = 1 << 20
-"""A fetch brings about this much; a single batch may be larger."""
+"""Approximate size of one fetch; a single batch may be larger."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 WAIT_MS = 100
 _LIMITS = {
@@ -38,11 +39,11 @@ _LIMITS = {
     for committed in (False, True)
 }
 REMOTE_CHUNK_BYTES = 4 << 20
-"""The same from remote storage, where each fetch takes longer."""
+"""Approximate size of one fetch from remote storage, where each fetch takes longer."""
 REMOTE_PATIENCE = 10
-"""Multiplies the patience where the next batch is known to be in remote storage."""
+"""Factor for the patience when the next batch is known to be in remote storage."""
 AGAIN_S = 1.0
-"""Between two questions about what is in remote storage, while answers are empty."""
+"""Pause between two questions about the contents of remote storage, while answers are empty."""
 _WAIT_GROWTH = 5
 _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
@@ -51,7 +52,7 @@ _MAGIC = 2
 
 
 class ReadFailed(EnvironmentFault):
-    """The stretch could not be read; `error` is the Kafka error code, NETWORK_EXCEPTION without an answer."""
+    """The stretch could not be read. `error` is the Kafka error code, or NETWORK_EXCEPTION if there was no answer."""
 
     def __init__(self, error: int) -> None:
         super().__init__(f"reading failed with {ErrorCode.name_of(error)}")
@@ -61,8 +62,8 @@ class ReadFailed(EnvironmentFault):
 class ReadBatch(NamedTuple):
     """A batch as it is stored in a log: buffer[start:end].
 
-    Messages of format 0 and 1 are returned in groups. Of their header only magic and offsets are valid, and a wrapper
-    may begin later than its header says.
+    Messages of formats 0 and 1 are returned in groups. Only the magic and the offsets of their header are valid, and a
+    wrapper may begin later than its header says.
     """
 
     header: Header
@@ -70,21 +71,21 @@ class ReadBatch(NamedTuple):
     start: int
     end: int
     aborted: bool = False
-    """Its transaction was aborted; known only when committed records are read."""
+    """Whether its transaction was aborted; known only when committed records are read."""
 
     @property
     def is_old(self) -> bool:
-        """Whether these are messages of format 0 or 1."""
+        """Whether the batch is a group of messages of format 0 or 1."""
         return self.header.magic < _MAGIC
 
     @property
     def records_crc(self) -> int:
-        """The checksum of its records alone; of a v2 batch only."""
+        """The checksum of the records alone, for v2 batches only."""
         return records_digest(self.buffer, self.start)
 
 
 class Stretches:
-    """Reads stretches of one cluster's partitions, a few at the same time."""
+    """A reader of stretches of one cluster's partitions. It reads a few of them at the same time."""
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
         """A read fails when no batch arrives for `patience_s`, or `REMOTE_PATIENCE` times that from remote storage."""
@@ -98,10 +99,10 @@ class Stretches:
     async def read(
         self, partition: PartitionId, start: int, end: int, *, committed: bool = False
     ) -> AsyncGenerator[ReadBatch, None]:
-        """The batches that hold offsets of [start, end), those of open and aborted transactions included.
+        """Yield the batches that hold offsets of [start, end), including those of open and aborted transactions.
 
-        With `committed` only those below the last stable offset, and aborted ones are marked. Raises ReadFailed. The
-        batches that were read before remain valid.
+        With `committed`, yield only batches below the last stable offset, and mark aborted ones. Raises ReadFailed.
+        Batches that were read before remain valid.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
@@ -111,7 +112,7 @@ class Stretches:
             aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
                 if number % _TURN == _TURN - 1:
-                    await asyncio.sleep(0)  # a chunk of tiny batches must not hold up the lanes
+                    await asyncio.sleep(0)  # a chunk of tiny batches must not block the lanes
                 if last >= position and base < end:
                     yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
             if batches:
@@ -144,8 +145,10 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Where the log diverges from one in which a batch of this epoch ends at `position`, as (epoch, end); (-1, -1)
-        when it does not (KIP-595). Raises ReadFailed."""
+        """Return the point where the log diverges from one in which a batch of this epoch ends at `position`.
+
+        The point is an (epoch, end) pair, or (-1, -1) if the logs do not diverge (KIP-595). Raises ReadFailed.
+        """
         async with self._slots:
             _, fetched = await self._fetch(partition, Position(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
         return fetched.diverging_epoch, fetched.diverging_end
@@ -186,7 +189,7 @@ class Stretches:
 class _Place:
     """The position of a read: whether its next batch is in remote storage (KIP-405), and how long to wait for it.
 
-    Remote batches are fetched over a separate connection with a longer max wait: a broker handles one request of a
+    Remote batches are fetched over a separate connection with a longer max wait. A broker handles one request of a
     connection at a time, and before Kafka 3.8 it cancels a remote read when the request's max wait is over.
     """
 
@@ -197,17 +200,17 @@ class _Place:
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._local_start = 0
-        """Records below are in remote storage; -1: the broker does not say, and answers are empty."""
+        """Records below this offset are in remote storage. -1: the broker does not say, and answers are empty."""
         self._looked = float("-inf")
         self._last = self._loop.time()
-        """When the last batch came."""
+        """When the last batch arrived."""
 
     def is_remote(self, position: int) -> bool:
-        """Whether the records there are, or may be, in remote storage."""
+        """Return whether the records at this position are, or may be, in remote storage."""
         return self._local_start < 0 or position < self._local_start
 
     async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
-        """A fetch took `took_s`. `lacking`: it returned nothing below the visible end of the log."""
+        """Record that a fetch took `took_s`. `lacking`: it returned nothing from below the visible end of the log."""
         if self.is_remote(position):
             if lacking:
                 self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)
@@ -220,11 +223,11 @@ class _Place:
             self.wait_ms = min(WAIT_MS * _WAIT_GROWTH, self._view.longest_wait_ms)
 
     def came(self) -> None:
-        """There were batches."""
+        """Record that a fetch returned batches."""
         self._last = self._loop.time()
 
     def came_empty(self, position: int) -> None:
-        """There were none. Raises ReadFailed when the patience is over."""
+        """Record that a fetch returned no batches. Raises ReadFailed when the patience is over."""
         waited_s = self._loop.time() - self._last
         if position < self._local_start:
             if waited_s > REMOTE_PATIENCE * self._patience_s:
@@ -234,7 +237,7 @@ class _Place:
 
 
 async def local_start(view: ClusterView, partition: PartitionId) -> int:
-    """Where the local part of a log begins; below it are remote records. -1 when that is not known."""
+    """Return where the local part of a log begins; records below are remote. Return -1 when that is not known."""
     leader = view.leader(partition)
     if leader is None:
         return -1
@@ -250,7 +253,7 @@ async def local_start(view: ClusterView, partition: PartitionId) -> int:
 
 
 def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scanned]:
-    """The whole batches of the answer to a fetch from `position` on."""
+    """Return the complete batches in the answer to a fetch from `position` on."""
     start, end = fetched.records_start, fetched.records_end
     batches: list[Scanned] = []
     try:
@@ -267,7 +270,7 @@ def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scann
 
 
 def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
-    """Up to the first message of an old format."""
+    """Return the batches up to the first message of an old format, and the position where they end."""
     try:
         return scan(buffer, start, end)
     except OldMagic as old:
@@ -275,7 +278,7 @@ def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], i
 
 
 def _as_batch(messages: Group, position: int) -> Scanned:
-    """`position` is the first offset that a wrapper there can hold."""
+    """Return a group of old messages as a batch; `position` is the first offset that a wrapper there can hold."""
     first = messages.first if messages.first >= 0 else min(position, messages.last)
     length, delta = messages.end - messages.start, messages.last - first
     header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
@@ -283,7 +286,7 @@ def _as_batch(messages: Group, position: int) -> Scanned:
 
 
 def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
-    """Which of the batches of one answer belong to its aborted transactions (producer id, first offset; KIP-98)."""
+    """Return which batches of one answer belong to its aborted transactions (producer id, first offset; KIP-98)."""
     ahead = sorted((first, producer) for producer, first in aborted)
     begun: set[int] = set()
     found: set[int] = set()
@@ -299,7 +302,7 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 LOOK_S = 10.0
-"""A partition that looks as if it were in remote storage is not looked up again for this long."""
+"""A partition whose records seem to be in remote storage is not looked up again for this long."""
 
 
 SLOW_S = 0.1

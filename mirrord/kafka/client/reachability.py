@@ -1,4 +1,4 @@
-"""Whether clusters can be reached, by everyone in this daemon who talks to them."""
+"""Tracks whether clusters are reachable, as seen by all parts of this daemon that talk to them."""
 
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class ClusterWatch:
-    """One cluster. Each change is logged once, however many find it out."""
+    """The reachability of one cluster. Each change is logged once, however many observers notice it."""
 
     def __init__(self, alias: Alias, clock: Clock) -> None:
         self.cluster_id: ClusterId | None = None
@@ -30,7 +30,7 @@ class ClusterWatch:
         self._since_ms: int | None = None
 
     def tell(self, observer: str, error: str) -> None:
-        """What an observer found; an empty error says that the cluster answered it."""
+        """Record an observer's result; an empty error means that the cluster answered."""
         was_reachable, was_asked = not self._errors, self._asked
         self._asked = True
         if error:
@@ -40,13 +40,13 @@ class ClusterWatch:
         self._note(was_reachable=was_reachable, was_asked=was_asked)
 
     def forget(self, observer: str) -> None:
-        """The observer is no more."""
+        """Forget an observer that no longer exists."""
         was_reachable = not self._errors
         self._errors.pop(observer, None)
         self._note(was_reachable=was_reachable, was_asked=self._asked)
 
     def status(self) -> ClusterStatus:
-        """As it is now."""
+        """Return the current status."""
         error = next(iter(self._errors.values()), None)
         reachable = self._asked and error is None
         return ClusterStatus(self._alias, self.cluster_id, reachable, self._since_ms, error)
@@ -63,7 +63,7 @@ class ClusterWatch:
 
 
 class WatchedAdmin:
-    """A `TopicAdmin` that tells the watch whether its cluster answers."""
+    """A `TopicAdmin` that reports to the watch whether its cluster answers."""
 
     def __init__(self, admin: TopicAdmin, watch: ClusterWatch, observer: str) -> None:
         self._admin = admin
@@ -71,21 +71,21 @@ class WatchedAdmin:
         self._observer = observer
 
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """The topics of these names, or all; with `rights` also what we may do with them."""
+        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
         seen = await self._told(self._admin.look(names, rights=rights))
         self._watch.cluster_id = seen.cluster_id
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; those that were refused, and why."""
+        """Create topics; return those that were refused, and why."""
         return await self._told(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Give topics so many partitions; those that were refused, and why."""
+        """Increase topics to these numbers of partitions; return those that were refused, and why."""
         return await self._told(self._admin.grow(topics))
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._admin.close()
 
     async def _told(self, request: Awaitable[Answer]) -> Answer:
@@ -99,7 +99,7 @@ class WatchedAdmin:
 
 
 async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
-    """Both are asked, so that the status tells of both."""
+    """Return the ids of both clusters. Both are always asked, so that the status covers both."""
     answers = await asyncio.gather(source.look([]), target.look([]), return_exceptions=True)
     one, other = answers
     if isinstance(one, BaseException):

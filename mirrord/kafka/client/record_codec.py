@@ -1,10 +1,10 @@
-"""Record batches as records and back, by aiokafka's compiled record classes: the second path, and deep comparisons.
+"""Decodes record batches and builds new ones, with aiokafka's compiled record classes.
 
-Messages of the formats 0 and 1 are read as Kafka's own consumer reads them
-(org.apache.kafka.common.record.AbstractLegacyRecordBatch), and written as a broker of 3.9 writes them when it converts
-them (LogValidator): format 0 has no times, its records get -1; the messages of a wrapper with an append time all have
-the wrapper's time; the codec stays, and there are no headers. aiokafka's compiled class for them is not used: it reads
-past the end of what is not sound.
+The second path and deep comparisons use this module. Messages of formats 0 and 1 are read as Kafka's own consumer reads
+them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). They are written as a broker of version 3.9 writes them
+when it converts them (LogValidator): format 0 has no timestamps, so its records get -1. All messages in a wrapper with
+an append time get the wrapper's time. The codec stays, and there are no headers. aiokafka's compiled class for old
+messages is not used, because it reads past the end of malformed data.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -25,11 +25,11 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 _MAGIC = 2
 _LZ4 = 3
 _CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
-"""Those of formats 0 and 1."""
+"""The codecs of formats 0 and 1."""
 
 
 class _AioRecord(Protocol):
-    """What aiokafka's compiled classes give; they come without types for their headers."""
+    """A record of aiokafka's compiled classes, which have no type annotations for headers."""
 
     offset: int
     timestamp: int
@@ -39,15 +39,16 @@ class _AioRecord(Protocol):
 
 
 def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
-    """The records of the batch, or of the messages of format 0 and 1, in buffer[start:end].
+    """Return the records of the batch, or of the messages of formats 0 and 1, in buffer[start:end].
 
-    Where a batch has the time of its append, so have its records (KIP-32). Raises ValueError when they cannot be read.
+    If a batch has an append time, all its records have this time (KIP-32). Raises ValueError when the data cannot be
+    read.
     """
     return read(buffer, start, end)[1]
 
 
 def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
-    """The codec, and the records in ascending order of their offsets. Raises ValueError when they cannot be read."""
+    """Return the codec, and the records in ascending offset order. Raises ValueError when they cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)
@@ -55,7 +56,7 @@ def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
         raise ValueError(str(error)) from error
     except ValueError:
         raise
-    # Every codec has errors of its own, with no common base below Exception.
+    # Every codec has its own errors, with no common base class below Exception.
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if any(later.offset <= earlier.offset for earlier, later in pairwise(records)):
@@ -71,7 +72,7 @@ def _read_batch(data: bytes) -> tuple[int, list[Record]]:
         raise ValueError("the checksum does not fit")
     codec = batch.attributes & CODEC_MASK
     if len(data) == HEADER_LENGTH:
-        return codec, []  # a codec has nothing to say about no bytes
+        return codec, []  # a codec cannot decode zero bytes
     records = [
         Record(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
@@ -80,7 +81,7 @@ def _read_batch(data: bytes) -> tuple[int, list[Record]]:
 
 
 def _read_old(data: bytes) -> tuple[int, list[Record]]:
-    """Of a wrapper, or of messages without compression."""
+    """Return the codec and the records of a wrapper, or of messages without compression."""
     codec = 0
     records: list[Record] = []
     for message in parse(data, checked=True):

@@ -1,9 +1,9 @@
-"""A request pipeline on a transport: requests out, frames in, in the same order.
+"""A request pipeline on a transport: requests go out, and frames come in in the same order.
 
-Kafka answers the requests of a connection one after the other (the protocol guide, "Network"), so the oldest waiting
-request is the one that is answered. Copies: small frames are cut out of one receive buffer; a frame that is larger
-than what has arrived of it gets a buffer of its own, into which the kernel writes the rest directly. The parts of a
-request are handed to the transport as they are; uvloop writes them without joining them.
+Kafka answers the requests of a connection one after the other (the protocol guide, "Network"), so each answer belongs
+to the oldest waiting request. Small frames are copied out of one receive buffer. A large frame that has arrived only in
+part gets a separate buffer, and the kernel writes the rest directly into it. The parts of a request are passed to the
+transport unchanged; uvloop writes them without joining them.
 """
 
 import asyncio
@@ -23,35 +23,35 @@ from mirrord.model.errors import EnvironmentFault
 
 RECEIVE_BYTES = 128 * 1024
 DIRECT_BYTES = 16 * 1024
-"""From this size on, an incomplete frame is worth a buffer of its own."""
+"""Size from which an incomplete frame is worth a separate buffer."""
 WAKE_BYTES = 1 << 20
-"""While a frame that is larger by far is received, the event loop wakes for so many bytes."""
+"""While a much larger frame is being received, the event loop wakes only once for this many bytes."""
 FRAME_LIMIT = 128 << 20
-"""Far above what a fetch asks for: a single batch that is larger than the limits comes whole all the same (KIP-74)."""
+"""Far more than a fetch asks for, because a broker returns a batch whole even if it exceeds the limits (KIP-74)."""
 
 _SIZE = Struct(">i")
 _REQUEST = Struct(">ihhi")
 _RESPONSE = Struct(">i")
 _LINGER = Struct("ii")
-"""struct linger, in the byte order of the machine."""
+"""The C structure `struct linger`, in the machine's byte order."""
 _LEAST_FRAME = 5
 _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class ConnectionLost(EnvironmentFault):
-    """The connection ended, so the fate of its unanswered requests is not known. The cause, if any, is `__cause__`."""
+    """The connection ended, so the outcome of its unanswered requests is unknown. `__cause__` is the cause, if any."""
 
 
 Callback = Callable[[Frame | ConnectionLost], None]
 
 
 class FramePipe(asyncio.BufferedProtocol):
-    """Sends requests and hands each answer to the callback of its request.
+    """A protocol that sends requests and passes each answer to the callback of its request.
 
-    Callbacks run inside of the event loop's read event, or while the connection is being closed; each is called exactly
-    once. An exception that a callback raises closes the connection. So does an oldest request without an answer for
-    `timeout_s`: the other end may be gone without a word. The time for which the other end has announced that it reads
-    nothing (`throttled`) does not count.
+    Callbacks run inside the event loop's read event, or while the connection is being closed. Each is called exactly
+    once. The connection is closed if a callback raises an exception. It is also closed when the oldest request has had
+    no answer for `timeout_s`, because the other end may have disappeared silently. The time for which the other end has
+    announced that it reads nothing (`throttled`) does not count.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class FramePipe(asyncio.BufferedProtocol):
         frame_limit: int = FRAME_LIMIT,
     ) -> None:
         self.peer = peer
-        """Who is at the other end, for messages."""
+        """Name of the other end, for messages."""
         self.writable = True
-        """False while the transport holds more unsent bytes than its limit; sending is possible all the same."""
+        """False while the transport holds more unsent bytes than its limit; requests can still be sent."""
         self.on_writable: Callable[[], None] | None = None
         """Called when `writable` becomes true again."""
         self.on_read: Callable[[], None] | None = None
-        """Called after the callbacks of all answers that came together."""
+        """Called after the callbacks of all answers that arrived together."""
         self.on_lost: Callable[[ConnectionLost], None] | None = None
         """Called once, after the callbacks of all unanswered requests."""
         self.user_timeout_s: float | None = None
-        """The connection's TCP_USER_TIMEOUT, while it is not throttled."""
+        """The connection's TCP_USER_TIMEOUT while it is not throttled."""
         self.lost: ConnectionLost | None = None
-        """Why the connection is no more."""
+        """Why the connection was lost; None while it is open."""
         self._loop = asyncio.get_running_loop()
-        # Request header version 2: behind the fixed fields the client id, a plain string, and no tagged fields.
+        # Request header version 2: the fixed fields, then the client id as a plain string, then no tagged fields.
         self._header_tail = nullable_string(client_id) + NO_TAGS
         self._header_length = _REQUEST.size - _SIZE.size + len(self._header_tail)
         self._pool = pool
@@ -90,11 +90,11 @@ class FramePipe(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._held: list[Bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # Small frames. The view keeps the buffer from being resized for as long as the pipe lives.
+        # Small frames. The view prevents the buffer from being resized during the pipe's lifetime.
         self._receive = bytearray(RECEIVE_BYTES)
         self._receive_view = memoryview(self._receive)
         self._filled = 0
-        # A large frame that is being received.
+        # The large frame that is currently being received.
         self._large: bytearray | None = None
         self._large_view = memoryview(b"")
         self._large_size = 0
@@ -104,13 +104,13 @@ class FramePipe(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer."""
+        """Number of requests without an answer."""
         return len(self._pending)
 
     def request(self, api: Api, version: int, parts: Sequence[Bytes], size: int, callback: Callback) -> None:
         """Send a request whose body is `parts`, `size` bytes in all; the first part is `bytes`.
 
-        On a lost connection the callback is called at once.
+        If the connection is lost, the callback is called immediately.
         """
         transport = self._transport
         if self.lost is not None or transport is None:
@@ -132,9 +132,9 @@ class FramePipe(asyncio.BufferedProtocol):
             transport.writelines([header + parts[0], *parts[1:]])
 
     def throttled(self, seconds: float) -> None:
-        """The other end reads nothing for so long, because a quota is used up (KIP-219)."""
+        """Record that the other end reads nothing for this long, because a quota is used up (KIP-219)."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
-        # Its receive buffer may be full meanwhile, and then it takes nothing that was sent.
+        # Its receive buffer may fill up in the meantime, and then it acknowledges no sent bytes.
         self._extend_user_timeout(seconds)
 
     def _extend_user_timeout(self, seconds: float) -> None:
@@ -142,30 +142,30 @@ class FramePipe(asyncio.BufferedProtocol):
             set_user_timeout(self._transport, self.user_timeout_s + seconds)
 
     def hold(self) -> None:
-        """Keep what is requested from now on, until `send_held`: uvloop makes a system call of every single write."""
+        """Collect requests from now on until `send_held`, because uvloop makes a system call for every single write."""
         self._held = []
 
     def send_held(self) -> None:
-        """Send what was kept, in one go."""
+        """Send the collected requests with one write."""
         held, self._held = self._held, None
         if held and self._transport is not None and self.lost is None:
             self._transport.writelines(held)
 
     def close(self, reason: str = "closed by this side", cause: BaseException | None = None) -> None:
-        """End the connection now. What was not sent yet is dropped, and every unanswered request is told."""
+        """Close the connection now. Unsent bytes are dropped, and all unanswered requests get their callback."""
         self._lose(reason, cause)
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """What the pipe runs on; None before a connection was made."""
+        """The transport that the pipe runs on; None before a connection was made."""
         return self._transport
 
     def adopt(self, transport: asyncio.Transport, keep: object) -> None:
-        """Take over an open transport from another protocol, of which no answer is outstanding.
+        """Take over an open transport from another protocol that has no outstanding answers.
 
-        `keep` lives as long as the pipe: a StreamWriter would close its transport when it is collected.
+        `keep` is kept alive as long as the pipe: a StreamWriter would close its transport when it is collected.
         """
         self._keep = keep
         transport.set_protocol(self)
@@ -230,7 +230,7 @@ class FramePipe(asyncio.BufferedProtocol):
                     self._begin_large(size, start, filled)
                     return
                 break
-            # Copied, so that the receive buffer is free again whatever the owner does with the frame.
+            # The frame is copied, so that the receive buffer is free again whatever the owner does with the frame.
             self._deliver(Frame(receive[start:end], 0, size))
             if self.lost is not None:
                 return
@@ -255,7 +255,7 @@ class FramePipe(asyncio.BufferedProtocol):
         self.wake_for(size)
 
     def wake_for(self, size: int) -> None:
-        """Read when so many bytes are there; never for more than is still to come."""
+        """Wake only when this many bytes have arrived. The caller must not ask for more than is still to come."""
         if self._low_mark is None:
             assert self._transport is not None  # noqa: S101
             self._low_mark = LowMark(self._transport)
@@ -267,7 +267,7 @@ class FramePipe(asyncio.BufferedProtocol):
         self._deliver(Frame(buffer, 0, self._large_size, self._pool))
 
     def _deliver(self, frame: Frame) -> None:
-        """Step over the response header, version 1, and hand the frame to the request that it answers."""
+        """Skip the response header, version 1, and pass the frame to the callback of the request that it answers."""
         buffer = frame.buffer
         (correlation_id,) = _RESPONSE.unpack_from(buffer)
         if not self._pending or self._pending[0][0] != correlation_id:
@@ -313,7 +313,8 @@ class FramePipe(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # A transport that was not told to stop may still write into the buffer of a large frame, so it is not reused.
+        # The transport has not been stopped yet and may still write into the buffer of a large frame, so that buffer is
+        # not reused.
         self._large = None
         if self._low_mark is not None:
             self._low_mark.close()
@@ -324,7 +325,7 @@ class FramePipe(asyncio.BufferedProtocol):
 
 
 def set_user_timeout(transport: asyncio.Transport, seconds: float) -> None:
-    """TCP_USER_TIMEOUT of a connection."""
+    """Set the TCP_USER_TIMEOUT of a connection."""
     second = duplicate(transport)
     if second is not None:
         with second:
@@ -341,13 +342,13 @@ def tune(
 ) -> None:
     """Set a connection's socket options.
 
-    `user_timeout_s` is how long sent bytes may stay unacknowledged before the kernel gives the connection up
-    (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` sizes the kernel's buffers; by default they size themselves. With more
-    than `unsent_bytes` in the process itself the transport asks for a pause.
+    `user_timeout_s` is how long sent bytes may stay unacknowledged before the kernel gives up the connection
+    (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` is the size of the kernel's buffers; by default the kernel sizes them
+    itself. The transport asks for a pause when the process itself holds more than `unsent_bytes`.
 
-    `reset_on_close`: when the connection is closed, or the process ends in any way, the kernel discards what the other
-    end has not acknowledged and resets the connection (SO_LINGER with a time of 0, socket(7)). Otherwise it keeps
-    delivering these bytes, for as long as the other end takes some of them, after the process is gone.
+    With `reset_on_close`, the kernel discards all bytes that the other end has not acknowledged and resets the
+    connection when it is closed or the process ends in any way (SO_LINGER with a time of 0, socket(7)). Otherwise the
+    kernel keeps delivering these bytes after the process is gone, for as long as the other end accepts some of them.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
     second = duplicate(transport)

@@ -1,4 +1,7 @@
-"""How long requests take and which errors come back: counted on the hot path, so with a bisection and an addition."""
+"""Statistics of request times and errors. The hot path updates them, so an update is only a bisection and an addition.
+
+A request time is counted in a histogram, an error by its code.
+"""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from mirrord.model.status import Api, RequestsStatus
 
 
 class RequestStats:
-    """Of one kind of request of one process. `told` may be called from another thread."""
+    """The statistics of one kind of request in one process. `told` may be called from another thread."""
 
     __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 
@@ -20,20 +23,20 @@ class RequestStats:
         self._errors: dict[int, int] = {}
 
     def took(self, seconds: float) -> None:
-        """A request was answered after so long."""
+        """Count a request that was answered after this time."""
         self._buckets[bisect_left(LATENCY_BOUNDS_S, seconds)] += 1
         self._seconds += seconds
 
     def failed(self, error: int, partitions: int = 1) -> None:
-        """So many partitions of an answer carried this error."""
+        """Count the partitions of an answer that carried this error."""
         self._errors[error] = self._errors.get(error, 0) + partitions
 
     def throttled(self, seconds: float) -> None:
-        """A broker lets one connection wait for so long, because a quota is used up."""
+        """Count the time for which a broker throttles one connection, because a quota is used up."""
         self._throttled_s += seconds
 
     def told(self) -> RequestsStatus:
-        """All since the process began."""
+        """Return all counts since the process began."""
         errors: Mapping[int, int] = dict(self._errors)
         return RequestsStatus(
             api=self._api,

@@ -1,7 +1,7 @@
-"""The topics of one cluster: what there is, with ids; creating and growing.
+"""The topics of one cluster: listing them with their ids, creating them and adding partitions.
 
-Looking uses a connection of our own, because aiokafka does not know topic ids; creating, which is rare, uses aiokafka's
-admin client. A connection lives from look to look.
+Listing uses its own connection, because aiokafka does not know topic ids. The connection stays open between polls.
+Creating, which is rare, uses aiokafka's admin client.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -28,23 +28,24 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 TOPICS_AT_ONCE = 100
-"""Topics that one request creates."""
+"""Number of topics that one request creates."""
 _THROTTLE_BYTES = 4
-"""In front of an answer; the time that it tells is not about the topics."""
+"""Size of the throttle time at the beginning of an answer, which says nothing about the topics."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
-    """A cluster at one moment."""
+    """The state of a cluster at one moment."""
 
     cluster_id: ClusterId
     topics: Mapping[str, Topic]
-    """Those that may be seen, by name; topics without a partition that can be named are left out."""
+    """The topics that are visible to us, by name; topics for which no partition is reported are omitted."""
     refused: Mapping[str, str] = {}
-    """Topics that were asked for by name and may not be seen, or not exist: Kafka's word for it."""
+    """Topics that were asked for by name and are not visible to us or do not exist, with Kafka's error name."""
     allowed: Mapping[str, int] = {}
-    """What we may do with each topic (`mirrord.kafka.protocol.metadata.Topic.allowed`), when it was asked for."""
+    """The operations that we may perform on each topic (`mirrord.kafka.protocol.metadata.Topic.allowed`), if they
+    were asked for."""
     brokers: int = 0
-    """Those that are alive; 0: not known."""
+    """Number of live brokers; 0 if it is not known."""
 
 
 class NoTopicIds(EnvironmentFault):
@@ -52,31 +53,34 @@ class NoTopicIds(EnvironmentFault):
 
 
 class TopicAdmin(Protocol):
-    """What discovery needs of a cluster.
+    """The operations that discovery needs from a cluster.
 
     Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
     `look` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """The topics of these names, or all; with `rights` also what we may do with them."""
+        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; those that were refused, and why: one that is there already, too, as it is not ours."""
+        """Create topics; return those that were refused, and why.
+
+        A topic that already exists is refused, too, because it is not ours.
+        """
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Give topics so many partitions; those that were refused, and why."""
+        """Increase topics to these numbers of partitions; return those that were refused, and why."""
         ...
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
 class KafkaTopicAdmin:
-    """A `TopicAdmin` of a real cluster."""
+    """A `TopicAdmin` for a real cluster."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float, alias: Alias = "") -> None:
         """`alias` names the cluster in error messages."""
@@ -85,11 +89,11 @@ class KafkaTopicAdmin:
         self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
         self._told = b""
-        """The last answer about all topics, byte for byte: most of the time the next one is the same."""
+        """The last answer about all topics, byte for byte; usually the next one is the same."""
         self._all: ClusterTopics | None = None
 
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """The topics of these names, or all; with `rights` also what we may do with them."""
+        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
         answer = await self._metadata(names, rights=rights)
         if answer is None:
             assert self._all is not None  # noqa: S101 - the answer equals one that was accepted
@@ -117,7 +121,7 @@ class KafkaTopicAdmin:
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; those that were refused, and why."""
+        """Create topics; return those that were refused, and why."""
         wanted = [
             TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
             for name, shape in topics.items()
@@ -133,23 +137,26 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Give topics so many partitions; those that were refused, and why."""
+        """Increase topics to these numbers of partitions; return those that were refused, and why."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():
                 try:
-                    # One by one: the client tells only the first fault of a request.
+                    # Topics are sent one by one, because the client reports only the first fault of a request.
                     await admin.create_partitions({name: NewPartitions(partitions)}, self._timeout_ms)
                 except BrokerResponseError as error:
                     refused[name] = f"{error}"
         return refused
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._asker.close()
 
     def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.Topic]) -> None:
-        """Raises NoTopicIds. A topic that is reported with an error has neither partitions nor an id."""
+        """Check that all topics have ids. A topic that is reported with an error has neither partitions nor an id.
+
+        Raises NoTopicIds.
+        """
         known = [(topic.name, topic.id) for topic in topics if topic.name and topic.partitions]
         fault = missing_ids(self._where, cluster_id, known)
         if fault is not None:
@@ -160,7 +167,10 @@ class KafkaTopicAdmin:
         return int(self._timeout_s * 1000)
 
     async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
-        """None: all topics were asked for, and nothing has changed since they were asked for last."""
+        """Ask for topics.
+
+        Return None if all topics were asked for and nothing has changed since the last such request.
+        """
 
         def decode(version: int, reader: Reader) -> metadata.Metadata | None:
             if names is not None or rights:
@@ -177,7 +187,7 @@ class KafkaTopicAdmin:
 
 
 class TopicToCreate(NamedTuple):
-    """Where aiokafka's NewTopic refuses to leave the replication factor to the broker."""
+    """A replacement for aiokafka's NewTopic, which does not allow the broker to choose the replication factor."""
 
     name: str
     num_partitions: int
@@ -187,7 +197,7 @@ class TopicToCreate(NamedTuple):
 
 
 class Admin:
-    """aiokafka's admin client for a few requests; what it raises for lack of an answer becomes Unreachable."""
+    """aiokafka's admin client for a few requests. Errors that it raises when there is no answer become Unreachable."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._client = AIOKafkaAdminClient(

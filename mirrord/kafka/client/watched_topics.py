@@ -1,4 +1,4 @@
-"""Topics that are asked about now and then: a view keeps up with them for a while, and not for ever."""
+"""Topics that are asked about from time to time. A view follows them for a while, but not forever."""
 
 import time
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.model.names import TopicId
 
 FORGET_S = 600.0
-"""A topic that nobody asked about for so long is watched no longer: it may have been deleted long ago."""
+"""A topic that has not been asked about for this long is no longer watched; it may have been deleted long ago."""
 SWEEP_S = 60.0
 
 
 class WatchedTopics:
-    """Those of one view."""
+    """The topics that one view watches on request."""
 
     def __init__(self, view: ClusterView, now: Callable[[], float] = time.monotonic) -> None:
         self._view = view
@@ -21,7 +21,7 @@ class WatchedTopics:
         self._swept = now()
 
     def see(self, partition: PartitionId) -> None:
-        """Somebody asks about it."""
+        """Watch a partition's topic, because a question about it has arrived."""
         now = self._now()
         if partition.topic_id not in self._asked:
             self._view.watch(partition.topic, partition.topic_id)

@@ -1,4 +1,4 @@
-"""Writes what supervision has done into the flow's ledger, in order, and keeps it until that succeeds."""
+"""Writes the supervisor's actions to the flow's ledger, in order, and keeps them until the write succeeds."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import LaneId
 
 FACTS_AT_ONCE = 100
-"""They become one record, and a fact about a topic can have some kilobytes."""
+"""Largest number of facts in one write. They form one record, and a fact about a topic can take several kilobytes."""
 
 log = structlog.get_logger()
 
 
 class Recorder:
-    """The facts of one holder of the lease."""
+    """The writer of facts for one holder of the lease."""
 
     def __init__(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Recorder:
 
     @property
     def state(self) -> FlowState:
-        """The ledger, folded as far as it was read."""
+        """The folded state of the ledger, up to the entry that was read last."""
         return self._store.state
 
     @property
@@ -40,11 +40,11 @@ class Recorder:
         return bool(self._unwritten)
 
     async def read(self) -> None:
-        """Know all that the ledger holds by now. Raises LedgerUnavailable."""
+        """Read the ledger to its current end. Raises LedgerUnavailable."""
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Tell the ledger which names were chosen. What cannot be told is chosen anew the next time."""
+        """Record the chosen names in the ledger. Names that cannot be recorded are chosen again the next time."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):
@@ -52,14 +52,14 @@ class Recorder:
                 await self._store.append(self._keeper.epoch, names)
 
     async def write_now(self, fact: AnyFact) -> bool:
-        """Write a fact; whether it binds. It is not kept for the next time."""
+        """Write a fact, and return whether it takes effect. If the write fails, the fact is not kept for a retry."""
         with suppress(LedgerUnavailable):
             if self._keeper.is_valid:
                 return all(await self._store.append(self._keeper.epoch, (fact,)))
         return False
 
     async def save(self, records: Sequence[Progress]) -> bool:
-        """Write records of the state topic; False: they could not be written, and are not kept."""
+        """Write records to the state topic; return False if that fails. They are not kept for a retry."""
         if not records:
             return True
         if not self._keeper.is_valid:
@@ -71,13 +71,13 @@ class Recorder:
         return True
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about source topics from the state topic; what fails is tried again by the next caller."""
+        """Remove records about source topics from the state topic. If that fails, the next caller tries it again."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write facts and what is left from before; False: they are kept for the next time."""
+        """Write these facts after any that are left from before; return False if some are kept for the next time."""
         self._unwritten += facts
         async with self._writing:
             while taken := self._unwritten[:FACTS_AT_ONCE]:

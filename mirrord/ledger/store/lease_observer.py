@@ -1,4 +1,7 @@
-"""Who holds a flow's lease, and how long ago that was seen. Clocks are not compared: only what was seen here counts."""
+"""The holder of a flow's lease, and the time since a renewal was seen.
+
+Clocks of different machines are not compared: only renewals that this process has seen count.
+"""
 
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.state import FlowState
@@ -9,7 +12,7 @@ from mirrord.runtime.clock import Clock
 
 
 def lease_status(state: FlowState, age_ms: int) -> LeaseStatus | None:
-    """The lease as the ledger says, renewed so long ago; None when nobody has it."""
+    """Return the lease according to the ledger, renewed `age_ms` ago; None when no daemon holds it."""
     holder = state.holder
     if holder is None or state.released:
         return None
@@ -18,20 +21,20 @@ def lease_status(state: FlowState, age_ms: int) -> LeaseStatus | None:
 
 
 class SeenLease:
-    """When the lease of one flow was seen to be renewed."""
+    """The time when the lease of one flow was last seen to be renewed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen = 0.0
 
     def follow(self, store: LedgerStore) -> None:
-        """By a ledger that was opened just now."""
+        """Follow the renewals in a ledger that has just been opened."""
         self._seen = self._clock.monotonic()
         store.on_record(self._take)
 
     @property
     def age_s(self) -> float:
-        """How long ago."""
+        """Time since the last renewal was seen."""
         return self._clock.monotonic() - self._seen
 
     def _take(self, record: StateRecord) -> None:

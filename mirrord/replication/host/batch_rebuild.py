@@ -19,11 +19,11 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def rebuild(request: Rebuild) -> Rebuilt | None:
-    """The second path (`mirrord.replication.lane.state.Rebuilder`): the same records in a batch of the lane, without
-    holes.
+    """Rebuild a batch on the second path (`mirrord.replication.lane.state.Rebuilder`): put its records into a batch of
+    the lane.
 
-    Key, value and headers stay, and the codec unless the target refuses it. Record times stay too; an append time
-    becomes a creation time.
+    The new batch has no holes. Keys, values and headers stay, and so does the codec unless the target refuses it.
+    Record timestamps stay too; an append time becomes a creation time.
     """
     codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
@@ -32,8 +32,10 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
 
 
 def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: Rebuild) -> Rebuilt:
-    """A batch of the lane with these records, which stand at these offsets of the source; `codec` is the one that they
-    had there."""
+    """Return a batch of the lane with these records.
+
+    `offsets` are the records' offsets in the source, and `codec` is the codec that they had there.
+    """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
         compression_type=request.codec(codec),
@@ -43,7 +45,8 @@ def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: R
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
-    # The builder takes -1 as the first time for "none yet". So then all times are one more, and the header says less.
+    # The builder reads a first timestamp of -1 as "none yet". In this case all timestamps are increased by one, and the
+    # header's times are decreased by one afterwards.
     shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
         builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))
@@ -55,7 +58,7 @@ def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: R
 
 
 def _set_back(data: bytearray, by_ms: int) -> None:
-    """Give all records of a batch earlier times."""
+    """Shift the timestamps of all records of a batch back."""
     fields: HeaderTuple = HEADER.unpack_from(data)
     header = Header(*fields)
     times = (header.base_timestamp - by_ms, header.max_timestamp - by_ms)
@@ -65,5 +68,5 @@ def _set_back(data: bytearray, by_ms: int) -> None:
 
 
 def _pieces(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Offsets as `(offset, length)` of what follows each other."""
+    """Return consecutive offsets as `(offset, length)` pairs."""
     return tuple((start, end - start) for start, end in ranges(offsets))

@@ -28,7 +28,7 @@ from mirrord.replication.lane.target.batch_relocation import (
 )
 
 MOST_RECORDS = 500_000
-"""What is held in memory of either side: about 150 bytes a record."""
+"""Largest number of records that are held in memory for either side; each takes about 150 bytes."""
 
 
 class Relocation:
@@ -45,7 +45,7 @@ class Relocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` tells which batches of the source are copies (`mirrord.replication.host.origin_lookup`); None:
+        """`copies` returns which source batches are copies (`mirrord.replication.host.origin_lookup`); None means
         there are none."""
         self._source = source
         self._target = target
@@ -58,8 +58,10 @@ class Relocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> Relocated:
-        """What stands where, or why that cannot be told. `compacts`: whether the target topic is compacted. Raises
-        ReadFailed when a side cannot be read at present."""
+        """Return the location of each batch, or why it cannot be determined.
+
+        `compacts` returns whether the target topic is compacted. Raises ReadFailed when a side cannot be read now.
+        """
         own: list[OwnBatch] = []
         try:
             timed, standing = await self._standing(wanted, own)
@@ -80,7 +82,7 @@ class Relocation:
         return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:
-        """The own batches from the wanted ordinal on, and whether the records' times are those of the source."""
+        """Return whether the records have the source's times, and the lane's batches from the wanted ordinal on."""
         standing: list[Standing] = []
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):

@@ -1,4 +1,4 @@
-"""Puts records that a flow's policy leaves out into its dead-letter topic, for the lanes of one replicator."""
+"""Writes records that a flow's policy skips to its dead-letter topic, for the lanes of one replicator."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,22 +14,22 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import LettersTold, Park
 
 AT_ONCE = 8
-"""Lanes whose records are on their way there; others wait."""
+"""Number of lanes whose records may be written there at the same time; other lanes wait."""
 
 log = structlog.get_logger()
 
 
 class Parker:
-    """Nothing is opened before the first record."""
+    """The writer of dead letters by policy. It opens no connection before the first record."""
 
     def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        """`begin` runs what is to be done, until its owner ends."""
+        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
         self._begin = begin
         self._letters = DeadLetters(setup.flow, setup.source, setup.target)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def ask(self, hosted: Hosted, effect: Park) -> None:
-        """Answer a lane: where its record stands, or why it does not."""
+        """Park a lane's record, and tell the lane the record's place or the reason why it was not parked."""
         self._begin(self._park(hosted, effect))
 
     async def _park(self, hosted: Hosted, effect: Park) -> None:
@@ -38,7 +38,7 @@ class Parker:
         try:
             async with self._turns:
                 at = await self._letters.keep(place, effect.data, BY_POLICY, effect.behind)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the record stays, and the lane tells why
+        except Exception as error:  # noqa: BLE001 -- on any error the record is not parked, and the lane reports why
             log.warning("record_not_parked", lane=lane.id, offset=effect.offset, error=str(error) or repr(error))
             hosted.tell(LettersTold(effect.question, -1, str(error) or repr(error)))
         else:

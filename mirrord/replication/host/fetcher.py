@@ -1,13 +1,15 @@
-"""Fetching: few connections to each source broker, many partitions in each request.
+"""Fetching: a few connections to each source broker, and many partitions in each request.
 
-A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle one
-fetches the partitions that have no new records, with a long max wait. The hot one fetches the partitions that had
-records within the last second and those that were just added, with a short max wait: a partition that is added while a
-request is in flight waits for its answer, and a broker looks at every partition of a session for every request. Under
-load both return data all the time. Partitions whose next records are in remote storage have separate connections
-(`flow_control.remote_reads`), and so have those whose answer is too large (`flow_control.oversized_fetch`).
+A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle connection
+fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
+had records within the last second and those that were just added. It uses a short max wait, because a partition that is
+added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
+every request. Under load both return data all the time. Partitions whose next records are in remote storage have
+separate connections (`mirrord.replication.host.flow_control.remote_reads`), and so have partitions whose answer is too
+large (`mirrord.replication.host.flow_control.oversized_fetch`).
 
-A lost connection does not concern a lane: its requests are kept and sent elsewhere. A broker's refusal does.
+Lanes do not notice a lost connection or an unavailable broker: their fetch requests are kept and sent again elsewhere.
+If a broker refuses a partition, the lane handles that itself.
 """
 
 import asyncio
@@ -46,9 +48,9 @@ from mirrord.replication.lane.signals import Chunk, FetchFrom
 IDLE_WAIT_MS = 500
 HOT_WAIT_MS = 5
 LONGEST_HOT_WAIT_MS = 40
-"""While nothing comes, the hot requests' waits double up to this."""
+"""While no records arrive, the max wait of hot requests doubles up to this value."""
 HOT_S = 1.0
-"""How long a partition that brought something is expected to bring more."""
+"""How long a partition that returned records is expected to return more."""
 MOST_GROWTH = 4.0
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 
@@ -64,7 +66,7 @@ class Source:
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[int, Feed] = {}
         self._homeless: set[Tap] = set()
-        """Wishes for partitions without a known leader."""
+        """Taps whose partitions have no known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
         self.room = Room(budget, self._feeds)
@@ -74,17 +76,17 @@ class Source:
         budget.on_room = self._room
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for feed in self._feeds.values():
             feed.close()
 
     def want(self, tap: Tap, wish: FetchFrom) -> None:
-        """Fetch the next chunk for a tap; a newer wish replaces an older one."""
+        """Fetch the next chunk for a tap; a newer fetch request replaces an older one."""
         self.stop(tap)
         tap.wish = wish
         if wish.round != tap.round:
             tap.round = wish.round
-            tap.source_end = -1  # nobody fetched in the meantime
+            tap.source_end = -1  # the partition was not fetched in the meantime
             tap.stable.forget()
         if wish.refresh:
             self.view.refresh()
@@ -94,7 +96,7 @@ class Source:
             self._place(tap)
 
     def stop(self, tap: Tap) -> None:
-        """Forget a tap's wish; an answer that is still to come for it is dropped."""
+        """Forget a tap's fetch request; an answer that is still to come for it is dropped."""
         tap.wish = None
         self._homeless.discard(tap)
         if tap.timer is not None:
@@ -104,7 +106,7 @@ class Source:
             tap.feed.drop(tap)
 
     def ask_end(self, tap: Tap) -> None:
-        """Ask where a partition ends that nothing is being fetched of, so that its lag is known all the same."""
+        """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
 
         asked = time.monotonic()
 
@@ -159,7 +161,7 @@ class Source:
 
 
 class Feed:
-    """Fetches from one broker."""
+    """The fetching from one broker."""
 
     def __init__(self, source: Source, node: int) -> None:
         self.source = source
@@ -170,21 +172,21 @@ class Feed:
         self._hot = Channel(self, view.link(node, "fetch-hot"))
         self._hot_wait_ms = HOT_WAIT_MS
         self._new: set[Tap] = set()
-        """Wishes that no request has carried yet."""
+        """Taps whose fetch requests have not been sent yet."""
         self._cold: set[Tap] = set()
-        """Taps of the hot channel that wait for the idle one to come round."""
+        """Taps of the hot channel that wait for the idle channel's next request."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
 
     def add(self, tap: Tap) -> None:
-        """Ask for a tap's wish with the next request."""
+        """Include a tap in the next request."""
         tap.feed = self
         self._queue(tap)
         self.pump_soon()
 
     def drop(self, tap: Tap) -> None:
-        """Ask for it no more."""
+        """Stop asking for this tap."""
         tap.feed = None
         self._new.discard(tap)
         self._cold.discard(tap)
@@ -194,36 +196,36 @@ class Feed:
         self._alone.drop(tap)
 
     def lane_bytes(self, tap: Tap) -> int:
-        """What one fetch may bring for a lane."""
+        """Return how many bytes one fetch may return for a lane."""
         if tap.is_remote:
             return min(tap.lane_bytes, self.source.room.request_bytes // SHARE)
         asking = len(self._hot.taps) + len(self._new)
         return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
     def heard(self, tap: Tap) -> float:
-        """When an answer last came to a request that this tap is part of; 0 while there is none."""
+        """Return when the last answer arrived to a request that includes this tap; 0 while there is none."""
         for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
         return 0.0
 
     def throttled_s(self, tap: Tap) -> float:
-        """For how long the broker returns nothing for this tap, because a quota is used up."""
+        """Return for how long the broker returns nothing for this tap, because a quota is used up."""
         asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
         return next(asked, self._hot).throttle.left_s
 
     def waiting_taps(self) -> list[Tap]:
-        """Those that no open request asks for."""
+        """Return the taps that no request in flight asks for."""
         return [*self._new, *self._remote.waiting, *self._alone.waiting]
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for channel in self._channels:
             channel.link.close()
             self.source.budget.leave(channel)
 
     def pump_soon(self) -> None:
-        """Send what can be sent, once per tick: what comes in until then shares a request."""
+        """Send all requests that can be sent, once per tick: taps that are added until then share a request."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._pump)
@@ -233,12 +235,12 @@ class Feed:
         self.pump()
 
     def pump(self) -> None:
-        """Send what can be sent."""
+        """Send all requests that can be sent now."""
         for channel, new in ((self._idle, self._cold), (self._hot, self._new)):
             if not channel.busy and not new and not channel.taps:
                 self.source.budget.leave(channel)
         if not self._idle.busy and (self._cold or self._idle.taps) and self._idle.ask(self._cold, IDLE_WAIT_MS):
-            # Where a hot request still asks for them too, what it brings is thrown away.
+            # If a hot request still asks for them too, its answer for them is discarded.
             for tap in self._cold:
                 self._hot.drop(tap)
             self._cold.clear()
@@ -250,7 +252,7 @@ class Feed:
             self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
-        """A channel's answer was handed out; the taps that it still has got nothing."""
+        """Handle the end of a channel's request: its answer was handed out, and its remaining taps received nothing."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
@@ -259,7 +261,7 @@ class Feed:
             self.source.local_starts.suspect(cold, empty=True)
         elif channel in self._alone.channels:
             for tap in channel.take_all():
-                if not channel.throttle.left_s:  # with a wait comes an empty answer, whatever there is
+                if not channel.throttle.left_s:  # a throttled answer is always empty
                     passed(tap)
                 self._queue(tap)
         elif channel is not self._idle:
@@ -270,9 +272,9 @@ class Feed:
         self.pump()
 
     def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
-        """A channel lost its connection, or got none: its wishes are asked for again after a pause.
+        """Handle a lost or failed connection of a channel: its taps are asked for again after a pause.
 
-        `reason`: its answer was too large.
+        `reason` is set if the channel's answer was too large.
         """
         taps = channel.take_all()
         self._cold.difference_update(taps)
@@ -303,7 +305,7 @@ class Feed:
 
 
 class Channel:
-    """One connection, its fetch session and at most one request in flight."""
+    """One connection with its fetch session and at most one request in flight."""
 
     def __init__(self, feed: Feed, link: Link, *, remote: bool = False) -> None:
         self.link = link
@@ -311,9 +313,9 @@ class Channel:
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
         self.taps: dict[TopicPartition, Tap] = {}
-        """What the request in flight asks for, or the next one will."""
+        """The taps of the request in flight, or of the next request."""
         self.heard = 0.0
-        """When the last answer came."""
+        """When the last answer arrived."""
         self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
@@ -324,37 +326,37 @@ class Channel:
         self._promised = 0
         self._asked_bytes = 0
         self._growth = 1.0
-        """Memory held for an answer, as a multiple of its size: several times the size with small batches."""
+        """Memory held for an answer, as a multiple of its size; with small batches it is several times the size."""
         self._asked = 0.0
         self._wait_s = 0.0
         self._remote = remote
         self._backoff = Backoff()
 
     def request_bytes(self) -> int:
-        """How much its next request may bring."""
+        """Return how many bytes the next request may return."""
         room = self._source.room
         usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
     def key(self, tap: Tap) -> TopicPartition:
-        """How this connection names a tap's partition."""
+        """Return the key by which this connection names a tap's partition."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
 
     def drop(self, tap: Tap) -> None:
-        """Ask for it no more."""
+        """Stop asking for this tap."""
         key = self.key(tap)
         if self.taps.get(key) is tap:
             del self.taps[key]
 
     def take_all(self) -> list[Tap]:
-        """Its taps, which it has no longer."""
+        """Remove and return all taps."""
         taps = list(self.taps.values())
         self.taps.clear()
         return taps
 
     def ask(self, taps: set[Tap], wait_ms: int) -> bool:
-        """Send a request for its own taps and these; False when there is no room or no connection yet."""
+        """Send a request for its own taps and these; return False when there is no room or no connection yet."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -436,13 +438,13 @@ class Channel:
         brought = self._hand_out(response, end)
         self.throttle.told(response.throttle_ms, connection.pipe)
         if not response.throttle_ms:
-            self.heard = now  # with a wait comes an empty answer, whatever there is (KafkaApis.handleFetchRequest)
+            self.heard = now  # a throttled answer is always empty (KafkaApis.handleFetchRequest)
         if brought:
             stats.took(now - self._asked)
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
-        """Give each tap its part; whether there were any records."""
+        """Give each tap its part of the answer; return whether there were any records."""
         if not self._session.answered(response):
             frame.release()
             return False
@@ -474,7 +476,7 @@ class Channel:
                 held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
-                continue  # every partition that is new to a session is in the answer; the wish remains
+                continue  # an answer includes every partition that is new to a session; the wish remains
             wish, tap.wish = tap.wish, None
             passed(tap)
             tap.high_watermark = fetched.high_watermark
@@ -495,6 +497,6 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
-        if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones say nothing about a large one
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers say nothing about a large one
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought

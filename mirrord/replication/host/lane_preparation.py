@@ -8,18 +8,21 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneAssignment
 
 KEPT_S = 30.0
-"""A lane that is on its way comes within a few seconds."""
+"""How long a prepared partition is watched; a lane that is being moved arrives within a few seconds."""
 
 
 SOURCE = ("ask", "fetch-hot")
 
 
 TARGET = ("ask", "produce")
-"""What the links to brokers are for that a lane needs first."""
+"""Purposes of the broker links that a lane needs first."""
 
 
 async def prepare(source: ClusterView, target: ClusterView, lanes: Sequence[LaneAssignment]) -> None:
-    """Returns when all is there that can be. A cluster that cannot be reached is for the lane itself to tell."""
+    """Find the leaders of the lanes' partitions and open the connections to them; return when that is done.
+
+    Connection errors are ignored: the lane itself reports a cluster that cannot be reached.
+    """
     sides = [
         (view, PartitionId(topic, topic_id, lane.key.partition), purposes)
         for lane in lanes

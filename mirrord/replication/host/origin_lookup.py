@@ -1,9 +1,9 @@
-"""Which lanes write into the partitions that a replicator reads: told by the ledgers on the source's cluster.
+"""Finds the lanes that write into the partitions that a replicator reads, from the ledgers on the source cluster.
 
-Every ledger that is found there counts, of whichever daemon and configuration the flow is. They are found when a lane
-first asks, and read along from then on. A question is answered by a look at the topics and a reading to the ends that
-both began after it was asked, so what stood there when a batch became visible is known
-(`mirrord.replication.lane.source.loop_detection`). Questions that come meanwhile share the next look.
+Every ledger on that cluster counts, whichever daemon and configuration its flow belongs to. The ledgers are found when
+a lane first asks, and followed from then on. To answer a question, the topics are listed and the ledgers are read to
+their ends, and both begin after the question was asked. So everything that the ledgers held when a batch became visible
+is known (`mirrord.replication.lane.source.loop_detection`). Questions that arrive in the meantime share the next scan.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from mirrord.runtime.clock import Clock
 
 LOOK_TIMEOUT_S = 10.0
 LEAST_PAUSE_S = 0.05
-"""Between two looks, however many producers are new."""
+"""Shortest pause between two scans, however many producers are new."""
 
 log = structlog.get_logger()
 
 Tell = Callable[[tuple[Writer, ...], str], None]
-"""Gets the lanes that write into a partition, or why that is not known."""
+"""A callback that gets the lanes that write into a partition, or the reason why they are not known."""
 
 
 class Provenance:
-    """For the lanes of one replicator."""
+    """The answers to the provenance questions of one replicator's lanes."""
 
     def __init__(
         self,
@@ -53,10 +53,13 @@ class Provenance:
         self._waiting: list[tuple[PartitionId, Tell]] = []
         self._task: asyncio.Task[None] | None = None
         self.trouble = ""
-        """Why lanes cannot go on; empty while the ledgers can be read."""
+        """Why lanes cannot continue; empty while the ledgers can be read."""
 
     def origins(self, hosted: Hosted) -> Origins | None:
-        """What a lane tells copies by; None for one whose copies have another name, so that its names tell."""
+        """Return what a lane needs to recognize copies in its source.
+
+        Return None if its target topic has another name, because then names are enough to recognize copies.
+        """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: Hosted, effect: AskOrigins) -> None:
@@ -68,7 +71,7 @@ class Provenance:
         self._find(hosted.source, told)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Which of these batches of the source are copies; they were read before this is asked. Raises ReadFailed."""
+        """Return which of these source batches, which were read before this call, are copies. Raises ReadFailed."""
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 
         def told(writers: tuple[Writer, ...], trouble: str) -> None:
@@ -124,14 +127,14 @@ class Provenance:
 
 
 def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
-    # A copy: the lane follows what it was told, and the ledger goes on.
+    # The runs are copied, because the lane keeps what it was given while the ledger advances.
     runs = lane.target_runs.copy()
     at = (mark.ordinal, mark.target_offset, mark.leader_epoch) if mark is not None else ()
     return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)
 
 
 def provenance_of(setup: FlowSetup, clock: Clock) -> Provenance:
-    """For a replicator of this flow."""
+    """Return the provenance for a replicator of this flow."""
 
     def ledger(flow: str, alone: bool) -> LedgerStore:
         return LedgerStore(KafkaLog(flow, setup.source, alone=alone), clock, memory=run_memory(setup.flow))

@@ -1,4 +1,4 @@
-"""One lane's wish for source data, and what its source has said."""
+"""One lane's request for source data, and the last information from its source."""
 
 import asyncio
 import time
@@ -14,23 +14,23 @@ from mirrord.replication.lane.source.last_stable_offset import StableEnd
 
 
 class Keeper(Protocol):
-    """Who asks a broker for a tap's wish."""
+    """The feed that sends a tap's fetch request to a broker."""
 
     def drop(self, tap: "Tap") -> None:
-        """Ask for it no more."""
+        """Stop asking for this tap."""
         ...
 
     def heard(self, tap: "Tap") -> float:
-        """When an answer last came to a request that the tap is part of; 0 while there is none."""
+        """Return when the last answer arrived to a request that includes the tap; 0 while there is none."""
         ...
 
     def throttled_s(self, tap: "Tap") -> float:
-        """For how long the broker returns nothing for it, because a quota is used up."""
+        """Return for how long the broker returns nothing for the tap, because a quota is used up."""
         ...
 
 
 class Tap:
-    """One lane's wish for source data. `deliver` gets the chunk; it may wish for the next one at once."""
+    """One lane's request for source data. `deliver` gets the chunk, and may request the next one immediately."""
 
     __slots__ = (
         "apart",
@@ -64,54 +64,54 @@ class Tap:
     ) -> None:
         self.partition = partition
         self.lane_bytes = lane_bytes
-        """What a fetch may bring for this partition."""
+        """Number of bytes that a fetch may return for this partition."""
         self.far_batches = far_batches
-        """The number of batches that it may bring from a broker that is far away, if that is more."""
+        """Number of batches that a fetch may return from a broker that is far away, if that is more."""
         self.batch_bytes = 0
-        """Of a batch that was fetched lately."""
+        """Size of a recently fetched batch."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
         self.position = Position(0)
-        """The wish as it is sent to a broker."""
+        """The fetch position as it is sent to a broker."""
         self.preferred_replica = -1
-        """The broker that the leader wants to be asked instead of itself (KIP-392); -1: none."""
+        """The replica that the leader wants to be fetched from instead of itself (KIP-392); -1: none."""
         self.high_watermark = -1
-        """As the lane has last received it."""
+        """The high watermark that the lane received last."""
         self.source_end = -1
-        """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
+        """The newest known high watermark, for status; -1 when it may be outdated."""
         self.source_start = -1
-        """Where the log begins, by the newest word; for people."""
+        """The newest known log start offset, for status."""
         self.stable = StableEnd()
-        """Whether an open transaction holds the partition."""
+        """The last stable offset, which shows whether an open transaction holds up the partition."""
         self.heard = self.asked = 0.0
-        """When that was told to this very tap, and when it became part of a request; both monotonic."""
+        """When an answer last named this tap, and when the tap became part of a request, by the monotonic clock."""
         self.round = -1
-        """The lane's round at its last wish."""
+        """The lane's round at its last fetch request."""
         self.hot_until = 0.0
-        """Until then more is expected soon, on the event loop's clock."""
+        """Time until which more records are expected soon, on the event loop's clock."""
         self.local_start = -1
-        """What lies below is in remote storage; -1: the broker has to be asked."""
+        """Records below this offset are in remote storage; -1: the broker has to be asked."""
         self.is_remote = False
-        """The wish is for what lies there."""
+        """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
-        """No question about it before then, on the event loop's clock."""
+        """Earliest time of the next question about remote storage, on the event loop's clock."""
         self.apart = False
-        """It is fetched alone: an answer for it, or for others beside it, was too large."""
+        """Whether the partition is fetched alone, because an answer for it, or for it and others, was too large."""
         self.too_large = ""
-        """What is said of its own answer; empty while it is not known to be too large."""
+        """The error message about the tap's own answer; empty while that is not known to be too large."""
         self.urgency = Urgency()
         self.feed: Keeper | None = None
-        """Where the wish is kept, if it is at a broker's."""
+        """The feed that keeps the fetch request, if a broker is being asked."""
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def is_at_end(self) -> bool:
-        """Its position is known to be the end of what can be fetched."""
+        """Whether the tap's position is known to be the end of the fetchable log."""
         end = self.stable.offset if self.stable.offset >= 0 else self.source_end
         return 0 <= end <= self.position.offset
 
     def told(self) -> SourceTold:
-        """What the source has said, for people. May be called from another thread."""
+        """Return the last information from the source, for status. May be called from another thread."""
         feed = self.feed
         # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))

@@ -1,8 +1,9 @@
-"""Producing: one connection to each target broker, requests pipelined, several lanes in each.
+"""Producing: one connection to each target broker, with pipelined requests and several lanes in each request.
 
-A lane's batches of one round go over one connection, in order. When that is lost, what was sent is answered with
-NETWORK_EXCEPTION (it may or may not be in the log) and what was not sent with NOT_LEADER_OR_FOLLOWER (it is not); what
-the lane still sends in that round is refused the same way, because only a new round begins with a window of one.
+A lane's batches of one round are sent over one connection, in order. When the connection is lost, sent batches are
+answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered with
+NOT_LEADER_OR_FOLLOWER: they are not in the log. Batches that the lane still sends in that round are refused in the same
+way, because only a new round begins with a window of one.
 """
 
 import asyncio
@@ -26,28 +27,28 @@ from mirrord.replication.lane.signals import Answer, Batch, Input, Produce, Take
 from mirrord.replication.lane.state import Lane
 
 WRITE_BYTES = 1 << 20
-"""Requests are put into one system call up to this size. The lease is looked at right before."""
+"""Requests are combined into one system call up to this size. The lease is checked right before it."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
 _UNTOLD = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
-"""What is taken for a fate where the broker said nothing of a batch."""
+"""The outcome that is assumed when the broker's answer does not mention a batch."""
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
 LATEST_S = 0.1
-"""An answer that came is looked at within so long, though more are waited for."""
+"""An answer that has arrived is processed within this time, even if more answers are awaited."""
 _LINGER_S = 1.0
 
 
 class Sender(Protocol):
-    """A lane as the target side needs it."""
+    """The view of a lane that the target side needs."""
 
     lane: Lane
     tell: Callable[[Input], None]
     target: PartitionId
     outlet: "Outlet | None"
-    """Where the present round's batches go."""
+    """The outlet that the current round's batches are sent to."""
     outlet_round: int
     connections: int
-    """Which connection of the outlet they go over, counted from its first."""
+    """Number of the outlet's connection that they use, counted from its first."""
 
 
 Item = tuple[Sender, int, Batch]
@@ -60,13 +61,13 @@ class Target:
     def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
         self.view = view
         self.may_write = may_write
-        """Asked right before each write: whether the lease holds."""
+        """Called right before each write; returns whether the lease is valid."""
         self.request_timeout_ms = request_timeout_ms
         self._outlets: dict[int, Outlet] = {}
         self._loop = asyncio.get_running_loop()
 
     def produce(self, sender: Sender, effect: Produce) -> None:
-        """Send a lane's batches; each is answered exactly once, in order, later."""
+        """Send a lane's batches. Each is answered later, exactly once and in order."""
         if sender.outlet_round != effect.round:
             self._bind(sender, effect.round)
         outlet = sender.outlet
@@ -76,12 +77,12 @@ class Target:
             outlet.add(sender, effect.round, effect.batches)
 
     def forget(self, sender: Sender) -> None:
-        """The lane is hosted no longer."""
+        """Forget a lane that is no longer hosted."""
         for outlet in self._outlets.values():
             outlet.forget(sender)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for outlet in self._outlets.values():
             outlet.link.close()
 
@@ -110,16 +111,16 @@ class Outlet:
     def __init__(self, target: Target, node: int) -> None:
         self.link = target.view.link(node, "produce")
         self.connections = 0
-        """Grows when a connection is given up: who was bound to it has to begin a new round."""
+        """Number of connections that were given up. A lane that was bound to one of them has to begin a new round."""
         self._target = target
         self.took = target.view.produces.took
         """Counts how long a request took."""
         self._loop = asyncio.get_running_loop()
         self._packer: Packer[Item] = Packer()
         self.answering = False
-        """Answers are being taken in; what they lead to is sent behind the last of them."""
+        """Whether answers are being processed. Batches that result from them are sent after the last of them."""
         self._taken: dict[Sender, Taken] = {}
-        """What of these answers is a success, by lane: each lane is told of its batches in one step."""
+        """The successes among these answers, by lane: each lane gets those of its batches in one step."""
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
@@ -131,18 +132,21 @@ class Outlet:
         self.throttle = Throttle(target.view.produces)
 
     def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
-        """Send batches with what else comes in this tick."""
+        """Send batches, together with others that are added in this tick."""
         add = self._packer.add
         for batch in batches:
             add(sender, batch.end - batch.start, (sender, number, batch))
         self._flush_soon()
 
     def forget(self, sender: Sender) -> None:
-        """Nothing of this lane will be added again."""
+        """Forget a lane, whose batches will not be added again."""
         self._packer.forget(sender)
 
     def _flush_soon(self) -> None:
-        """Once per tick; while answers are being taken in, right behind the last of them."""
+        """Schedule one flush per tick.
+
+        While answers are being processed, the flush follows right after the last of them.
+        """
         if not self._scheduled:
             self._scheduled = True
             if not self.answering:
@@ -168,7 +172,7 @@ class Outlet:
                 self._await_lease()
                 return
             if self.link.overdue(connection):
-                # Answers come in the order of the batches: what waits is refused when nothing is on its way.
+                # Answers must come in the order of the batches, so waiting batches are refused when none is in flight.
                 if pipe.in_flight == 0:
                     self._give_up()
                 return
@@ -180,7 +184,7 @@ class Outlet:
         self._mind_owed()
 
     def _mind_owed(self) -> None:
-        """Wake for several answers at once, but soon: the last of them may be long in coming."""
+        """Wake up for several answers at once, but soon, because the last of them may take long."""
         if self._owed.moved():
             self._set_mark()
             if self._owed.mark_bytes > 1 and not self._hurries:
@@ -198,7 +202,10 @@ class Outlet:
             self._connection.pipe.wake_for(self._owed.mark_bytes)
 
     def _await_lease(self) -> None:
-        """What waits is old when the lease holds again: it is refused then, and the lanes look at the log anew."""
+        """Wait until the lease is valid again.
+
+        The waiting batches are outdated by then, so they are refused, and the lanes read the log again.
+        """
         if not self._awaiting_lease:
             self._awaiting_lease = True
             self._loop.call_later(LEASE_POLL_S, self._look_at_lease)
@@ -220,10 +227,10 @@ class Outlet:
         viewed, view = b"", memoryview(b"")
         for item in items:
             sender, number, batch = item
-            # A lane that has begun another round since does not want these any more.
+            # A lane that has begun another round since no longer needs these batches.
             if number == sender.lane.round:
                 topic, topic_id, partition = sender.target
-                if batch.buffer is not viewed:  # mostly all are of one answer
+                if batch.buffer is not viewed:  # usually all batches are in the buffer of one answer
                     viewed, view = batch.buffer, memoryview(batch.buffer)
                 entries.append((topic_id if by_id else topic, partition, view[batch.start : batch.end]))
                 sent.append(item)
@@ -263,7 +270,7 @@ class Outlet:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Whoever is bound to this connection needs a new round; what was not sent will not be."""
+        """Give up the connection: its lanes need a new round, and batches that were not sent are refused."""
         self._tell_taken()
         self.connections += 1
         self.answering = self._scheduled = False
@@ -273,8 +280,10 @@ class Outlet:
         self._target.refuse(waiting)
 
     def answered(self, items: Sequence[Item], fates: Sequence[ProducedPartition]) -> None:
-        """Tell the lanes, of successes when the last of the answers that came together is taken in, and send what this
-        made room for."""
+        """Report the outcomes to the lanes, and send the batches for which there is room now.
+
+        Successes are reported when the last of the answers that arrived together has been processed.
+        """
         taken = self._taken
         for (sender, number, batch), fate in zip(items, fates, strict=True):
             error, base_offset = fate.error, fate.base_offset
@@ -304,7 +313,7 @@ class Outlet:
 
 
 class _Pending:
-    """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
+    """A request without an answer. It keeps its batches alive, and so the buffers that the transport is reading."""
 
     __slots__ = ("_connection", "_items", "_outlet", "_owed", "_sent", "_size", "_told", "_version", "_window")
 
@@ -316,7 +325,7 @@ class _Pending:
         items: list[Item],
         load: tuple[ByteWindow, int, Owed],
     ) -> None:
-        """`load`: the window that its bytes count in, how many they are, and what its answer counts in."""
+        """`load` is the window that counts its bytes, their number, and the counter of answers that are owed."""
         self._outlet = outlet
         self._connection = connection
         self._version = version
@@ -329,7 +338,7 @@ class _Pending:
     def __call__(self, end: Frame | ConnectionLost) -> None:
         items = self._items
         if isinstance(end, ConnectionLost):
-            # uvloop closes an aborted transport one turn of the loop later: until then it may read these buffers.
+            # uvloop closes an aborted transport one loop iteration later. Until then it may read these buffers.
             asyncio.get_running_loop().call_later(_LINGER_S, list[Item], items)
             self._outlet.answered(items, [_UNTOLD] * len(items))
             return
@@ -341,7 +350,7 @@ class _Pending:
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
-            # First these, then all behind them: a lane is answered in the order of its batches.
+            # These batches are answered first, then all later ones: a lane is answered in the order of its batches.
             self._outlet.answered(items, [_UNTOLD] * len(items))
             self._connection.pipe.close(str(error), error)
             return

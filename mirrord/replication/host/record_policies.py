@@ -1,9 +1,9 @@
-"""Record policies on the second path: which records of a batch are copied, and what becomes of them.
+"""Record policies on the second path: they decide which records of a batch are copied, and how these are changed.
 
-A batch is made anew as ever (`mirrord.kafka.client.record_codec`). What a filter leaves out is told as verdicts
-`filtered`, with the exact offsets; ordinals count only what is copied. The lane binds which offset is which ordinal in
-the ledger before it writes (`mirrord.replication.lane.intake`), and asks no filter again about what is bound: so the
-map is right whatever a policy answers the next time.
+A batch is rebuilt as usual (`mirrord.kafka.client.record_codec`). Records that a filter skips become `filtered`
+verdicts with their exact offsets; ordinals count only records that are copied. Before the lane writes, it records in
+the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It does not ask a filter again about
+offsets that are recorded there. So the map stays correct even if a policy answers differently the next time.
 """
 
 import re
@@ -30,7 +30,7 @@ class Shaping:
         self._transform: GuardedTransform | None = None
         self._fault = ""
         self.fingerprint = flow.isolation
-        """Of what decides which records lanes of shaped topics see."""
+        """Fingerprint of everything that decides which records lanes of shaped topics see."""
         if flow.records.is_on:
             rules = flow.records
             parts = (rules.filter, rules.filter_settings, rules.transform, rules.transform_settings)
@@ -41,19 +41,22 @@ class Shaping:
             self._fault = str(fault)
 
     def concerns(self, source_topic: str) -> bool:
-        """Whether records of this topic go through policies."""
+        """Return whether records of this topic go through policies."""
         return self._config.is_on and any(pattern.fullmatch(source_topic) for pattern in self._topics)
 
     def rebuilder(self, source_topic: str) -> Rebuilder:
-        """How batches of a topic are made anew."""
+        """Return the function that rebuilds batches of a topic."""
         return self.rebuild if self.concerns(source_topic) else rebuild
 
     def changing(self, source_topic: str) -> Callable[[Record], Record] | None:
-        """What becomes of a record of the topic, where something does."""
+        """Return the function that changes records of the topic; None if they are not changed."""
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
     def rebuild(self, request: Rebuild) -> Rebuilt | None:
-        """A `Rebuilder` that asks the policies. Raises PolicyRefused for the first record without an answer."""
+        """Rebuild a batch, asking the policies; a `Rebuilder`.
+
+        Raises PolicyRefused for the first record that a policy gives no answer for.
+        """
         if self._fault:
             raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)
         codec, records = read(request.buffer, request.start, request.end)

@@ -1,4 +1,4 @@
-"""What a replicator does for lanes whose target refuses a record."""
+"""The effects that a replicator performs for lanes whose target refuses a record."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -12,12 +12,12 @@ from mirrord.replication.lane.signals import AskSettings, Effect, Park
 
 
 class Refusals:
-    """Of all lanes of one replicator."""
+    """The handling of refused records for all lanes of one replicator."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
     ) -> None:
-        """`begin` runs a task until its owner ends."""
+        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
         self._look = SettingsLook(setup, store, begin)
         self.performs: dict[type[Effect], Callable[[Hosted, Any], object]] = {
             Park: Parker(setup, begin).ask,
@@ -25,5 +25,5 @@ class Refusals:
         }
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self._look.close()

@@ -1,4 +1,4 @@
-"""A replicator: hosts the lanes of one flow that supervision gives it, on one event loop."""
+"""A replicator hosts the lanes of one flow that the supervisor assigns to it, on one event loop."""
 
 import asyncio
 import gc
@@ -32,17 +32,17 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
-"""How often the flow's rate is divided anew."""
+"""Interval at which the flow's rate is divided among its replicators again."""
 _RETRY_S = 0.5
 
 log = structlog.get_logger()
 
 
 class Replicator:
-    """Serves one flow. All methods but `report` belong on the event loop that it was opened on."""
+    """A host for lanes of one flow. All methods but `report` and `hurry` run on the event loop that opened it."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
-        """`name` is of this replicator and no other, ever: it stands in the ledger."""
+        """`name` must be unique for all time, because it is recorded in the ledger."""
         self.name = name
         self._setup = setup
         self._clock = clock or SystemClock()
@@ -53,17 +53,20 @@ class Replicator:
         self._attempts = 0
         self._expiry: ProducerExpiry | None = None
         self._expiry_known: asyncio.Task[None] | None = None
-        """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
-        self._tasks = BackgroundTasks("replicator_task_failed", replicator=name)
+        """Task that finds out how long the target remembers producers.
+
+        It starts early, so that no lane has to wait for the answer.
+        """
+        self._tasks: set[asyncio.Task[None]] = set()
         self._came_round = time.monotonic()
         self._host: Host | None = None
         self._source: ClusterView | None = None
         self._target: ClusterView | None = None
 
     async def open(self) -> None:
-        """Read the ledger and keep the lease renewed; what else has to be known of the clusters is asked meanwhile.
+        """Read the ledger and join the lease; everything else about the clusters is asked for in the meantime.
 
-        Raises what opening the ledger raises: LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        Raises the errors of opening the ledger: LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
         setup = self._setup
         _settle_collector()
@@ -79,14 +82,15 @@ class Replicator:
             self._tasks.start(work)
 
     def _views(self) -> tuple[ClusterView, ClusterView]:
-        """The two clusters, being looked at from now on."""
+        """Return views of the two clusters, which are kept up to date from now on."""
         setup = self._setup
         request_s, ttl_s = setup.runtime.request_timeout_ms / 1000, setup.runtime.lease_ttl_ms / 1000
         pool = BufferPool(setup.flow.limits.in_flight_bytes)
         options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
         source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
-        # What `FlowSetup.barrier_s` says of a former holder must hold for this one: the kernel neither retransmits for
-        # longer than a request may take nor delivers anything once the connection is closed.
+        # `FlowSetup.barrier_s` relies on guarantees about a former holder, and this replicator must give them too: the
+        # kernel does not retransmit for longer than a request may take, and it delivers nothing after the connection is
+        # closed.
         options = ConnectionOptions(
             client_id=f"mirrord-{setup.flow.name}",
             request_timeout_s=request_s,
@@ -99,12 +103,12 @@ class Replicator:
         return source, target
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Make ready for lanes to come."""
+        """Prepare for lanes that will be assigned soon."""
         if self._source is not None and self._target is not None:
             await prepare(self._source, self._target, lanes)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Host these lanes; they start by themselves. One that is hosted already is left as it is."""
+        """Host these lanes; they start by themselves. A lane that is already hosted is left unchanged."""
         if self._host is None or self._lease.lost.is_set():
             return
         added: list[Hosted] = []
@@ -117,8 +121,10 @@ class Replicator:
             self._tasks.start(self._start(self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
-        """Drain lanes and host them no longer; for each whether it was left cleanly: nothing of it is on its way, and
-        its mark is saved."""
+        """Drain lanes and stop hosting them; return for each whether it was left cleanly.
+
+        A lane was left cleanly if nothing of it is in flight and its mark is saved.
+        """
         host = self._host
         hosted = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         partings = await self.part_with(lanes, deadline_s)
@@ -129,7 +135,7 @@ class Replicator:
         return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
 
     async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Drain lanes and host them no longer; for each how it was left."""
+        """Drain lanes and stop hosting them; return for each how it was left."""
         host = self._host
         found = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         leaving = {lane: hosted for lane, hosted in found.items() if hosted is not None}
@@ -149,12 +155,12 @@ class Replicator:
         return partings
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, until told otherwise. May be called from another thread."""
+        """Fetch these lanes first, until the next call. May be called from another thread."""
         if self._host is not None:
             self._host.hurry(lanes)
 
     def report(self) -> ReplicatorReport:
-        """How it is doing now. Cheap; may be called from another thread."""
+        """Return the replicator's current state. The call is cheap and may come from another thread."""
         process = self._process
         cpu = process.cpu_times()
         return ReplicatorReport(
@@ -177,11 +183,11 @@ class Replicator:
 
     @property
     def has_lanes(self) -> bool:
-        """Whether it hosts a lane that nobody else has taken."""
+        """Whether it hosts a lane that no other replicator has taken."""
         return self._host is not None and any(lane.phase != "gone" for lane in self._host.reports())
 
     async def close(self, deadline_s: float) -> None:
-        """Drain all lanes, then end everything."""
+        """Drain all lanes, then end all tasks and connections."""
         if self._host is not None:
             await self.release(self._host.lane_ids(), deadline_s)
         await self._tasks.end()
@@ -197,7 +203,7 @@ class Replicator:
         return self._lease.is_valid
 
     async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
-        """What former holders wrote down must be known before a lane begins."""
+        """Start lanes. A lane starts only when everything that former holders recorded is known."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)
@@ -211,11 +217,11 @@ class Replicator:
             except LedgerUnavailable:
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
-                return  # the ledger has ended, and so has the lease
+                return  # the ledger is no longer usable, and the lease has ended with it
         self._start_now(host, late)
 
     def _knows(self, hosted: Hosted) -> bool:
-        """Whether the ledger has nothing to add to what the lane's last holder said."""
+        """Return whether the lane can start from its last holder's handoff checkpoint without reading the ledger."""
         assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
         return assignment.former == "left" and is_last(assignment.word, record)
 
@@ -226,7 +232,7 @@ class Replicator:
             host.start(hosted)
 
     async def until_lost(self) -> None:
-        """Until the lease is somebody else's: there is nothing left to do for this replicator, ever."""
+        """Wait until another holder has the lease. This replicator then never has anything to do again."""
         await self._lease.lost.wait()
 
     async def _watch_lease(self) -> None:
@@ -240,7 +246,7 @@ class Replicator:
             await asyncio.sleep(LOOP_BEAT_S)
 
     async def _share_rate(self, host: Host) -> None:
-        """Who else has lanes under this lease stands in the ledger."""
+        """Share the flow's rate with the other replicators that have lanes under this lease, which the ledger lists."""
         while self._setup.flow.limits.rate_bytes_per_s is not None:
             lanes = self._store.state.lanes.values()
             mine = f".g{self._setup.lease_epoch}."
@@ -250,9 +256,9 @@ class Replicator:
 
 
 def _settle_collector() -> None:
-    """Everything that was loaded stays, and hardly anything of the hot path is part of a cycle.
+    """Tune the garbage collector: all loaded objects stay, and the hot path creates hardly any reference cycles.
 
-    With Python's own settings the collector looks at a hundred thousand objects of libraries again and again, and takes
+    With Python's default settings the collector scans a hundred thousand library objects again and again, and takes
     about a twentieth of the hot path's time.
     """
     gc.collect()

@@ -1,6 +1,6 @@
-"""Reads what a lane has asked for, repeatedly if the lane copies meanwhile and would not ask again.
+"""Reads records for a lane, and retries if the lane is copying in the meantime and would not ask again.
 
-While such a comparison cannot be read, the lane's mark does not move, so a failure that lasts is reported.
+While the records for such a comparison cannot be read, the lane's mark does not move. So a lasting failure is reported.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mirrord.replication.lane.signals import Input
 from mirrord.replication.lane.state import Phase
 
 REPORT_AFTER_S = 10.0
-"""A failure that lasts longer is more than a leader change."""
+"""Time after which a failure is reported; one that lasts longer is more than a leader change."""
 
 log = structlog.get_logger()
 
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 async def read_and_tell(
     hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
-    """Give the lane what `read` returns, or what `failed` makes of its error."""
+    """Give the lane the result of `read`, or the input that `failed` makes from the read error."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Where lanes without a history begin: where MirrorMaker 2 left off, or else by the rule for start offsets
+"""Finds where lanes without a history begin: where MirrorMaker 2 stopped, or otherwise by the rule for start offsets
 (`mirrord.ledger.start_offsets`).
 """
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class Starts:
-    """Of all lanes of a replicator."""
+    """The start offsets of all lanes of a replicator."""
 
     def __init__(self, setup: FlowSetup, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
         self._flow = setup.flow
@@ -40,11 +40,11 @@ class Starts:
         tell: Callable[[StartTold], None],
         before: Before,
     ) -> None:
-        """Answer a lane's question. After an error it asks again.
+        """Answer a lane's question. The lane asks again after an error.
 
-        A source topic that was created again begins at its first offset: positions in the former topic do not apply to
-        it. If the target topic was created again, everything that the former one held is copied again, as far as the
-        source still has it.
+        A source topic that was created again begins at its first offset, because positions in the former topic do not
+        apply to it. If the target topic was created again, all records that the former one held and that the source
+        still has are copied again.
         """
         if not before.source and before.copied_from is None:
             tell(await self._of(wanted, lane, source, target, before))
@@ -80,9 +80,9 @@ class Starts:
         return await self._by_rule(wanted, source, before)
 
     async def _is_late(self, lane: LaneId, source: PartitionId, target: PartitionId, before: Before) -> bool:
-        """Whether the partition came later than what was copied of its topic, by mirrord or by MirrorMaker 2.
+        """Return whether the partition is newer than the first copies of its topic by mirrord or MirrorMaker 2.
 
-        A partition whose copies the ledger has lost did not: if it is to begin all the same, `start` applies.
+        A partition whose copies the ledger has lost is not newer: if it is to begin anyway, `start` applies.
         """
         if self._flow.start_at(source.topic) == "earliest":
             return False
@@ -92,8 +92,11 @@ class Starts:
         return await self._inheritance.has_copied(source.topic)
 
     async def _by_rule(self, wanted: AskStart, source: PartitionId, before: Before) -> StartTold:
-        """`start` applies to a partition that existed at the flow's first look at its topic, as of that look. One that
-        came later begins at its first offset, and one that was copied under another name where that copy begins.
+        """Return the start offset by rule.
+
+        `start` applies to a partition that existed when the flow first saw its topic, as of that time. A partition that
+        was added later begins at its first offset. A partition that was copied under another name begins where that
+        copy begins.
         """
         start = self._flow.start_at(source.topic)
         if start == "earliest" or before.began_at is not None or before.late:
@@ -103,7 +106,7 @@ class Starts:
         if before.fixed is None or before.fixed.start != start:
             return await self._configured(wanted, source, start)
         told = await self._configured(wanted, source, "latest")
-        # The source may have lost its end since.
+        # The source may have lost the end of its log since.
         return told if told.error != 0 else StartTold(wanted.question, 0, min(told.offset, before.fixed.offset))
 
     async def _configured(self, wanted: AskStart, source: PartitionId, start: Start) -> StartTold:

@@ -1,4 +1,4 @@
-"""Looks up by their keys the records that a compacted copy lacks
+"""Looks up, by key, the records that are missing from a compacted target topic
 (`mirrord.replication.lane.target.superseded_records`)."""
 
 import asyncio
@@ -31,14 +31,14 @@ from mirrord.replication.lane.target.superseded_records import (
 )
 
 NEAR = 10_000
-"""Stretches of the source that are so many offsets apart are read in one go."""
+"""Stretches of the source that are at most this many offsets apart are read in one go."""
 
 
 Side = tuple[Asks, Stretches]
 
 
 class Lookups:
-    """Answers what lanes ask about compacted copies."""
+    """The answers to lanes' questions about compacted target topics."""
 
     def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: Shaping, begin: Begin) -> None:
         self._source, self._target = source, target
@@ -65,7 +65,7 @@ class Lookups:
 
 
 class Superseding:
-    """One look-up for a lane."""
+    """One lookup for a lane."""
 
     def __init__(
         self,
@@ -75,8 +75,10 @@ class Superseding:
         record: LaneRecord,
         changing: Callable[[Record], Record] | None,
     ) -> None:
-        """`asks` are of the source and of the target. `changing`: what a policy of the flow makes of a record; it may
-        raise PolicyFault."""
+        """`asks` are those of the source and of the target.
+
+        `changing` returns a record as the flow's policy changes it; it may raise PolicyFault.
+        """
         self._source, self._source_partition = source
         self._target, self._target_partition = target
         self._source_asks, self._target_asks = asks
@@ -84,7 +86,7 @@ class Superseding:
         self._changing = changing
 
     async def run(self, asked: AskSuperseded) -> SupersededTold:
-        """What is to be copied again. Raises ReadFailed when a side cannot be read at present."""
+        """Return the records that are to be copied again. Raises ReadFailed when a side cannot be read now."""
         judge = Judge(asked)
         try:
             await self._expect(judge, asked.missing)
@@ -112,7 +114,7 @@ class Superseding:
                 judge.gone(each, ordinal, by_retention=False)
 
     async def _wanted(self, judge: Judge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
-        """What the source may still have, by source offset."""
+        """Return the missing records that the source may still have, by source offset."""
         end, begin = await bounds(self._source_asks, self._source_partition)
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
@@ -127,12 +129,13 @@ class Superseding:
         return wanted
 
     async def _see(self, judge: Judge, asked: AskSuperseded) -> None:
-        # What a later leader took may stand anywhere.
+        # Records that a later leader accepted may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)
         _, begin = await bounds(self._target_asks, self._target_partition)
         start, end = max(start, begin), asked.end
-        # While it was read the cleaner may have removed what superseded a record, for something that came later.
+        # During the read, the cleaner may have removed the record that superseded a missing one, because of an even
+        # later record. So the log is read again up to its new end.
         while start < end:
             async for batch in self._committed_ones(start, min(await self._last_stable(), end), end):
                 header = batch.header
@@ -157,7 +160,7 @@ class Superseding:
         return offset
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Batches of records that count: not those of transactions that were aborted or are open."""
+        """Yield the batches whose records count, without those of aborted or open transactions."""
         if start < stable:
             async for batch in self._target.read(self._target_partition, start, stable, committed=True):
                 if not batch.aborted and not batch.header.attributes & CONTROL:
@@ -168,12 +171,12 @@ class Superseding:
 
 
 async def _decoded(batch: ReadBatch) -> list[Record]:
-    await asyncio.sleep(0)  # a long look-up must not hold up the lanes
+    await asyncio.sleep(0)  # a long lookup must not hold up the lanes
     return decode(batch.buffer, batch.start, batch.end)
 
 
 def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
-    """Stretches [start, end) that hold all of the ascending offsets."""
+    """Return stretches [start, end) that cover all of the ascending offsets."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and offset - found[-1][1] <= NEAR:

@@ -1,4 +1,4 @@
-"""Reads, and first syncs, the settings of target topics that have refused a record, for the lanes of one replicator."""
+"""Syncs and then reads the configs of target topics that have refused a record, for the lanes of one replicator."""
 
 import asyncio
 import hashlib
@@ -30,20 +30,20 @@ DECIDING = (
     "message.timestamp.type",
     "segment.bytes",
 )
-"""Settings that decide which records a topic takes."""
+"""Configs that decide which records a topic accepts."""
 
 log = structlog.get_logger()
 
 
 class _Facts:
-    """Writes facts under the lease of a replicator."""
+    """A writer of facts under a replicator's lease."""
 
     def __init__(self, store: LedgerStore, lease_epoch: int) -> None:
         self._store = store
         self._lease_epoch = lease_epoch
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """False: they could not be written. The settings are altered all the same."""
+        """Write facts; return False if they could not be written. The configs have been altered in any case."""
         told: Sequence[AnyFact] = tuple(facts)
         try:
             if told:
@@ -55,12 +55,12 @@ class _Facts:
 
 
 class SettingsLook:
-    """Connects when the first record is refused."""
+    """The answers to lanes' questions about topic configs. It connects when the first record is refused."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
     ) -> None:
-        """`begin` runs a task until its owner ends."""
+        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
         self._begin = begin
         self._source: UpkeepAdmin = KafkaUpkeepAdmin(setup.source, setup.request_timeout_s)
         self._target: UpkeepAdmin = KafkaUpkeepAdmin(setup.target, setup.request_timeout_s)
@@ -69,11 +69,11 @@ class SettingsLook:
         self._turn = asyncio.Lock()
 
     def ask(self, hosted: Hosted, effect: AskSettings) -> None:
-        """Answer a lane."""
+        """Answer a lane's question about its target topic's configs."""
         self._begin(self._answer(hosted, effect))
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     async def _answer(self, hosted: Hosted, effect: AskSettings) -> None:
@@ -99,7 +99,7 @@ class SettingsLook:
         return SettingsTold(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
-        """Why settings that decide which records are taken may still differ."""
+        """Return why configs that decide which records are accepted may still differ."""
         fault = self._sync.topics.faults.get(topic, "")
         drift = self._sync.topics.drift.get(topic, ())
         differ = [line for line in drift if line.partition(":")[0] in DECIDING]
@@ -109,6 +109,6 @@ class SettingsLook:
 
 
 def digest_of(settings: Settings) -> str:
-    """Equal for settings that take the same records."""
+    """Return a digest that is equal for configs that accept the same records."""
     values = [(name, settings[name].value) for name in DECIDING if name in settings]
     return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()

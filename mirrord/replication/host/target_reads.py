@@ -13,9 +13,10 @@ from mirrord.replication.lane.signals import AskParting, AskScan, OwnBatch, Part
 async def own_batches(
     target: Stretches, partition: PartitionId, asked: AskScan
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
-    """The lane's own batches in the offsets asked for, in log order, and where others' stand. Raises ReadFailed.
+    """Return the lane's own batches in the requested offsets, in log order, and the ranges of other batches.
 
-    A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
+    A batch counts with all the ordinals that it was written with, because records that a cleaner has removed since did
+    exist. Raises ReadFailed.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []
@@ -33,8 +34,10 @@ async def own_batches(
 
 
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
-    """Whether the outcome of a scan depends on whether the topic is compacted: something is missing in the log, or
-    others write there too."""
+    """Return whether the outcome of a scan depends on whether the topic is compacted.
+
+    It does if something is missing in the log, or if other producers write there too.
+    """
     held = sum(batch.count for batch in own)
     follows = all(
         (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
@@ -43,5 +46,5 @@ def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Int
 
 
 async def parting(source: Stretches, partition: PartitionId, asked: AskParting) -> PartingTold:
-    """Whether the source's log is still the one that was read. Raises ReadFailed."""
+    """Return whether the source's log is still the one that was read. Raises ReadFailed."""
     return PartingTold(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))

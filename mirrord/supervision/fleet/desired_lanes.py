@@ -1,4 +1,7 @@
-"""What a flow wants: its lanes, and how they are to be spread over replicators, by configuration, orders and load."""
+"""The desired state of a flow: its lanes, and their placement on replicators.
+
+The placement follows from the configuration, from operator commands and from the load.
+"""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -14,35 +17,35 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 
 class Wanted:
-    """Of one flow under one lease."""
+    """The desired state of one flow under one lease."""
 
     def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
         self.lanes: dict[LaneId, PlannedLane] = {}
-        """Those that there should be, orders aside."""
+        """The lanes that should exist, without regard to operator commands."""
         self.is_known = False
-        """Somebody has said so."""
+        """Whether the desired lanes have been set."""
         self.loads = Loads()
         self._engine = engine
         self._ledger = ledger
         self._alone: frozenset[LaneId] = frozenset()
-        """Lanes that have a replicator for themselves."""
+        """Lanes that have a replicator to themselves."""
         self.place_by(config)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """So many replicators, and lanes placed so."""
+        """Use this configuration for the number of replicators and the placement of lanes."""
         self._config = config
         self.loads.by_bytes = config.placement == "balanced"
         self._alone = self._lanes_alone()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """The lanes that there should be from now on."""
+        """Set the lanes that should exist from now on."""
         self.lanes = {lane.lane: lane for lane in lanes}
         self.is_known = True
         self.loads.keep(self.lanes)
         self._alone = self._lanes_alone()
 
     def steps(self, hosts: Sequence[Host], orphans: Collection[LaneId], now: float) -> list[Step]:
-        """What is to be done next with these replicators."""
+        """Return the next steps for these replicators."""
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
@@ -50,12 +53,12 @@ class Wanted:
         return steps
 
     def destinations(self, leaving: Collection[LaneId], hosts: Sequence[Host], now: float) -> dict[str, list[LaneId]]:
-        """Which of these replicators lanes that leave another one will get, as far as is known."""
+        """Return which of these replicators will get the lanes that leave another one, if that is known."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[Host], now: float) -> FlowView:
-        """The flow as orders go by it."""
+        """Return the flow as operator commands see it."""
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
         once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
@@ -65,7 +68,7 @@ class Wanted:
         return FlowView(flow, *known, standings=ledger.standings())
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
-        """The lanes that are to be hosted, and where."""
+        """Return the lanes that are to be hosted, and the constraints on their placement."""
         orders = self._ledger().orders
         wishes = Wishes(
             alone=self._alone,

@@ -1,6 +1,8 @@
-"""A replicator is told of a lane before it gets it: who leads the partitions is known then, and connections are open.
+"""Preparing for lanes: announce a lane to a replicator ahead of its assignment.
 
-Nothing is asked or written for the lane yet. If it never comes, what was learnt is forgotten after a while.
+When the lane arrives, the replicator already knows the leaders of the partitions and has open connections to them.
+Nothing is asked or written for the lane yet. If the lane never arrives, the replicator forgets the partitions after a
+while.
 """
 
 import asyncio
@@ -15,14 +17,14 @@ from mirrord.supervision.fleet.member import Member
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 AHEAD_S = 1.0
-"""How much later a lane may leave for that."""
+"""How long preparation may delay a lane's departure."""
 Coming = Mapping[str, Collection[LaneId]]
-"""Which lanes a replicator will get, by its name."""
+"""The lanes that each replicator will get, by the replicator's name."""
 NOWHERE: Coming = MappingProxyType({})
 
 
 async def tell_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
-    """Let replicators prepare for lanes, as long as that may take."""
+    """Let replicators prepare for lanes, and wait until they are ready or `AHEAD_S` is over."""
     told = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
         asyncio.create_task(_tell(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
@@ -39,11 +41,11 @@ async def tell_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, Pla
 
 
 async def _tell(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) -> None:
-    # Whoever watches over it finds out what has become of it.
+    # The code that supervises the replicator finds out what has happened to it.
     with suppress(ReplicatorDead, ReplicatorUnsure):
         await handle.prepare(lanes)
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Before anything is known of who had it."""
+    """Return an assignment that says nothing yet about the lane's former holder."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

@@ -1,8 +1,8 @@
-"""Audits and compactions of one flow by schedule (`[audit] every`, `[compact] every`), while this daemon holds it.
+"""Scheduled audits and compactions of one flow (`[audit] every`, `[compact] every`), while this daemon holds the flow.
 
-Each runs in a process of its own (`mirrord.supervision.jobs.job_process`), so that it takes nothing from the event loop
-that supervises. That a person, a cron job or another daemon runs none at the same time is the job's own affair
-(`mirrord.ledger.store.job_lease`): then this one does nothing, and says so.
+Each job runs in its own process (`mirrord.supervision.jobs.job_process`), so that it takes no time from the
+supervisor's event loop. The job itself makes sure that a person, a cron job or another daemon does not run the same job
+at the same time (`mirrord.ledger.store.job_lease`). If one does, this job does nothing and says so.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""The wall clock is looked at so often: it may be set anew."""
+"""Interval at which the wall clock is read, because it may be changed."""
 AGAIN_S = 30.0
-"""After an error of our own."""
+"""Pause after an internal error."""
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class _Scheduled(Protocol):
 
 
 class Schedule:
-    """The jobs of one flow."""
+    """The scheduled jobs of one flow."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class Schedule:
         self._notes: dict[Job, str] = {}
 
     def use(self, config: Config) -> None:
-        """Go on by another configuration; what runs is not touched."""
+        """Continue with another configuration. Jobs that are running are not affected."""
         self._config = config
         for changed in self._changed.values():
             changed.set()
 
     async def keep(self) -> None:
-        """Until it is cancelled; what runs is ended then."""
+        """Run the jobs when they are due, until cancelled. Running jobs are ended then."""
         tasks = [asyncio.create_task(self._keep(job)) for job in JOBS]
         try:
             await asyncio.gather(*tasks)
@@ -70,7 +70,7 @@ class Schedule:
             self._due_ms.clear()
 
     def status(self, told: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
-        """As it is now; `told`: what the ledger knows."""
+        """Return the current status of the jobs. `told` is the ledger's knowledge of them."""
         return job_statuses(self._config, told or {}, self._due_ms, self._notes)
 
     async def _keep(self, job: Job) -> None:
@@ -84,7 +84,7 @@ class Schedule:
                 await self._clock.sleep(AGAIN_S)
 
     async def _wait(self, job: Job) -> None:
-        """Until it is due."""
+        """Wait until the job is due."""
         due_ms: int | None = None
         every_ms: int | None = None
         while due_ms is None or self._clock.wall_ms() < due_ms:
@@ -114,8 +114,10 @@ class Schedule:
 def job_statuses(
     config: Config, told: Mapping[Job, JobState], due_ms: Mapping[Job, int], notes: Mapping[Job, str]
 ) -> tuple[JobStatus, ...]:
-    """Of each kind that is scheduled or has ever run. `due_ms`: when the next ones begin; `notes`: faults of which the
-    ledger may not know."""
+    """Return the status of each kind of job that is scheduled or has ever run.
+
+    `due_ms` are the times when the next jobs begin. `notes` are faults that the ledger may not know.
+    """
     return tuple(
         _status(job, every_ms, told.get(job), due_ms.get(job), notes.get(job, ""))
         for job in JOBS

@@ -1,4 +1,4 @@
-"""What another process asks of a running daemon, by its HTTP door."""
+"""A client for the HTTP interface of a running daemon in another process."""
 
 from typing import TypeVar
 
@@ -15,24 +15,24 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 ANSWER_S = 2.0
 GROUPS_S = 15.0
-"""The daemon asks the target first."""
+"""Timeout for questions about groups; the daemon asks the target first."""
 APPLIED_S = 15.0
-"""The daemon asks both clusters first."""
+"""Timeout for `apply` and operator commands; the daemon asks both clusters first."""
 
 
 Decoded = TypeVar("Decoded")
 
 
 class NoAnswer(EnvironmentFault):
-    """Nobody answers at a daemon's address, or somebody else does."""
+    """No process answers at a daemon's address, or another program does."""
 
 
 class Refused(EnvironmentFault):
-    """The daemon does not take this order from us."""
+    """The daemon does not accept this command from us."""
 
 
 async def ask_status(http: str) -> Status:
-    """The status of the daemon at this address. Raises NoAnswer."""
+    """Return the status of the daemon at this address. Raises NoAnswer."""
     try:
         async with _session() as session, session.get(f"{http}/status") as response:
             if response.status != 200:
@@ -43,8 +43,10 @@ async def ask_status(http: str) -> Status:
 
 
 async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
-    """Where groups stand, by the daemon at this address; with `reverse`, of the flows that keep their source in step.
-    Raises NoAnswer."""
+    """Ask the daemon at this address for the positions of consumer groups. Raises NoAnswer.
+
+    With `reverse`, ask for the groups of the flows that keep their source in sync.
+    """
     url = f"{http}/groups{'?reverse' if reverse else ''}"
     try:
         async with _session(GROUPS_S) as session, session.get(url) as response:
@@ -56,14 +58,14 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 
 async def order_stop(http: str, config: Config) -> None:
-    """Let the daemon at this address drain and end. Raises NoAnswer, Refused."""
+    """Tell the daemon at this address to drain and end. Raises NoAnswer, Refused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
     if status != 202:
         raise _odd(http, status, body)
 
 
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-    """Let the daemon at this address go on by a configuration, or only say what that would change.
+    """Apply a configuration to the daemon at this address; with `dry_run`, only ask what that would change.
 
     Raises NoAnswer, Refused.
     """
@@ -74,9 +76,10 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
 
 
 async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Give the daemon at this address an order, or only ask what it would come to.
+    """Send an operator command to the daemon at this address; with `dry_run`, only ask for its effect.
 
-    Raises ConfigError when it names nothing or cannot be, NoAnswer, Refused, EnvironmentFault when it is not taken now.
+    Raises ConfigError when the command names nothing that exists or is impossible, EnvironmentFault when it is not
+    accepted now, NoAnswer and Refused.
     """
     status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
     if status == 200:
@@ -88,7 +91,7 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Ask the daemon at this address, which is to be replaced, for something. Raises NoAnswer, Refused."""
+    """Send a handover request to the daemon at this address, which is to be replaced. Raises NoAnswer, Refused."""
     status, body = await _post(http, "/handover", config, call, seconds)
     if status != 200:
         raise _odd(http, status, body)
@@ -96,7 +99,7 @@ async def hand_over(http: str, config: Config, call: HandoverCall, seconds: floa
 
 
 async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:
-    """Status and body of the answer to an order. Raises NoAnswer, Refused."""
+    """Send a command, and return the status and the body of the answer. Raises NoAnswer, Refused."""
     data = None if told is None else msgspec.json.encode(told)
     try:
         async with (

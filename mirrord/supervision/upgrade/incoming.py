@@ -1,8 +1,8 @@
-"""How a daemon replaces another one: host by host, and no lane stands still that is not on its way.
+"""How a daemon replaces another daemon, one replicator at a time. A lane pauses only while it is being moved.
 
-It goes on with the old daemon's leases, so that the old replicators may write as before, and takes their lanes in
-pieces to replicators of its own (`Fleet`). The old replicators live in processes of the old daemon: what they are to do
-is ordered through its HTTP door. When they have nothing any more, the old daemon is told to end.
+The new daemon continues with the old daemon's leases, so that the old replicators may keep writing. It moves their
+lanes in groups to its own replicators (`Fleet`). The old replicators live in processes of the old daemon, so they are
+controlled through its HTTP interface. When they have no lanes left, the old daemon is told to end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, P
 
 CALL_S = 5.0
 ANSWER_S = 4.0
-"""How much longer than its own deadline a call may take: the old daemon asks its replicator."""
+"""How much longer than its own deadline a call may take, because the old daemon has to ask its replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
-"""How long the old daemon may take to let a flow go, and in the end to hear that it may end."""
+"""How long the old daemon may take to release a flow, and how long it is asked to end when everything has moved."""
 LOOK_S = 0.5
 
 log = structlog.get_logger()
@@ -41,24 +41,26 @@ class Succession:
     def __init__(self, predecessor: Predecessor, config: Config, clock: Clock) -> None:
         self.predecessor = predecessor
         self.successor = Successor("", program())
-        """This daemon; its address is known when its door is open."""
+        """This daemon; its address is known when its HTTP interface is open."""
         self.over = False
-        """The old daemon has nothing any more, and was told so."""
+        """Whether the old daemon has nothing left and was told to end."""
         self.names: set[str] = set()
-        """Replicators of the old daemon."""
+        """Names of the old daemon's replicators."""
         self._config = config
         self._clock = clock
 
     @property
     def busy(self) -> str:
-        """Why nobody else can take over from this daemon now, or empty."""
+        """Why no other daemon can take over from this daemon now; empty if one can."""
         return "" if self.over else f"it is being taken over from {self.predecessor.http}"
 
     async def consent(
         self, flow: str, state: Callable[[], FlowState], tell: Callable[[str], None], since_s: Callable[[], float]
     ) -> None:
-        """Wait until the old daemon agrees to hand a flow over, or has it no longer. `since_s`: how long ago the lease
-        was seen to be renewed; `tell` gets why it takes a while."""
+        """Wait until the old daemon agrees to hand over a flow, or no longer holds it.
+
+        `since_s` returns how long ago a renewal of the lease was seen. `tell` gets the reason for a delay.
+        """
         while self._has_it(state()):
             try:
                 answer = await self.call("begin", flow=flow)
@@ -74,7 +76,10 @@ class Succession:
             await self._clock.sleep(RETRY_S)
 
     async def found(self, flow: str) -> list[str]:
-        """The replicators that the old daemon has left running for a flow; it does nothing of its own then."""
+        """Return the replicators that the old daemon has left running for a flow.
+
+        The old daemon then no longer acts on the flow by itself.
+        """
         deadline = self._clock.monotonic() + LET_GO_S
         while not self.over and self._clock.monotonic() < deadline:
             try:
@@ -91,7 +96,10 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Tell the old daemon to end as soon as nothing is left there; should it not hear, it stands aside on."""
+        """Tell the old daemon to end as soon as nothing is left there.
+
+        If it cannot be told in time, it keeps running, but it has no flows any more.
+        """
         while left():
             await self._clock.sleep(LOOK_S)
         deadline = self._clock.monotonic() + LET_GO_S
@@ -106,14 +114,14 @@ class Succession:
     async def call(
         self, verb: Verb, flow: str = "", name: str = "", lanes: Sequence[LaneId] = (), deadline_s: float = 0.0
     ) -> HandoverAnswer:
-        """Ask the old daemon. Raises NoAnswer, Refused."""
+        """Send a handover request to the old daemon. Raises NoAnswer, Refused."""
         call = HandoverCall(
             verb=verb, successor=self.successor, flow=flow, name=name, lanes=tuple(lanes), deadline_s=deadline_s
         )
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
 
     async def _end(self) -> str:
-        """Why the old daemon does not end, or empty."""
+        """Tell the old daemon to end; return why it does not, or an empty string."""
         try:
             return (await self.call("end")).refused
         except (NoAnswer, Refused) as fault:
@@ -127,7 +135,7 @@ class Succession:
 
 
 class SuccessionEngine:
-    """An `Engine` that finds the old daemon's replicators, too."""
+    """An `Engine` that also finds the old daemon's replicators."""
 
     def __init__(self, engine: Engine, succession: Succession) -> None:
         self._engine = engine
@@ -135,88 +143,88 @@ class SuccessionEngine:
 
     @property
     def cores(self) -> int:
-        """As it has."""
+        """Number of cores of the wrapped engine."""
         return self._engine.cores
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """As it has."""
+        """Nodes of the wrapped engine."""
         return self._engine.nodes
 
     @property
     def hosts_all(self) -> bool:
-        """Not as long as others of this daemon live elsewhere."""
+        """Always false, because some replicators live in processes of the old daemon."""
         return False
 
     async def start(
         self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = ""
     ) -> ReplicatorHandle:
-        """Start one here."""
+        """Start a replicator here."""
         return await self._engine.start(name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start one here: the old daemon ends its own when it lets a flow go."""
+        """Start a follower of groups here. The old daemon ends its own follower when it releases a flow."""
         return await self._engine.start_groups(name, setup, on_death)
 
     async def found(self, prefix: str) -> list[str]:
-        """Those that this engine finds, and the old daemon's."""
+        """Return the replicators that the wrapped engine finds, and those of the old daemon."""
         own = await self._engine.found(prefix)
         _, _, rest = prefix.partition("/")
         others = await self._succession.found(rest.partition("/")[0])
-        # On one Ray cluster both see the same actors: then they are taken over as they are.
+        # On one Ray cluster both daemons see the same actors, which are then taken over directly.
         self._succession.names.difference_update(own)
         return sorted({*own, *(name for name in others if name.startswith(prefix))})
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """One that was found."""
+        """Return a handle for a replicator that was found."""
         if name in self._succession.names:
             return Remote(name, self._succession)
         return await self._engine.attach(name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """One that was found here."""
+        """Return a handle for a follower of groups that was found here."""
         return await self._engine.attach_groups(name, on_death)
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Those that live here."""
+        """Return the replicators that live here."""
         return self._engine.running(prefix)
 
     async def end(self, name: str) -> None:
-        """End one that was found."""
+        """End a replicator that was found."""
         if name in self._succession.names:
             await Remote(name, self._succession).kill()
         else:
             await self._engine.end(name)
 
     async def close(self) -> None:
-        """End all that live here."""
+        """End all replicators that live here."""
         await self._engine.close()
 
 
 class Remote:
-    """A `ReplicatorHandle` of the old daemon's."""
+    """A `ReplicatorHandle` for a replicator of the old daemon."""
 
     def __init__(self, name: str, succession: Succession) -> None:
         self.name = name
         self._succession = succession
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """It gets none."""
+        """Do nothing: this replicator gets no lanes."""
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """It is about to end, and gets none."""
+        """Raise ReplicatorUnsure: this replicator is about to end and gets no lanes."""
         raise Unsure(f"{self.name} takes no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Let it drain lanes."""
+        """Let the replicator drain lanes; return for each how it was left."""
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """It is about to end."""
+        """Do nothing: this replicator is about to end."""
 
     async def report(self) -> ReplicatorReport:
-        """How it is now."""
+        """Return the replicator's current report."""
         answer = await self._call("report")
         try:
             return msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
@@ -224,7 +232,10 @@ class Remote:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def greet(self) -> Greeting:
-        """Who it is. Its process ends with the old daemon, so it is never one of this program's."""
+        """Return the replicator's identity.
+
+        Its process ends with the old daemon, so its program never counts as the same as this one.
+        """
         answer = await self._call("greet")
         if answer.greeting is None:
             raise Unsure(f"{self.name} does not say who it is")
@@ -233,11 +244,11 @@ class Remote:
         )
 
     async def close(self, deadline_s: float) -> None:
-        """Let it drain what it has and end."""
+        """Let the replicator drain its lanes and end."""
         await self._call("close", (), deadline_s)
 
     async def kill(self) -> None:
-        """End it."""
+        """End the replicator."""
         await self._call("kill")
 
     async def _call(self, verb: Verb, lanes: Sequence[LaneId] = (), deadline_s: float = 0.0) -> HandoverAnswer:

@@ -1,17 +1,18 @@
-"""Which lanes of a replicator are fetched first: those that their source's retention is about to reach."""
+"""Decides which lanes of a replicator are fetched first: those whose next records the source will soon delete."""
 
 import time
 
 from mirrord.replication.lane.flow_control.retention_forecast import Approach, Point
 
 URGENT_S = 3600.0
-"""So soon retention reaches the lane, as things have moved in the last hour."""
+"""A lane is urgent if retention will reach its position within this time, judging by the last hour."""
 
 
 class Urgency:
-    """Of one lane. Noted from whichever thread tells of the lane, read by the one that fetches.
+    """The urgency of one lane. Any thread that reports on the lane may update it; the fetching thread reads it.
 
-    That the log start comes near is seen here; the supervisor tells what else is known, by the topic's settings.
+    This class detects that the log start is getting near. The supervisor reports what it knows from the topic's
+    configs.
     """
 
     __slots__ = ("_approach", "_is_seen", "_is_told", "is_near")
@@ -22,10 +23,10 @@ class Urgency:
         self.is_near = False
 
     def note(self, log_start: int, position: int, end: int) -> None:
-        """Where the log and the lane stand now."""
+        """Record the current offsets of the log and of the lane."""
         if log_start < 0 or end <= position:
             self._approach.points.clear()
-            self._is_seen = self._is_told = False  # nothing is left to lose; what was told is told again
+            self._is_seen = self._is_told = False  # nothing is left to lose; the supervisor repeats its report
         else:
             self._approach.note(Point(time.monotonic(), log_start, position, end))
             left_s = self._approach.left_s()
@@ -33,6 +34,6 @@ class Urgency:
         self.is_near = self._is_seen or self._is_told
 
     def tell(self, *, near: bool) -> None:
-        """What the supervisor knows."""
+        """Record whether the supervisor considers retention to be near."""
         self._is_told = near
         self.is_near = self._is_seen or near

@@ -1,9 +1,9 @@
-"""Fetching what lies in a broker's remote storage (tiered storage, KIP-405).
+"""Fetching records that are in a broker's remote storage (tiered storage, KIP-405).
 
-A fetch that needs remote storage is answered when that storage has answered, or when time is up: the request's max wait
-before Kafka 3.8, the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other partition in the request
-waits too. So these partitions never share a request with others: each is fetched alone, on separate connections, with a
-long max wait.
+A fetch that needs remote storage is answered when that storage has answered, or when time is up. That time is the
+request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
+partition in the request waits too. So these partitions never share a request with others: each is fetched alone, on
+separate connections, with a long max wait.
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.host.partition_fetch import Tap
 
 CONNECTIONS = 4
-"""To one broker. It handles one request of a connection at a time, so this many remote reads run in parallel."""
+"""Connections to one broker. It handles one request of a connection at a time, so this many remote reads run in
+parallel."""
 SHARE = 2
-"""A remote request may bring this fraction of what another request may bring."""
+"""Divisor for the size of a remote request, compared with the size of another request."""
 LOOK_PATIENCE_S = 0.25
 """A fetch waits at most this long for the broker to say where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
-"""After an empty answer from remote storage."""
+"""Pause after an empty answer from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -35,15 +36,15 @@ class RemoteChannel(Protocol):
 
     @property
     def taps(self) -> Sized:
-        """What the request in progress asks for."""
+        """The taps that the request in progress asks for."""
         ...
 
     def ask(self, taps: set[Tap], wait_ms: int) -> bool:
-        """Send a request; False when there is no room or no connection yet."""
+        """Send a request; return False when there is no room or no connection yet."""
         ...
 
     def drop(self, tap: Tap) -> None:
-        """Ignore what comes for it."""
+        """Ignore any data that arrives for this tap."""
         ...
 
 
@@ -51,24 +52,24 @@ AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
 
 
 class LocalStarts:
-    """Finds out which taps want records that lie in remote storage."""
+    """The local log starts of partitions, which show which taps want records from remote storage."""
 
     def __init__(self, asks: Asks, place: Callable[[Tap], None]) -> None:
-        """`place` sends a tap's wish to where it belongs."""
+        """`place` passes a tap's fetch request to the feed that it belongs to."""
         self._asks = asks
         self._place = place
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Tap, asyncio.TimerHandle] = {}
         self._has_remote = False
-        """A remote partition was found."""
+        """Whether a remote partition has been found."""
 
     def locate(self, tap: Tap, position: int) -> bool:
-        """Set `tap.is_remote`. False when the broker has to be asked first: the tap is placed again afterwards.
+        """Set `tap.is_remote`. Return False when the broker has to be asked first; the tap is placed again afterwards.
 
-        Until a remote partition is found, no fetch waits for that answer: most clusters have none.
+        Until a remote partition is found, no fetch waits for that answer, because most clusters have none.
         """
         if tap.is_remote and position >= tap.local_start:
-            tap.local_start = -1  # local retention may have moved it by now
+            tap.local_start = -1  # local retention may have moved the start by now
         if tap.local_start < 0:
             if self._has_remote:
                 tap.is_remote = False
@@ -83,12 +84,12 @@ class LocalStarts:
         return True
 
     def came_empty(self, tap: Tap) -> None:
-        """Remote storage has brought nothing in time: look the tap up again, after a pause."""
+        """Look the tap up again after a pause, because remote storage has returned nothing in time."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
     def suspect(self, taps: Iterable[Tap], *, empty: bool) -> None:
-        """Look up those that are not known to be at the end of their log. `empty`: they got nothing."""
+        """Look up the taps that are not known to be at the end of their log. `empty`: they received no records."""
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
             self._look(tap, empty=empty)
@@ -102,7 +103,7 @@ class LocalStarts:
         if not error:
             tap.local_start = max(local_start, 0)
         elif error == UNSUPPORTED and empty and wish is not None:
-            tap.local_start = wish.position + 1  # the broker cannot say: try it for one fetch
+            tap.local_start = wish.position + 1  # the broker cannot say, so try remote storage for one fetch
         else:
             tap.local_start = max(tap.local_start, 0)
         if wish is None:
@@ -116,24 +117,24 @@ class LocalStarts:
 
 
 class RemoteReads(Generic[AnyChannel]):
-    """Fetches the remote partitions of one broker."""
+    """The fetching of one broker's partitions over separate channels, one partition in each request."""
 
     def __init__(self, connect: Callable[[int], AnyChannel], leave: Callable[[AnyChannel], None]) -> None:
-        """`connect` makes the channel of a number; `leave` gives up a channel's place in the queue for memory."""
+        """`connect` makes the channel with a given number; `leave` gives up a channel's place in the memory queue."""
         self.channels: list[AnyChannel] = []
         self.waiting: dict[Tap, None] = {}
-        """Wishes that no request has carried yet, the oldest first."""
+        """Taps whose fetch requests have not been sent yet, the oldest first."""
         self._connect = connect
         self._leave = leave
 
     def drop(self, tap: Tap) -> None:
-        """Stop fetching it."""
+        """Stop fetching this tap."""
         self.waiting.pop(tap, None)
         for channel in self.channels:
             channel.drop(tap)
 
     def pump(self, wait_ms: int) -> None:
-        """Send what can be sent."""
+        """Send all requests that can be sent now."""
         free = [channel for channel in self.channels if not channel.busy and not channel.taps]
         connecting = sum(channel.connecting for channel in self.channels)
         while len(self.waiting) > connecting:
