@@ -16,6 +16,7 @@ from mirrord.groups.translate import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
 from mirrord.mm2.client_records import Mm2Upkeep
@@ -46,40 +47,22 @@ CLOSE_S = 0.5
 log = structlog.get_logger()
 
 
-class Surroundings:
-    """The access to clusters and ledgers; tests replace it with their own."""
+class DaemonAccess(ClusterAccess):
+    """A daemon's access: it also writes records for MirrorMaker 2's clients, and probes targets."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
         """`patience_s` is how long a ledger may take to answer."""
-        self._config = config
-        self._patience_s = patience_s
-        self.clock: Clock = SystemClock()
+        super().__init__(config, patience_s)
         self._sent = SentBeats()
 
-    def use(self, config: Config) -> None:
-        """Use the clusters of this configuration from now on."""
-        self._config = config
-
-    def admin(self, alias: Alias) -> TopicAdmin:
-        """Return a new admin client for a cluster; its connection is not opened yet."""
-        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000, alias)
-
-    def upkeep(self, alias: Alias) -> UpkeepAdmin:
-        """Return a new client for a cluster's topic configs and ACLs."""
-        return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
-
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """Return the writer of a flow's records for MirrorMaker 2's clients."""
+        """Return the writer of a flow's records for MirrorMaker 2's clients, if the flow has any."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
-    def ledger(self, flow: FlowConfig) -> LedgerStore:
-        """Return a new store for a flow's ledger; it is not opened yet."""
-        topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
-        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))
-
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """Probe the flow's target brokers (`mirrord.supervision.broker_probe.probe_target`). Raises NotProbed."""
+        """Return what the flow's target brokers are found to do (`mirrord.supervision.broker_probe.probe_target`).
+        Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
@@ -112,10 +95,10 @@ class Supervisor:
         self._engine = engine if succession is None else SuccessionEngine(engine, succession)
         self._stopping = asyncio.Event()
         self._flows: dict[str, FlowSupervisor] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("flow_ended")
         """The tasks of all flows, including flows that were removed and are being drained."""
-        self._beside: set[asyncio.Task[None]] = set()
-        """Tasks that run in addition to the flows."""
+        self._own_tasks = BackgroundTasks("daemon_task_failed")
+        """Tasks of the daemon that belong to no flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
         """Each flow's most recent ledger store."""
@@ -129,7 +112,7 @@ class Supervisor:
     async def start(self) -> str:
         """Open the HTTP interface, start the flows, and return the interface's address. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # The process that read the file could use the policies, but they may be missing on another machine.
+            # Whoever read the file could use them: only on another machine they may be missing.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock

@@ -5,11 +5,9 @@ fetches the partitions that have no new records, with a long max wait. The hot c
 had records within the last second and those that were just added. It uses a short max wait, because a partition that is
 added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
 every request. Under load both return data all the time. Partitions whose next records are in remote storage have
-separate connections (`mirrord.replication.host.flow_control.remote_reads`), and so have partitions whose answer is too
-large (`mirrord.replication.host.flow_control.oversized_fetch`).
+separate connections (`flow_control.remote_reads`), and so have oversized ones (`flow_control.oversized_fetch`).
 
-Lanes do not notice a lost connection or an unavailable broker: their fetch requests are kept and sent again elsewhere.
-If a broker refuses a partition, the lane handles that itself.
+A lost connection does not concern lanes: their fetch requests are sent again elsewhere. Lanes handle refusals.
 """
 
 import asyncio

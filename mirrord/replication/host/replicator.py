@@ -57,7 +57,7 @@ class Replicator:
 
         It starts early, so that no lane has to wait for the answer.
         """
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("replicator_task_failed", replicator=name)
         self._came_round = time.monotonic()
         self._host: Host | None = None
         self._source: ClusterView | None = None
@@ -88,9 +88,8 @@ class Replicator:
         pool = BufferPool(setup.flow.limits.in_flight_bytes)
         options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
         source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
-        # `FlowSetup.barrier_s` relies on guarantees about a former holder, and this replicator must give them too: the
-        # kernel does not retransmit for longer than a request may take, and it delivers nothing after the connection is
-        # closed.
+        # What `FlowSetup.barrier_s` says of a former holder must hold for this one: the kernel neither retransmits for
+        # longer than a request may take nor delivers anything once the connection is closed.
         options = ConnectionOptions(
             client_id=f"mirrord-{setup.flow.name}",
             request_timeout_s=request_s,
@@ -217,7 +216,7 @@ class Replicator:
             except LedgerUnavailable:
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
-                return  # the ledger is no longer usable, and the lease has ended with it
+                return  # the ledger has ended, and so has the lease
         self._start_now(host, late)
 
     def _knows(self, hosted: Hosted) -> bool:
