@@ -1,8 +1,8 @@
-"""The daemon's HTTP door: health, status, metrics, translated offsets, one page for people, and orders: to stop, to go
-on by another configuration, to pause, resume, move and drain.
+"""The daemon's HTTP endpoint: health, status, metrics, translated offsets, a page for people, and operator commands to
+stop, to apply another configuration, to pause, resume, move and drain.
 
-Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
-this machine, or with the configured token, and never from a page that a browser happens to show.
+Reading is open to every client that can reach the address (loopback unless the configuration says otherwise). Commands
+are accepted from this machine or with the configured token, and never from a page that a browser happens to show.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
-"""Between two looks whether the given address is free."""
+"""Interval between two attempts to listen on the given address, in seconds."""
 DENIED = "orders are taken from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -46,55 +46,63 @@ _PAGE_HEADERS = _HEADERS | {
 
 
 class StatusSource(Protocol):
-    """What the daemon lets the outside see and do."""
+    """The interface through which HTTP clients observe and control the daemon."""
 
     def status(self) -> Status:
-        """The present status, from memory: it must not wait for any cluster."""
+        """Return the current status from memory, without waiting for any cluster."""
         ...
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Whether the daemon can serve, and if not, why. Lag and loss are metrics, not reasons."""
+        """Return whether the daemon can serve, and if not, the reasons. Lag and loss are metrics, not reasons."""
         ...
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Where consumer groups stand: the target is asked for their lags. With `reverse`, how they are carried back to
-        the source, by the flows that do so."""
+        """Return the positions of consumer groups; the target is asked for their lags.
+
+        With `reverse`, return how they are synced back to the source, by the flows that do so.
+        """
         ...
 
     def metrics_text(self) -> bytes:
-        """Prometheus's text form."""
+        """Return the metrics in Prometheus's text format."""
         ...
 
     async def translate(self, question: Question) -> Answer:
-        """Where a reader goes on in the other cluster. Raises ConfigError when flow, topic or partition is not known,
-        EnvironmentFault when the ledger, or for a time the cluster, does not tell."""
+        """Return the position at which a reader resumes in the other cluster.
+
+        Raises ConfigError if the flow, topic or partition is not known. Raises EnvironmentFault if the ledger cannot
+        answer, or, for a question by time, if the cluster cannot.
+        """
         ...
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Goes on by another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
+        """Switch to another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
         ...
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Pauses, resumes, moves, drains. Raises ConfigError when it names nothing or cannot be, EnvironmentFault when
-        it cannot be taken now."""
+        """Pause, resume, move or drain.
+
+        Raises ConfigError if the order names nothing or is impossible, and EnvironmentFault if it cannot be accepted
+        now.
+        """
         ...
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Does what the daemon asks for that replaces this one."""
+        """Do what the daemon that replaces this one asks for."""
         ...
 
     async def stop(self) -> None:
-        """Begins to drain and returns at once. May be called again."""
+        """Begin to drain and return at once. May be called again."""
         ...
 
 
 class HttpServer:
-    """Serves one `StatusSource` until it is closed."""
+    """An HTTP server for one `StatusSource` that runs until it is closed."""
 
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """`elsewhere`: where the given address is taken, begin at a default one; `move_in` follows."""
+        """`elsewhere` says to start at a default address if the given one is taken; `move_in` follows."""
         self._elsewhere = elsewhere
         self._source = source
         self._listen = listen
@@ -119,7 +127,10 @@ class HttpServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
 
     async def start(self) -> HostPort:
-        """Listens; returns the address. Raises EnvironmentFault when the given one, or every default one, is taken."""
+        """Start to listen and return the address.
+
+        Raises EnvironmentFault if the given address, or every default one, is taken.
+        """
         await self._runner.setup()
         reason = ""
         for address in self._candidates():
@@ -139,7 +150,7 @@ class HttpServer:
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
 
     async def move_in(self) -> None:
-        """Listens at the given address as well, as soon as that is free."""
+        """Listen on the given address as well, as soon as it is free."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
                 await self._listen_at(self._listen)
@@ -148,16 +159,16 @@ class HttpServer:
             await asyncio.sleep(MOVE_IN_S)
 
     async def close(self) -> None:
-        """Stops listening and ends open connections."""
+        """Stop listening and close open connections."""
         await self._runner.cleanup()
 
     async def _listen_at(self, address: HostPort) -> None:
-        """Raises OSError."""
+        """Listen on one more address. Raises OSError."""
         site = web.TCPSite(self._runner, address.host, address.port)
         try:
             await site.start()
         except OSError:
-            await site.stop()  # else the runner keeps it, and `move_in` tries for as long as it takes
+            await site.stop()  # otherwise the runner keeps it, and `move_in` retries for as long as it does
             raise
 
     def _candidates(self) -> Iterator[HostPort]:
@@ -166,7 +177,7 @@ class HttpServer:
         if self._listen is None or self._elsewhere:
             yield from (HostPort("127.0.0.1", DEFAULT_PORT + step) for step in range(PORTS_TRIED))
 
-    async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002 - the shape of a handler
+    async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002 - a handler has this signature
         return web.Response(text=_PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=_PAGE_HEADERS)
 
     async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
@@ -209,7 +220,7 @@ class HttpServer:
             config = msgspec.json.decode(await request.read(), type=Config)
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
-        # An order may not name clusters, files, classes or settings of Spark: see `mirrord.config.changes`.
+        # An HTTP request may not name clusters, files, classes or Spark settings: see `mirrord.config.changes`.
         dry_run = "dry_run" in request.query
         return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
 
@@ -236,7 +247,8 @@ class HttpServer:
         return _json(await self._source.hand_over(call))
 
     def _may_order(self, request: web.Request) -> bool:
-        # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.
+        # A browser adds Origin to every POST. A foreign page must not be able to stop the daemon of a user who views
+        # it.
         if "Origin" in request.headers:
             return False
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -249,7 +261,7 @@ class HttpServer:
 
 
 def _question(query: Mapping[str, str]) -> Question:
-    """Raises ValueError."""
+    """Parse a question from the query parameters. Raises ValueError."""
     unknown = sorted(query.keys() - set(Question.__struct_fields__))
     if unknown:
         raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")
@@ -261,7 +273,7 @@ def _question(query: Mapping[str, str]) -> Question:
 
 
 def losses(status: Status) -> dict[str, dict[str, int]]:
-    """Source offsets that are lost to the target, by flow and reason; flows that have lost nothing are left out."""
+    """Return the number of source offsets lost to the target, by flow and reason; flows without losses are omitted."""
     found = {
         flow.name: {reason: lost for reason in LOSSES if (lost := flow.totals.verdict_offsets.get(reason))}
         for flow in status.flows

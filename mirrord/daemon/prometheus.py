@@ -28,16 +28,16 @@ class Sample(NamedTuple):
     """One value of one metric."""
 
     metric: str
-    """Its name in the catalogue."""
+    """The metric's name in the catalogue."""
     labels: tuple[str, ...]
-    """Values, in the catalogue's order."""
+    """The label values, in the catalogue's order."""
     value: float
     requests: RequestsStatus | None = None
-    """Of a histogram, whose value is its count."""
+    """The requests of a histogram, whose value is its count."""
 
 
 def metrics_text(status: Status) -> bytes:
-    """The metrics of this moment in Prometheus's text form, with those of the process that asks."""
+    """Return the current metrics in Prometheus's text format, including those of the calling process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -84,7 +84,7 @@ def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
 
 
 def samples(status: Status) -> Iterator[Sample]:
-    """All values of this moment. What is not known is left out: a missing sample is honest, a zero is not."""
+    """Yield all current values. Unknown ones are omitted: a missing sample is honest, but a zero is not."""
     yield Sample("mirrord", (status.version, status.instance), 1)
     for flow in status.flows:
         name = (flow.name,)
@@ -140,7 +140,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # Zeros, too: an alert compares with the time before, when there was no loss.
+        # Include zeros: an alert compares with the time before, when there was no loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

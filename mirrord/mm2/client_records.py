@@ -1,8 +1,9 @@
-"""What a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
+"""The records that a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
 
-Each has a loop of its own; what fails is remarked and tried again, and stops neither another nor the copying. Of a copy
-that is not named as the naming says (`mirrord.topics.rules.copy_names`) nothing is written: those clients make the name
-of a copy from its source topic's, and would take offsets of the one for those of the other.
+Each kind has a separate loop. A failure is shown as a remark and retried, and stops neither the other loops nor the
+copying. Nothing is written about a target topic whose name does not follow the naming rule
+(`mirrord.topics.rules.copy_names`). Those clients derive a target topic's name from its source topic, and would mistake
+the offsets of one topic for those of the other.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
-"""After an error of our own."""
+"""Pause after an internal error, in seconds."""
 
 log = structlog.get_logger()
 
@@ -47,11 +48,11 @@ class Mm2Upkeep:
         self._topics: dict[str, TopicId] = {}
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
-        """Copies that are named otherwise."""
+        """Target topics whose names do not follow the naming rule."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
-        """The clusters as discovery has just seen them."""
+        """Update what to write from the clusters as discovery has just seen them."""
         apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
         self._apart = tuple(sorted(apart))
         lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
@@ -66,7 +67,7 @@ class Mm2Upkeep:
         self._topics |= topics
 
     def tell(self, positions: Iterable[Translated]) -> None:
-        """Groups stand here now; their records are acknowledged at the target."""
+        """Accept new positions of groups. Their records are acknowledged at the target."""
         if self._checkpoints is not None:
             self._checkpoints.tell(each for each in positions if self._is_named(each.topic, each.target_topic))
 
@@ -78,19 +79,19 @@ class Mm2Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """How long records are under way; None while the flow carries no heartbeats."""
+        """How long records take to arrive; None while the flow copies no heartbeats."""
         return self._heartbeats.status()
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What does not succeed, one line each."""
+        """The operations that currently fail, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
         apart = () if self._checkpoints is self._syncs is None else self._apart
         told = [f"{topic}: no mm2_records, as its name is not what their readers would take it for" for topic in apart]
         return (*self._failed.values(), *told, *(line for part in parts if part is not None for line in part.remarks))
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Until it is cancelled."""
+        """Run all loops until cancelled."""
         self._failed.clear()
         work = [self._keep("heartbeats", self._heartbeats.run)]
         if self._checkpoints is not None:

@@ -1,8 +1,8 @@
-"""One of the topics that MirrorMaker 2's clients read: created when it is missing, written and read.
+"""One of the topics that MirrorMaker 2's clients read: created if it is missing, written and read.
 
-It has one partition, is compacted, and is the same to whoever writes into it: MirrorMaker 2, another mirrord, we. Only
-partition 0 counts. Records are written outside of transactions (the Java clients read uncommitted ones, too) and by a
-producer whose repetitions the broker knows.
+It has one partition and is compacted. It works the same for all its writers: MirrorMaker 2, another mirrord, or this
+one. Only partition 0 counts. Records are written without transactions (the Java clients also read uncommitted records)
+and by a producer whose repetitions the broker recognizes.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -20,7 +20,7 @@ from mirrord.model.errors import EnvironmentFault
 
 COMPACT = {"cleanup.policy": "compact"}
 SMALL = COMPACT | {
-    # Readers begin at the start and have a time limit; only closed segments are compacted.
+    # Readers start at the beginning and have a time limit, and only closed segments are compacted.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -28,7 +28,7 @@ SMALL = COMPACT | {
 
 
 class Mm2Topic(LedgerTopics):
-    """A topic of one cluster. Whatever cannot be done raises an EnvironmentFault."""
+    """A topic of one cluster. Every operation that is impossible raises an EnvironmentFault."""
 
     def __init__(self, name: str, cluster: ClusterConfig, timeout_s: float) -> None:
         super().__init__("", cluster, timeout_s)
@@ -38,7 +38,10 @@ class Mm2Topic(LedgerTopics):
         self._writer = self._new_writer()
 
     async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
-        """See that it is there; whether it had to be created. Too few brokers make fewer replicas."""
+        """Make sure that the topic exists, and return whether it had to be created.
+
+        With too few brokers, it gets fewer replicas.
+        """
         seen = await self._admin.look([self._name])
         known = seen.topics.get(self._name)
         if known is not None:
@@ -53,20 +56,23 @@ class Mm2Topic(LedgerTopics):
         return True
 
     async def exists(self) -> bool:
-        """Whether it is there, and may be seen."""
+        """Return whether the topic exists and is visible."""
         return self._name in (await self._admin.look([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
-        """Returns when all are replicated. After a fault all of them may be there, or the first few."""
+        """Append records, and return when all of them are replicated.
+
+        After an error, all or only the first few may be there.
+        """
         try:
             await self._writer.write(records)
         except EnvironmentFault:
-            # A topic that was created again is a topic like any other here.
+            # For this purpose, a topic that was created again is as good as the old one.
             self._writer = self._new_writer()
             raise
 
     async def read_all(self) -> list[KeyValue]:
-        """All records up to the present end."""
+        """Return all records up to the current end."""
         start, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)
         reader.seek(start)
@@ -81,7 +87,10 @@ class Mm2Topic(LedgerTopics):
         return found
 
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
-        """Records as they come, from the present end on; the first answer, with none, says that reading has begun."""
+        """Yield records as they arrive, starting at the current end.
+
+        The first list is empty and shows that reading has begun.
+        """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)
         reader.seek(end)
@@ -95,7 +104,7 @@ class Mm2Topic(LedgerTopics):
             reader.stop()
 
     async def end(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self.close()
         await self._admin.close()
 

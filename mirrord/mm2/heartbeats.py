@@ -1,7 +1,7 @@
-"""Heartbeats of one flow: written once per interval, and, when the flow carries them, read again where they arrive.
+"""Heartbeats of one flow: written once per interval and, if the flow copies them, read again at the target.
 
-MirrorMaker 2's clients take a topic `heartbeats` for the sign of a flow. What is written on the source goes the way of
-every record, so the copies tell how long that way is (`mirrord.mm2.rules.heartbeat_latency`).
+MirrorMaker 2's clients recognize a flow by a topic named `heartbeats`. Heartbeats written on the source take the same
+path as every other record, so their copies show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
 CLOCKS_S = 10.0
-"""Between two looks at the clusters' clocks."""
+"""Interval between two queries of the clusters' clocks, in seconds."""
 
 
 class Heartbeats:
-    """The beats of one flow."""
+    """The heartbeats of one flow."""
 
     def __init__(
         self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
@@ -42,7 +42,7 @@ class Heartbeats:
         self._troubles = Troubles("heartbeats", flow=flow.name)
 
     def carry(self, copy: str | None) -> None:
-        """The topic that the flow copies the source's beats into; None: it copies none."""
+        """Set the topic that the flow copies the source's heartbeats into; None means that it copies none."""
         if copy is None:
             self._carried.clear()
         else:
@@ -51,11 +51,11 @@ class Heartbeats:
 
     @property
     def remarks(self) -> list[str]:
-        """What does not succeed, one line each."""
+        """The operations that currently fail, one line each."""
         return self._troubles.lines
 
     def status(self) -> LatencyStatus | None:
-        """What the beats tell now; None while the flow carries none."""
+        """Return the latency that the heartbeats show now, or None while the flow copies none."""
         if not self._carried.is_set() or self._latency is None:
             return None
         source, target = (self._clocks.get(alias) for alias in (self._flow.source, self._flow.target))
@@ -70,13 +70,14 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Write and read heartbeats until cancelled."""
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:
             writers.append((flow.target, flow.source, flow.target))
         if flow.heartbeats.emit in {"source", "both"}:
-            # There they name the opposite direction, as MirrorMaker 2's connector of that direction writes them.
+            # On the source, heartbeats name the opposite direction, just as MirrorMaker 2's connector for that
+            # direction writes them.
             writers.append((flow.source, flow.target, flow.source))
         await asyncio.gather(*(self._write(*each) for each in writers), self._follow())
 
@@ -134,7 +135,7 @@ class Heartbeats:
                     try:
                         beat = Heartbeat.decode(key, value)
                     except WireError:
-                        continue  # others may write there, too
+                        continue  # other clients may write there, too
                     clock = self._clocks.get(self._flow.source)
                     self._latency.arrived(beat, now_s, now_ms, clock.ahead if clock else None)
         finally:

@@ -1,7 +1,7 @@
-"""Writes pairs of offsets into MirrorMaker 2's offset-syncs topic, for checkpoint tasks that run beside us.
+"""Writes pairs of offsets into MirrorMaker 2's offset-syncs topic, for checkpoint tasks that run alongside mirrord.
 
-What is written comes from the ledger alone (`mirrord.ledger.mm2_offset_pairs`), so it is never about a record that is
-not acknowledged.
+The pairs come only from the ledger (`mirrord.ledger.mm2_offset_pairs`), so they are never about an unacknowledged
+record.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mirrord.runtime.warn_once import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Lanes save their marks as often."""
+"""Interval between two writes, in seconds. Lanes save their marks at the same interval."""
 RETRY_S = 5.0
 
 
@@ -38,20 +38,20 @@ class OffsetSyncs:
         self._troubles = Troubles("offset_syncs", flow=flow.name)
 
     def see(self, lanes: Iterable[LaneId]) -> None:
-        """The lanes that there are now."""
+        """Set the lanes that exist now."""
         self._lanes = tuple(lanes)
         self._told = {lane: self._told[lane] for lane in self._lanes if lane in self._told}
 
     @property
     def remarks(self) -> list[str]:
-        """What does not succeed."""
+        """The operations that currently fail."""
         return self._troubles.lines
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Until it is cancelled."""
+        """Write offset syncs until cancelled."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
         self._told.clear()
-        # What was told of a lane that has already copied may be in the topic. Of any other nothing can be.
+        # The topic may already have offset syncs of a lane that has copied before. It cannot have any of another lane.
         self._begun = frozenset(ledger().progress)
         try:
             while True:

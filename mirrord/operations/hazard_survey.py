@@ -1,4 +1,5 @@
-"""Gathers what `mirrord.topics.rules.hazards` judges: what target topics hold, and what other flows' ledgers say."""
+"""Gathers the input for `mirrord.topics.rules.hazards`: what target topics hold, and what the ledgers of other flows
+say."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from mirrord.topics.rules.hazards import deletions_both_ways, foreign_content, o
 async def find_hazards(
     config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> list[Finding]:
-    """The hazards of one flow. What cannot be asked is told as a note; nothing is raised for it."""
+    """Return the hazards of one flow. A question that cannot be answered becomes a note and raises nothing."""
     flow, looked = survey.flow, survey.looked
     target = looked.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
@@ -59,7 +60,7 @@ async def find_hazards(
 
 
 async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]) -> FlowState:
-    """What the flow's ledger says now. Raises LedgerMissing, LedgerUnavailable and others."""
+    """Return the current state in the flow's ledger. Raises LedgerMissing, LedgerUnavailable and other errors."""
     store = ledger(flow)
     await store.open(read_only=True)
     try:
@@ -71,10 +72,11 @@ async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStor
 async def producers_back(
     config: Config, flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> frozenset[int]:
-    """Of the flows that copy the same topics back: what they wrote into the source stands on both sides.
+    """Return the producer ids of the flows that copy the same topics back. The records that they wrote into the source
+    are on both sides.
 
-    One that has never run has written nothing. Raises LedgerUnavailable and others: without their ledgers copies cannot
-    be told from originals.
+    A flow that has never run has written nothing. Raises LedgerUnavailable and other errors, because without the
+    ledgers of these flows copies cannot be distinguished from originals.
     """
     found: set[int] = set()
     for other in config.all_flows:
@@ -90,7 +92,7 @@ def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
-    """How many offsets lie in target topics that exist and that the ledger does not know."""
+    """Return how many offsets are in existing target topics that the ledger does not know."""
     target = survey.looked.target.topics
     asked = {
         TopicPartition(name, partition)

@@ -1,5 +1,6 @@
-"""Leaving records out so that they can be brought back, and bringing them back: what `mirrord quarantine` does beside
-giving orders. No daemon is needed for the latter.
+"""Skips records so that they can be restored later, and restores them.
+
+This is what `mirrord quarantine` does in addition to sending commands. Restoring needs no daemon.
 """
 
 import re
@@ -33,14 +34,16 @@ class Found(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where it begins."""
+        """Where the entry begins."""
         lane = self.lane
         return Place(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
 
 
 async def find(config: Config, order: Order) -> Found | None:
-    """What an order is about, by the ledger: what waits there, or else what was left out. Raises ConfigError where it
-    may be of several flows."""
+    """Find the quarantine entry that an order refers to: one that is waiting, otherwise one that was skipped.
+
+    Raises ConfigError if the order may refer to several flows.
+    """
     name, views = await ledgers_meant(config, order.name, order.flow)
     found = [
         Found(view.flow, lane, entry)
@@ -59,7 +62,7 @@ async def find(config: Config, order: Order) -> Found | None:
 
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
-    """The same order, once what it leaves out lies in the dead-letter topic. Raises EnvironmentFault."""
+    """Return the same order once the records that it skips are in the dead-letter topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         told = f"the ledger does not tell yet what {order.name} waits at; try again"
@@ -83,9 +86,10 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
 
 
 async def bring_back(config: Config, order: Order, found: Found, into: str | None, *, dry_run: bool) -> OrderAnswer:
-    """Appends what was left out and parked to its copy, or to another topic of the target cluster, each record once.
+    """Append skipped and parked records to their target topic, or to another topic of the target cluster, each record
+    once.
 
-    Raises ConfigError when it cannot be, EnvironmentFault.
+    Raises EnvironmentFault, or ConfigError if that is impossible.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -121,7 +125,10 @@ def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list
 
 
 def _check_policies(found: Found) -> None:
-    """What a policy would drop, rename or mask must not reach the target by another way."""
+    """Raise NotParked if policies apply to the topic.
+
+    Records that a policy would drop, rename or mask must not reach the target in another way.
+    """
     records = found.flow.records
     if records.is_on and any(re.fullmatch(pattern, found.lane.source_topic) for pattern in records.topics):
         raise NotParked(
@@ -131,7 +138,7 @@ def _check_policies(found: Found) -> None:
 
 
 async def _goal(config: Config, found: Found, into: str | None) -> TopicPartition:
-    """Where to append. Raises ConfigError where that would make something else wrong."""
+    """Return the partition to append to. Raises ConfigError if appending there would corrupt something else."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
     admin = access.admin(flow.target)
@@ -151,7 +158,7 @@ async def _goal(config: Config, found: Found, into: str | None) -> TopicPartitio
 
 
 async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
-    """Why nothing may be appended to the copy; empty: it may."""
+    """Return why nothing may be appended to the target topic, or an empty string."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
         return f"{lane.target_topic} was created again, and is no longer what the records are left out of"

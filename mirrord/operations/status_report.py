@@ -1,8 +1,8 @@
-"""Where a status document comes from when another process asks: the daemon, or else the target cluster alone.
+"""Gathers a status document outside the daemon: from the daemon, or otherwise from the target cluster alone.
 
-The daemon is found by the flow's lease, or at the configured address when the ledger lost facts. When it does not
-answer, ledger and progress marks tell how far every lane is; the source is asked for its ends, and when it does not
-answer either, they are as the marks last told. Nothing is written.
+The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If it does not
+answer, the ledger and the progress marks show how far every lane is. The source is asked for its ends. If it does not
+answer either, the ends are those of the last marks. Nothing is written.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from mirrord.supervision.source_ends import EndsAsker
 from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_status
 
 PATIENCE_S = 3.0
-"""How long a target may take to tell what its ledgers say: somebody waits for it."""
+"""Time limit for reading the target's ledgers, in seconds. A person is waiting for the result."""
 
 
 class LedgerView(msgspec.Struct, frozen=True):
-    """A flow as its ledger tells it."""
+    """A flow according to its ledger."""
 
     flow: FlowConfig
     state: LedgerState
@@ -44,24 +44,27 @@ class LedgerView(msgspec.Struct, frozen=True):
 
     @property
     def http(self) -> str | None:
-        """Where the flow's daemon should be; None when the last one left or is known to be dead."""
+        """The address of the flow's daemon; None if the last one left or is known to be dead."""
         holder = self.state.holder
         if holder is None or self.state.released or is_dead(holder):
             return None
         return holder.http
 
     def age_ms(self, now_ms: int) -> int:
-        """Since the lease was renewed, by the wall clocks of two machines: for people."""
+        """Return the time since the lease was renewed.
+
+        It compares the wall clocks of two machines and is only for display.
+        """
         return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
 
 
 def gather_status(config: Config) -> Status:
-    """The status of the configured flows. Raises EnvironmentFault when neither daemon nor target can be asked."""
+    """Return the status of the configured flows. Raises EnvironmentFault if neither daemon nor target can be asked."""
     return asyncio.run(_gather(config))
 
 
 async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, LedgerView | MirrordError]:
-    """Every flow's ledger as it stands, or why it cannot be read; LedgerMissing when the flow has never run."""
+    """Return every flow's ledger as it is now, or why it cannot be read: LedgerMissing if the flow has never run."""
 
     async def read(flow: FlowConfig) -> LedgerView:
         store = access.ledger(flow)
@@ -116,7 +119,7 @@ async def _ask_daemons(addresses: Iterable[str | None]) -> list[Status]:
 async def _from_ledger(
     config: Config, access: ClusterAccess, flow: FlowConfig, view: LedgerView | MirrordError
 ) -> FlowStatus:
-    """A flow whose daemon does not answer."""
+    """Return the status of a flow whose daemon does not answer."""
     now_ms = access.clock.wall_ms()
     if not isinstance(view, LedgerView):
         missing, lost = isinstance(view, LedgerMissing), isinstance(view, LedgerWentBack)
@@ -153,7 +156,7 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """A cluster that nothing else is asked of."""
+    """Return the status of a cluster about which nothing else is needed."""
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -190,8 +193,10 @@ def _state(view: LedgerView, now_ms: int) -> FlowState:
 
 
 async def _source_ends(cluster: ClusterConfig, state: LedgerState) -> tuple[dict[TopicPartition, int], str]:
-    """The high watermarks of the lanes' source partitions; or nothing, and why. A topic that was created again since
-    tells nothing of the former one's lanes."""
+    """Return the high watermarks of the lanes' source partitions, or nothing and the reason.
+
+    A topic that was created again says nothing about the lanes of the former one.
+    """
     lanes = present_lanes(state, state.lanes)
     wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]
     asker = EndsAsker(cluster)

@@ -1,7 +1,8 @@
-"""Logs: JSON lines in a rotated file, and on stderr for people (a terminal) or for collectors (anything else).
+"""Logging: JSON lines in a rotated file, and on stderr in a form for people (a terminal) or for collectors (anything
+else).
 
-An event is a stable snake_case name with its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Libraries
-that use the standard `logging` come out in the same form. Secrets are masked here, whatever a caller passes.
+An event has a stable snake_case name and its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Logs of
+libraries that use the standard `logging` have the same form. Secrets are masked here, whatever a caller passes.
 """
 
 import errno
@@ -23,24 +24,24 @@ from mirrord.model.errors import EnvironmentFault
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
-"""That may write logs of one name into one directory."""
+"""Largest number of processes that may write logs with one name into one directory."""
 _MASK = "***"
 _locks: list[int] = []
 """The descriptor that holds the lock on this process's log file."""
 
 
 def default_directory() -> Path:
-    """Where logs go when the configuration does not say: the user's state directory (XDG base directory rules)."""
+    """Return the log directory to use if none is configured: the user's state directory (XDG base directory rules)."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "mirrord"
 
 
 def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
-    """Sends all logs of this process to `<directory>/<name>.log`, and to stderr; returns the file's path.
+    """Send all logs of this process to `<directory>/<name>.log` and to stderr, and return the file's path.
 
-    `directory` is that of the configuration. Each process rotates its own file: while another one of this name lives,
-    the file is `<name>-2.log`, and so on. `on_stderr=False` leaves the terminal to a live view. Raises EnvironmentFault
-    when the file cannot be written.
+    `directory` comes from the configuration. Each process rotates its own file: while another process with this name is
+    alive, the file is `<name>-2.log`, and so on. `on_stderr=False` leaves the terminal to a live view. Raises
+    EnvironmentFault if the file cannot be written.
     """
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
@@ -55,7 +56,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     if on_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
-        # Clients say each failed attempt; mirrord says each change once. The file has both.
+        # Kafka clients log each failed attempt, but mirrord logs each change once. The file has both.
         stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
         handlers.append(stderr)
     root = logging.getLogger()
@@ -79,7 +80,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """The first file of this name that no other living process writes. The lock ends with this process."""
+    """Return the first file of this name that no other living process writes. The lock ends with this process."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -96,8 +97,10 @@ def _own(folder: Path, name: str) -> Path:
 
 
 def plain() -> None:
-    """For a process in which nobody sets up logs, such as one of Spark: the default shows the local variables of each
-    frame of a traceback. Does nothing where logs are set up."""
+    """Configure logging in a process that has no logging set up, such as a Spark process.
+
+    The default format shows the local variables of each frame of a traceback. Does nothing if logging is set up.
+    """
     if not structlog.is_configured():
         structlog.configure(
             processors=[
@@ -110,13 +113,13 @@ def plain() -> None:
 
 
 def quiet() -> None:
-    """Nothing is logged, neither by libraries: for verbs that only print."""
+    """Log nothing, not even from libraries, for commands that only print."""
     logging.getLogger().addHandler(logging.NullHandler())
     structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
-    """A structlog processor: hides values under telling keys, and Secret values wherever they are."""
+    """A structlog processor that hides values whose keys suggest secrets, and Secret values wherever they are."""
     return cast(EventDict, _masked(event))
 
 

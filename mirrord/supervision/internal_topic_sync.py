@@ -1,4 +1,4 @@
-"""Keeps the settings of mirrord's own topics: somebody who shortens their retention makes them forget."""
+"""Keeps the configs of mirrord's own topics correct. If another client shortens their retention, they lose data."""
 
 from collections.abc import Mapping
 
@@ -19,18 +19,21 @@ log = structlog.get_logger()
 
 
 class OwnSettings:
-    """Of one flow's topics on its target."""
+    """The configs of one flow's topics on its target."""
 
     def __init__(self, flow: FlowConfig, target: UpkeepAdmin) -> None:
         self.remarks: tuple[str, ...] = ()
-        """What only an operator can change, one line each."""
+        """Problems that only an operator can fix, one line each."""
         self._flow = flow
         self._target = target
         self._told: set[tuple[str, str, str]] = set()
-        """What was logged: some brokers answer with other values than those that were set."""
+        """Wrong values that were logged. Some brokers keep returning values other than those that were set."""
 
     async def round(self, target: ClusterTopics) -> None:
-        """Put right what is wrong. Raises EnvironmentFault, also when that is refused: facts may be deleted soon."""
+        """Correct wrong configs.
+
+        Raises EnvironmentFault, also if a correction is refused, because facts may be deleted soon.
+        """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]
         self.remarks = tuple(line for line in lines if line)
@@ -56,7 +59,7 @@ class OwnSettings:
 
 
 def needed_settings(flow: FlowConfig) -> dict[str, Mapping[str, str]]:
-    """Of the topics that must keep everything, by their names."""
+    """Return the required configs of the topics that must keep everything, by topic name."""
     kept = {
         ledger_topic(flow.name): (LEDGER_SETTINGS, NEEDED_LEDGER_SETTINGS),
         state_topic(flow.name): (STATE_SETTINGS, NEEDED_STATE_SETTINGS),

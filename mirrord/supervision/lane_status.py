@@ -1,4 +1,4 @@
-"""A lane's line of the status: from its replicator's report, or from what stands in the ledger and the state topic."""
+"""Builds a lane's line of the status from its replicator's report, or from the ledger and the state topic."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -19,7 +19,7 @@ from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 FRESH_S = 2.0
-"""What the source said so lately of its end counts as what it says now."""
+"""Age up to which the source's last known end counts as current, in seconds."""
 
 
 def lines(
@@ -31,10 +31,10 @@ def lines(
     ends: Mapping[TopicPartition, int],
     hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
-    """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named.
+    """Return the lines of all lanes of a running flow: as reported, otherwise as recorded, otherwise only by name.
 
-    `ends`: where the source's partitions end that no lane fetches, as far as it told. `hidden`: topics that the source
-    does not show any more, and why.
+    `ends` holds the ends of source partitions that no lane fetches, for those that the source has returned. `hidden`
+    holds the topics that the source does not show any more, and why.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     foreign = foreign_counts(state)
@@ -71,7 +71,7 @@ def lines(
 def _hidden_lanes(
     state: FlowState, hidden: Mapping[str, str], reported: Container[LaneId], now_ms: int
 ) -> Iterator[LaneStatus]:
-    """The lanes of topics that may not be seen any more: they wait, and how much waits for them is not known."""
+    """Yield the lanes of topics that are no longer visible. They wait, and how much data waits for them is unknown."""
     names = [] if not hidden else [each for each, lane in state.lanes.items() if lane.source_topic in hidden]
     for lane in recorded_lanes(state, [each for each in names if each not in reported], {}, now_ms):
         known = {"source_end": None, "lag_records": None, "lag_s": None}
@@ -88,8 +88,11 @@ def reported_lane(
     left_s: float | None = None,
     now_ms: int,
 ) -> LaneStatus:
-    """The line of a lane that a replicator reports; `held_s`: how long ago it is known to have had all, `left_s`: until
-    retention reaches it."""
+    """Return the line of a lane that a replicator reports.
+
+    `held_s` is how long ago the target was last known to have everything. `left_s` is the time until retention deletes
+    the next record to copy.
+    """
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
         topic=report.source_topic,
@@ -122,19 +125,24 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """With so many target offsets between its records that somebody else wrote."""
+    """Add the number of target offsets between the lane's records that other clients wrote."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
-    """The end that a paused lane saw last says nothing of what came since."""
+    """Remove the end and the lag if they are outdated: the end that a paused lane saw last does not include newer
+    records.
+    """
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
         return lane
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
 
 
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> LaneStatus:
-    """With what people ordered for it. What stands still for another reason, or is still draining, says so itself."""
+    """Add the operator commands that concern the lane.
+
+    A lane that is halted for another reason, or is still draining, keeps its own state.
+    """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
         note = f"to go on at source offset {seek.end} {origin_words(seek.origin)}"
@@ -151,7 +159,7 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> Lan
 
 
 def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostState]) -> tuple[ReplicatorStatus, ...]:
-    """The lines of replicators that report, by their names."""
+    """Return the lines of the replicators that report, by their names."""
     return tuple(
         ReplicatorStatus(
             name=report.name,
@@ -171,10 +179,10 @@ def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostSt
 def recorded_lanes(
     state: FlowState, lanes: Iterable[LaneId], source_ends: Mapping[TopicPartition, int], now_ms: int
 ) -> tuple[LaneStatus, ...]:
-    """The lines of lanes that nobody reports, by topic and partition.
+    """Return the lines of lanes that no replicator reports, by topic and partition.
 
-    Of a topic that was created again only the newest lanes are shown. `source_ends` holds what the source told, if it
-    could be asked.
+    If a topic was created again, only its newest lanes are shown. `source_ends` holds the ends that the source
+    returned, if it could be asked.
     """
     foreign = foreign_counts(state)
     return tuple(
@@ -186,7 +194,10 @@ def recorded_lanes(
 
 
 def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LedgerLane]:
-    """Of these lanes the newest of each copy, without those of former topics; by topic and partition."""
+    """Return the newest of these lanes for each target topic, by topic and partition.
+
+    Lanes of former source topics are omitted.
+    """
     newest: dict[tuple[str, int, str], LedgerLane] = {}
     present: dict[tuple[str, int], TopicId] = {}
     for lane in sorted((state.lanes[each] for each in lanes), key=lambda each: each.age):
@@ -200,7 +211,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LedgerLane]
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """What is lost of topics whose lanes are not shown."""
+    """Return the losses in topics whose lanes are not shown."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}
@@ -248,16 +259,16 @@ def _recorded_lane(state: FlowState, ledger: LedgerLane, source_end: int | None,
 
 
 def lag(source_offset: int, source_end: int | None) -> int | None:
-    """Source offsets not yet copied; None while the end is not known."""
+    """Return the number of source offsets not yet copied, or None while the end is unknown."""
     return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
 
 
 def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
-    """How long ago the target had all that the source had; 0 while nothing is missing, None when that is not known.
+    """Return how long ago the target had everything that the source had: 0 while nothing is missing, None if unknown.
 
-    Two things tell: `held_s`, when an end of the source that is copied by now was seen; and the time of the newest
-    copied record, because a missing one follows it. Both are too high rather than too low, so the lower one counts. A
-    record's time that lies ahead tells nothing.
+    There are two estimates. The first is `held_s`, the time since an end of the source was seen that has been copied by
+    now. The second is the time of the newest copied record, because a missing record is newer. Both err on the high
+    side, so the lower one counts. A record time in the future gives no estimate.
     """
     if lag_records is None:
         return None

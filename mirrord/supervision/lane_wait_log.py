@@ -1,4 +1,7 @@
-"""Logs why lanes wait, once for each reason: a status that nobody reads must not be the only place that says so."""
+"""Logs why lanes wait, once for each reason.
+
+Otherwise a status document that no one reads would be the only place that shows it.
+"""
 
 from collections.abc import Mapping
 
@@ -8,22 +11,24 @@ from mirrord.model.status import WAITING
 from mirrord.replication.lane.assignment import ReplicatorReport
 
 SEEN_TIMES = 3
-"""A reason that lasts for fewer reports is not logged: a moved leader is no news."""
+"""Number of consecutive reports after which a reason is logged. One that disappears sooner, such as a moved leader, is
+not worth a line.
+"""
 NAMED = 5
-"""Lanes that one line names."""
+"""Number of lanes that one line names."""
 
 log = structlog.get_logger()
 
 
 class LaneWaits:
-    """The reasons of one flow."""
+    """The reasons why lanes of one flow wait."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
         self._seen: dict[str, int] = {}
 
     def see(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """The newest reports of all replicators."""
+        """Process the newest reports of all replicators."""
         waiting: dict[str, list[str]] = {}
         for report in reports.values():
             for lane in report.lanes:

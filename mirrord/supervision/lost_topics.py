@@ -1,4 +1,4 @@
-"""Tells the ledger what was lost with source topics that were deleted, whether or not they were created again."""
+"""Records in the ledger what was lost with deleted source topics, whether or not they were created again."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -27,14 +27,15 @@ log = structlog.get_logger()
 class LostTopics:
     """The topics of one flow that the ledger knows and its source does not show.
 
-    A topic that a look at all topics does not show may still be there, hidden by a missing right or by a broker that is
-    behind. So the source is asked for it by name. What it says does not exist is not asked for again.
+    A topic that is missing from a list of all topics may still exist. It may be hidden by a missing permission, or by a
+    broker that lags. So the source is asked for the topic by name. A topic that does not exist according to the source
+    is not asked for again.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.hidden: dict[str, str] = {}
-        """Selected topics that may not be seen any more, and one line for people about each."""
+        """Selected topics that are no longer visible, and one line for people about each."""
         self._absent: set[str] = set()
 
     async def look(
@@ -45,14 +46,16 @@ class LostTopics:
         found: Discovered,
         reports: Iterable[ReplicatorReport],
     ) -> None:
-        """Append verdicts on what deleted topics held and was not copied. What cannot be told now is told the next
-        time."""
+        """Append verdicts about records in deleted topics that were not copied.
+
+        Verdicts that cannot be recorded now are recorded the next time.
+        """
         state, shown = recorder.state, found.source.topics
         hosted = {lane.lane for report in reports for lane in report.lanes}
         try:
             await self._ask(flow, state, source, shown)
         except EnvironmentFault:
-            return  # the watch of the cluster tells it
+            return  # the watch of the cluster reports this
 
         def is_gone(topic: str, topic_id: TopicId) -> bool:
             return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent

@@ -1,6 +1,6 @@
-"""Orders of people, carried out: what they come to stands in the ledger before anything is done for them.
+"""Carries out operator commands. Their facts are in the ledger before anything is done for them.
 
-So they outlive whoever took them: the next supervisor, or a standby, finds them there.
+So a command outlives the process that accepted it: the next supervisor, or a standby, finds it there.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class Desk:
-    """Where a flow that is served here takes orders."""
+    """The place where a flow that is served here accepts commands."""
 
     def __init__(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
         self._store = store
@@ -32,11 +32,11 @@ class Desk:
         self._fleet = fleet
 
     def view(self) -> FlowView:
-        """What orders go by."""
+        """Return the view on which decisions about commands are based."""
         return self._fleet.view()
 
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
-        """Let them count from now on. Raises EnvironmentFault when that is not known to be so."""
+        """Append facts so that they take effect. Raises EnvironmentFault if it is not known whether they did."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is not sure now; try again")
         try:
@@ -49,16 +49,16 @@ class Desk:
 
 
 async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
-    """`desks` are those of all flows of the daemon, or why one takes no orders.
+    """Carry out an order. `desks` holds the desk of each flow of the daemon, or the reason why it takes no orders.
 
-    Raises ConfigError when the order names nothing or cannot be, EnvironmentFault when it cannot be taken now.
+    Raises ConfigError if the order names nothing or is impossible, and EnvironmentFault if it cannot be accepted now.
     """
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
     views = {flow: desk.view() for flow, desk in served.items()}
     try:
         named = find(order, list(views.values()))
     except ConfigError as error:
-        # What a flow copies that is not served here is not known here.
+        # This process does not know what the flows that are not served here copy.
         closed = [f"flow {flow} takes no orders here: {desk}" for flow, desk in desks.items() if isinstance(desk, str)]
         if closed:
             raise EnvironmentFault("\n".join([str(error), *closed])) from error
@@ -71,8 +71,10 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
 
 
 def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
-    """A line for each pause, each drained replicator and each order to go on further ahead that is not carried out;
-    `hosts` are those that there are."""
+    """Yield a line for each pause, each drained replicator and each pending order to seek ahead.
+
+    `hosts` are the existing replicators.
+    """
     orders = state.orders
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):
         where = (lane.source_topic, lane.partition)

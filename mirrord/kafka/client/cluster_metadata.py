@@ -1,4 +1,4 @@
-"""One cluster as this process sees it: its brokers, who leads which partition, and whether it can be reached."""
+"""One cluster as this process sees it: its brokers, the leaders of its partitions, and whether it can be reached."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -21,17 +21,22 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
-"""A view is never older than this, and then some: most changes are learnt from errors, long before."""
+"""Time after which a view is refreshed in any case, in seconds. Most changes are discovered from errors long before
+that.
+"""
 WAIT_SHARE = 0.6
-"""Of a request's timeout."""
+"""Share of a request's timeout that a broker may wait before it answers."""
 LEAST_PAUSE_S = 0.1
-"""Between two refreshes, however many callers want one."""
+"""Shortest pause between two refreshes, no matter how many callers want one, in seconds."""
 
 log = structlog.get_logger()
 
 
 class PartitionId(NamedTuple):
-    """A partition of a topic, by its name and by its id: old requests name topics, and a name may change its topic."""
+    """A partition of a topic, by the topic's name and id.
+
+    Old requests name topics, and a name may move to another topic.
+    """
 
     topic: str
     topic_id: TopicId
@@ -39,7 +44,7 @@ class PartitionId(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, by this view; node -1 while nobody does."""
+    """The leader of a partition in this view; node -1 while there is none."""
 
     node: int
     epoch: int
@@ -47,20 +52,20 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class WatchedTopic:
-    """A topic that the view keeps up with."""
+    """A topic that the view keeps up to date."""
 
     topic: str
     topic_id: TopicId
     watchers: int = 0
     leaders: dict[int, Leader] = field(default_factory=dict[int, Leader])
     gone: bool = False
-    """No topic of that id is there: deleted, or created again under the same name."""
+    """True if no topic with this id exists: it was deleted, or created again under the same name."""
 
 
 class ClusterView:
-    """Keeps up with one cluster, and opens connections to its brokers.
+    """A view that follows one cluster and opens connections to its brokers.
 
-    It goes on trying while the cluster cannot be reached, and says so once per change.
+    It keeps trying while the cluster cannot be reached, and logs each change once.
     """
 
     def __init__(
@@ -70,9 +75,9 @@ class ClusterView:
         self.error = ""
         """Why the cluster cannot be reached; empty while it can."""
         self.on_change: list[Callable[[], None]] = []
-        """Called after every refresh that came to an answer."""
+        """Callbacks that run after every refresh that got an answer."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
-        """How the requests go that carry records."""
+        """Statistics of the requests that carry records."""
         self._config = config
         self._pool = pool
         self._options = options
@@ -86,7 +91,7 @@ class ClusterView:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to keep up."""
+        """Start to follow the cluster."""
         for address in self._config.bootstrap:
             host, _, port = address.rpartition(":")
             self._bootstrap.append(Link(partial(self._open, host.strip("[]"), int(port))))
@@ -94,7 +99,7 @@ class ClusterView:
         self._task = self._loop.create_task(self._run())
 
     async def close(self) -> None:
-        """End all connections that were opened here."""
+        """Close all connections that were opened here."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -102,14 +107,14 @@ class ClusterView:
             link.close()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
-        """Keep up with a topic too."""
+        """Keep one more topic up to date."""
         known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
         known.watchers += 1
         if not known.leaders:
             self.refresh()
 
     def unwatch(self, topic_id: TopicId) -> None:
-        """One watcher less."""
+        """Remove one watcher of a topic."""
         known = self._topics.get(topic_id)
         if known is not None:
             known.watchers -= 1
@@ -117,18 +122,18 @@ class ClusterView:
                 del self._topics[topic_id]
 
     def leader(self, partition: PartitionId) -> Leader | None:
-        """Who leads the partition, as far as is known; None for a topic that is not there any more."""
+        """Return the partition's leader if it is known. The result is None for a topic that no longer exists."""
         known = self._topics.get(partition.topic_id)
         leader = None if known is None or known.gone else known.leaders.get(partition.partition)
         return None if leader is None or leader.node < 0 else leader
 
     def gone(self, topic_id: TopicId) -> bool:
-        """The cluster knows no topic of this id any more."""
+        """Return whether the cluster no longer knows a topic of this id."""
         known = self._topics.get(topic_id)
         return known is not None and known.gone
 
     def refresh(self) -> None:
-        """Ask anew, soon; callers within a short time share a refresh."""
+        """Request a refresh soon. Callers within a short time share one."""
         self._wanted.set()
 
     @property
@@ -138,20 +143,20 @@ class ClusterView:
 
     @property
     def nodes(self) -> list[int]:
-        """The ids of the brokers that are known."""
+        """The ids of the known brokers."""
         return list(self._brokers)
 
     def link(self, node: int, purpose: str) -> Link:
-        """The link to a broker for a purpose; the same for the same purpose."""
+        """Return the link to a broker for a purpose. The same purpose gets the same link."""
         link = self._links.get((node, purpose))
         if link is None:
             link = self._links[node, purpose] = Link(lambda: self._connect(node))
         return link
 
     async def any_broker(self) -> Connection:
-        """A connection to whichever broker answers, for requests that every broker can serve.
+        """Return a connection to any broker that answers, for requests that every broker can serve.
 
-        Raises EnvironmentFault with the reason of the last try.
+        Raises EnvironmentFault with the reason of the last attempt.
         """
         fault = EnvironmentFault(f"no broker of {self.alias} is known")
         for link in self._candidates():
@@ -221,7 +226,7 @@ class ClusterView:
             try:
                 callback()
             except Exception:
-                log.exception("cluster_news_failed", cluster=self.alias)  # the others must hear of it all the same
+                log.exception("cluster_news_failed", cluster=self.alias)  # the other callbacks must still be called
         return True
 
     def _take(self, metadata: Metadata) -> None:
@@ -239,8 +244,8 @@ class ClusterView:
 
 def _take_topic(known: WatchedTopic, topic: Topic) -> None:
     if topic.error == 0 and topic.id == ZERO_UUID:
-        # A broker that does not know topic ids, in a cluster that is being upgraded: it cannot say whether this is the
-        # topic that is watched. Discovery reports such a cluster.
+        # The broker does not know topic ids, because its cluster is being upgraded. It cannot say whether this is the
+        # watched topic. Discovery reports such a cluster.
         return
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
         known.gone = True
@@ -250,7 +255,7 @@ def _take_topic(known: WatchedTopic, topic: Topic) -> None:
     known.gone = False
     for partition in topic.partitions:
         leader = known.leaders.get(partition.partition)
-        # A broker that lags behind the controller tells of a former leader: the newer epoch stands.
+        # A broker that lags may report a former leader, so the leader with the newer epoch is kept.
         if leader is not None and partition.leader_epoch < leader.epoch:
             continue
         known.leaders[partition.partition] = Leader(partition.leader, partition.leader_epoch)

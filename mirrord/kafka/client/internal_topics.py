@@ -1,4 +1,4 @@
-"""Creating topics of mirrord's own, with one partition each: the same way whatever they are for."""
+"""Creates mirrord's own topics, each with one partition, in the same way for every purpose."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ _NO_SUCH_SETTING = "INVALID_CONFIG"
 
 
 def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
-    """Of a topic that must lose nothing, on so many brokers."""
+    """Return the shape of a topic that must lose nothing, on this number of brokers."""
     replicas = max(1, min(REPLICAS, brokers))
     return TopicShape(1, replicas, settings | {MIN_IN_SYNC: str(IN_SYNC if replicas == REPLICAS else 1)})
 
@@ -21,9 +21,10 @@ def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
 async def create(
     admin: TopicAdmin, name: str, shape: TopicShape, brokers: int, later: dict[str, str] | None = None
 ) -> None:
-    """Create a topic; that somebody else has done so meanwhile is as good. Too few brokers make fewer replicas.
+    """Create a topic. If another client has created it in the meantime, that is a success. With too few brokers, it
+    gets fewer replicas.
 
-    `later` are settings that only newer brokers know. Raises EnvironmentFault.
+    `later` are configs that only newer brokers know. Raises EnvironmentFault.
     """
     settings = {**shape.settings, **(later or {})}
     replicas = shape.replication_factor
@@ -43,7 +44,7 @@ async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
 
 
 async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
-    """The controller knows a new topic first; the brokers learn of it. Raises EnvironmentFault."""
+    """Wait until the brokers show a new topic, which the controller knows first. Raises EnvironmentFault."""
     try:
         async with asyncio.timeout(patience_s):
             while True:

@@ -1,7 +1,8 @@
-"""One cluster's logs for a job: looked up by name, bounded, and read by batches; for reading much, not for copying.
+"""Reads the logs of one cluster for a job: topics by name, within bounds, and by batches. It is made for reading large
+amounts, not for copying.
 
-It uses the daemon's connections and wire code, and holds no consumer group. A leader that moves is followed; what does
-not come back within `patience_s` is a fault.
+It uses the daemon's connections and wire code, and has no consumer group. It follows a leader that moves. A partition
+that does not come back within `patience_s` raises an error.
 """
 
 import asyncio
@@ -23,19 +24,19 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
 PATIENCE_S = 30.0
-"""How long a partition may bring nothing, or have no leader."""
+"""Time for which a partition may return nothing, or have no leader, in seconds."""
 
 
 class RangeGone(EnvironmentFault):
-    """Offsets that are asked for lie below the log's start: retention, or somebody, has deleted them."""
+    """The requested offsets are below the log's start, because retention or another client has deleted them."""
 
 
 class LogReader:
-    """Reads one cluster; made by `open_logs`."""
+    """A reader of one cluster, made by `open_logs`."""
 
     def __init__(self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float) -> None:
         self.topics = topics
-        """Those that were asked for, by name."""
+        """The requested topics, by name."""
         self._view = view
         self._patience_s = patience_s
         self._stretches = Stretches(view, patience_s)
@@ -43,11 +44,11 @@ class LogReader:
         self._watched: set[TopicId] = set()
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Stop asking questions."""
         self._asks.close()
 
     def partition(self, named: TopicPartition) -> PartitionId:
-        """With its topic's id. Raises ConfigError when the topic has no such partition."""
+        """Return a partition together with its topic's id. Raises ConfigError if the topic has no such partition."""
         topic = self.topics[named.topic]
         if not 0 <= named.partition < topic.partitions:
             raise ConfigError(f"{named} does not exist: {named.topic} has the partitions 0 to {topic.partitions - 1}")
@@ -57,9 +58,10 @@ class LogReader:
         return PartitionId(topic.name, topic.topic_id, named.partition)
 
     async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
-        """(start, end) of what can be read: up to the last stable offset with `committed`, else the high watermark.
+        """Return (start, end) of the readable range.
 
-        Raises EnvironmentFault, ConfigError.
+        With `committed`, the range ends at the last stable offset, otherwise at the high watermark. Raises
+        EnvironmentFault, ConfigError.
         """
         partition = self.partition(named)
         deadline = asyncio.get_running_loop().time() + self._patience_s
@@ -74,7 +76,7 @@ class LogReader:
     async def read(
         self, named: TopicPartition, start: int, end: int, *, committed: bool
     ) -> AsyncGenerator[ReadBatch, None]:
-        """The batches that hold offsets of [start, end), in order; see `Stretches.read`.
+        """Yield the batches that hold offsets of [start, end), in order; see `Stretches.read`.
 
         Raises RangeGone, another EnvironmentFault, ConfigError.
         """
@@ -97,7 +99,10 @@ class LogReader:
                 await self._wait(named, failed, deadline)
 
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
-        """A moment, before what passes by itself is tried again."""
+        """Wait a moment before a retry.
+
+        Raises EnvironmentFault if the failure is not temporary or the deadline is over.
+        """
         if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
             raise _told(named, failed) from failed
         self._view.refresh()
@@ -126,7 +131,7 @@ class LogReader:
         return offset
 
     async def _led(self, partition: PartitionId) -> None:
-        """Wait until somebody is known to lead the partition."""
+        """Wait until the partition has a known leader."""
         news = asyncio.Event()
         self._view.on_change.append(news.set)
         try:
@@ -148,7 +153,7 @@ class LogReader:
 async def open_logs(
     alias: Alias, cluster: ClusterConfig, topics: Collection[str], *, patience_s: float = PATIENCE_S
 ) -> AsyncGenerator[LogReader]:
-    """A reader of these topics. Raises ConfigError for one that does not exist, EnvironmentFault."""
+    """Open a reader of these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
     admin = KafkaTopicAdmin(cluster, patience_s)
     try:
         seen = await admin.look(topics)

@@ -1,4 +1,4 @@
-"""Where the logs of many partitions begin and end, asked by a client of its own: for looking, not for copying."""
+"""Asks for the start and end offsets of many partitions with a separate client, for inspection and not for copying."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -23,7 +23,7 @@ ANSWER_S = 5.0
 async def log_offsets(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], which: Literal["start", "end"]
 ) -> dict[TopicPartition, int]:
-    """The log start, or the high watermark, of each partition that exists. Raises EnvironmentFault."""
+    """Return the log start or the high watermark of each partition that exists. Raises EnvironmentFault."""
     try:
         async with asyncio.timeout(ANSWER_S):
             return await _ask(cluster, partitions, which)
@@ -36,8 +36,10 @@ async def log_offsets(
 async def offsets_at(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, tuple[int, int] | None]:
-    """The first record of each partition that exists whose time is this one or a later one: its offset and its time
-    (ms); None when there is no such record. Raises EnvironmentFault."""
+    """Return the offset and timestamp (ms) of the first record at or after this time, for each partition that exists.
+
+    The result is None for a partition without such a record. Raises EnvironmentFault.
+    """
     try:
         async with asyncio.timeout(ANSWER_S):
             return await _ask_times(cluster, partitions, time_ms)
@@ -74,7 +76,7 @@ async def _ask_times(
 
 
 async def _existing(cluster: ClusterConfig, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
-    """The client would wait for a partition that does not exist any more."""
+    """Return the partitions that exist, because the client would wait for one that does not."""
     admin = KafkaTopicAdmin(cluster, ANSWER_S)
     try:
         known = (await admin.look({each.topic for each in partitions})).topics

@@ -1,7 +1,9 @@
-"""How much has to arrive before the event loop wakes: fewer, larger reads of an answer that is only of use as a whole.
+"""Controls how much data must arrive before the event loop wakes. This gives fewer, larger reads of an answer that is
+useful only as a whole.
 
-The kernel says that a socket can be read when its low-water mark is reached (SO_RCVLOWAT, socket(7)), when the
-connection ends, or when it has no room for more. Without it a large answer costs a wake-up for each 100 KB or so.
+The kernel reports that a socket is readable when its low-water mark is reached (SO_RCVLOWAT, socket(7)), when the
+connection ends, or when the socket has no room for more data. Without the mark, a large answer costs a wake-up for
+about every 100 KB.
 """
 
 import os
@@ -10,10 +12,10 @@ from typing import Protocol, cast
 
 
 class Socketed(Protocol):
-    """A transport."""
+    """A transport that can return its socket."""
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """`asyncio.BaseTransport`'s."""
+        """See `asyncio.BaseTransport.get_extra_info`."""
         ...
 
 
@@ -22,19 +24,20 @@ class _Descriptor(Protocol):
 
 
 class LowMark:
-    """Of one connection. Where it cannot be set, reads are as they always are."""
+    """The low-water mark of one connection. If it cannot be set, reads work as usual."""
 
     __slots__ = ("_bytes", "_socket")
 
     def __init__(self, transport: Socketed) -> None:
         self._bytes = 1
         self._socket: socket.socket | None = None
-        # Of an encrypted connection the kernel counts other bytes than the protocol, some of which were read before.
+        # On an encrypted connection the kernel counts different bytes than the protocol, and some of them were read
+        # before.
         if transport.get_extra_info("ssl_object") is None:
             self._socket = duplicate(transport)
 
     def set(self, size: int) -> None:
-        """Wake when so many bytes are there. One system call where that is a change."""
+        """Wake when this number of bytes has arrived. A change costs one system call."""
         if size == self._bytes or self._socket is None:
             return
         self._bytes = size
@@ -44,14 +47,17 @@ class LowMark:
             self.close()
 
     def close(self) -> None:
-        """The connection ends: it must not be kept open by this."""
+        """Close the duplicate socket when the connection ends, so that it does not keep the connection open."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def duplicate(transport: Socketed) -> socket.socket | None:
-    """A second descriptor of a transport's socket, with the same options: uvloop shows its own without setsockopt."""
+    """Return a second descriptor of a transport's socket, with the same options.
+
+    The socket that uvloop itself exposes has no setsockopt.
+    """
     own = cast(_Descriptor | None, transport.get_extra_info("socket"))
     descriptor = -1 if own is None else own.fileno()
     return socket.socket(fileno=os.dup(descriptor)) if descriptor >= 0 else None

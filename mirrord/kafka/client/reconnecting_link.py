@@ -1,4 +1,4 @@
-"""One connection to one broker for one purpose: opened when it is wanted, and opened again when it was lost."""
+"""A connection to one broker for one purpose. It is opened when it is needed, and opened again after it was lost."""
 
 import asyncio
 import random
@@ -16,35 +16,38 @@ Answer = TypeVar("Answer")
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 _LINGER_S = 60.0
-"""How long a connection that was replaced may take to answer what it still owes."""
+"""Time that a replaced connection has to answer its pending requests, in seconds."""
 
 
 class Backoff:
-    """Pauses that double from try to try, each shortened at random by up to a half: a thousand clients that lost the
-    same broker must not come back at the same moment."""
+    """Pauses that double from attempt to attempt.
+
+    Each is shortened at random by up to half, so that a thousand clients that lost the same broker do not all return at
+    the same moment.
+    """
 
     __slots__ = ("_chance", "_pause_s", "longest_s")
 
     def __init__(self, longest_s: float = LONGEST_PAUSE_S) -> None:
         self.longest_s = longest_s
         self._pause_s = FIRST_PAUSE_S
-        self._chance = random.Random()  # noqa: S311 -- spreads load, guards nothing
+        self._chance = random.Random()  # noqa: S311 -- spreads load, protects nothing
 
     def next_s(self) -> float:
-        """How long to wait before the next try."""
+        """Return how long to wait before the next attempt, in seconds."""
         pause = self._pause_s * self._chance.uniform(0.5, 1.0)
         self._pause_s = min(self._pause_s * 2, self.longest_s)
         return pause
 
     def reset(self) -> None:
-        """A try was a success."""
+        """Start over with the shortest pause, after an attempt succeeded."""
         self._pause_s = FIRST_PAUSE_S
 
 
 async def ask(
     connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], Answer]
 ) -> Answer:
-    """Send a request and decode its answer. Raises ConnectionLost, and WireError, which ends the connection."""
+    """Send a request and decode its answer. Raises ConnectionLost, and WireError, which closes the connection."""
     reader = await connection.call(api, body, version)
     try:
         return decode(reader)
@@ -54,7 +57,7 @@ async def ask(
 
 
 class Link:
-    """Gives a connection that is open, and opens one when there is none.
+    """A provider of an open connection, which opens one if there is none.
 
     After a failure every caller gets the same error at once until the pause is over, so that many callers do not make
     many attempts.
@@ -69,22 +72,22 @@ class Link:
         self._error: EnvironmentFault | None = None
         self._closed = False
         self.connection: Connection | None = None
-        """The present one; it may be lost already."""
+        """The current connection, which may already be lost."""
 
     @property
     def live(self) -> Connection | None:
-        """The present connection if it can take requests and need not be replaced."""
+        """The current connection, if it can take requests and need not be replaced."""
         connection = self.connection
         if connection is None or connection.pipe.lost is not None or self.overdue(connection):
             return None
         return connection
 
     def overdue(self, connection: Connection) -> bool:
-        """Its SASL session ends soon (KIP-368)."""
+        """Return whether the connection's SASL session ends soon (KIP-368)."""
         return connection.replace_before is not None and self._loop.time() >= connection.replace_before
 
     async def get(self) -> Connection:
-        """An open connection. Raises EnvironmentFault: what connecting raises, at once while a pause is on."""
+        """Return an open connection. Raises EnvironmentFault if connecting fails, and immediately during a pause."""
         connection = self.live
         if connection is not None:
             return connection
@@ -95,7 +98,7 @@ class Link:
         return await asyncio.shield(self._opening)
 
     def close(self) -> None:
-        """End the connection, and open none any more."""
+        """Close the connection, and do not open another one."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -115,7 +118,7 @@ class Link:
         self._error = None
         former, self.connection = self.connection, connection
         if former is not None and former.pipe.lost is None:
-            # Replaced before its SASL session ends: what it still owes is waited for.
+            # It was replaced before its SASL session ends, so wait for the answers that are still pending.
             self._loop.call_later(_LINGER_S if former.pipe.in_flight else 0.0, former.close)
         if self._closed:
             connection.close()

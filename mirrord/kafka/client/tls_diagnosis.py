@@ -1,7 +1,7 @@
-"""Why no TLS session came about, in words that name the certificate, the authority or the host name at fault.
+"""Explains why a TLS handshake failed, by naming the certificate, the authority or the host name at fault.
 
-OpenSSL says what is wrong, not with which certificate. So after a failure the broker's certificate is fetched once more
-without any check, only to be described; nothing else is sent over that connection.
+OpenSSL says what is wrong, but not with which certificate. So after a failure the broker's certificate is fetched again
+without any verification, only to describe it. Nothing else is sent over that connection.
 """
 
 import asyncio
@@ -13,15 +13,16 @@ from mirrord.kafka.client.credentials import client_chain, tls_context
 from mirrord.model.errors import EnvironmentFault
 
 LOOK_S = 3.0
-"""How long the second look may take; without it the reason of OpenSSL has to do."""
+"""Time limit for fetching the certificate again, in seconds. If it fails, only OpenSSL's reason is reported."""
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
-# X509_V_ERR_*: no issuer found, self-signed, self-signed in the chain, no issuer of the first one, bad signature.
+# X509_V_ERR_* codes: no issuer found, bad signature, self-signed, self-signed in the chain, no local issuer, no issuer
+# for the first certificate.
 _UNTRUSTED = {2, 7, 18, 19, 20, 21}
 
 
 async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Security) -> str:
-    """One phrase. Never raises."""
+    """Return the reason as one phrase. Never raises."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}{await _at_fault(error, host, port, security)}"
     reason = (error.reason or str(error)).lower().replace("_", " ")
@@ -49,7 +50,7 @@ async def _at_fault(error: ssl.SSLCertVerificationError, host: str, port: int, s
 
 
 async def _presented(host: str, port: int) -> bytes | None:
-    """The broker's certificate as DER."""
+    """Return the broker's certificate in DER format."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -89,10 +90,10 @@ def _first(pem: str) -> str:
 
 
 class _Facts:
-    """What people need to know of a certificate. Raises ValueError when it cannot be read."""
+    """The parts of a certificate that people need to know. Raises ValueError if the certificate cannot be read."""
 
     def __init__(self, der: bytes) -> None:
-        from cryptography import x509  # noqa: PLC0415 - only after a failure, and slow to import
+        from cryptography import x509  # noqa: PLC0415 - needed only after a failure, and slow to import
 
         certificate = x509.load_der_x509_certificate(der)
         self.subject = f'"{certificate.subject.rfc4514_string()}"'

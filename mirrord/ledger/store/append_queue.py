@@ -1,9 +1,10 @@
-"""The appends of one store: from the callers' facts to numbered entries, from folded entries back to the callers.
+"""The appends of one store: they turn the callers' facts into numbered entries, and return the results of folded
+entries to the callers.
 
-An entry keeps its number when it is sent again, and fold takes every number of a writer once, in ascending order. So
-an append whose answer was lost can be repeated: if it is in the ledger after all, the caller gets what it bound then.
-An entry that is missing when a later one of the same writer was folded can never bind any more; its facts are sent
-under a new number.
+An entry keeps its number when it is sent again, and the fold accepts every number of a writer only once, in ascending
+order. So an append whose answer was lost can be repeated. If the entry is in the ledger after all, the caller gets the
+result from that time. If an entry is missing when a later one of the same writer is folded, it can never take effect,
+and its facts are sent under a new number.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from mirrord.ledger.facts.core import AnyFact, Entry, LeaseTaken
 from mirrord.ledger.fold import writer_text
 
 ENTRY_BYTES = 512 << 10
-"""Appends are put into one entry up to this size; a single append may be larger."""
+"""Size up to which appends are combined into one entry, in bytes. A single append may be larger."""
 KEPT_OUTCOMES = 10_000
 
 Bound = tuple[bool, ...]
@@ -26,23 +27,23 @@ Ask = tuple[int, tuple[AnyFact, ...]]
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """One caller's facts."""
+    """The facts of one caller."""
 
     lease_epoch: int
     facts: tuple[AnyFact, ...]
     waiter: asyncio.Future[Bound] | None
     entry: "Numbered | None" = None
-    """None while it is queued."""
+    """None while the append is queued."""
     bound: Bound | None = None
-    """Set when it was folded after its caller had given up."""
+    """Set if the entry was folded after its caller had given up."""
 
     @property
     def ask(self) -> Ask:
-        """What makes a repetition of it."""
+        """The key that identifies a repetition of this append."""
         return self.lease_epoch, self.facts
 
     def answer(self, bound: Bound) -> None:
-        """Tell the caller, or keep it for when it asks again."""
+        """Return the result to the caller, or keep it until the caller asks again."""
         self.bound = bound
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(bound)
@@ -56,12 +57,12 @@ class Numbered:
     data: bytes
     appends: list[Append]
     failed: bool = False
-    """It was sent, and whether it is in the ledger is not known."""
+    """True if sending failed, so it is not known whether the entry is in the ledger."""
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What one store has to append, has sent, and does not know the outcome of."""
+    """Everything that one store has to append, has sent, or does not know the outcome of."""
 
     writer: str
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -72,15 +73,18 @@ class Outbox:
     _sent: dict[int, Numbered] = field(default_factory=dict[int, Numbered])
     _in_doubt: dict[Ask, Append] = field(default_factory=dict[Ask, Append])
     _standing: dict[int, int] = field(default_factory=dict[int, int])
-    """Offset to number, of entries that were acknowledged and not read back yet."""
+    """The numbers of entries that were acknowledged but not read back yet, by offset."""
 
     @property
     def acknowledged_end(self) -> int:
-        """How far the ledger reaches by the answers to appends that were not read back yet."""
+        """How far the ledger reaches, according to acknowledged appends that were not read back yet."""
         return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> Append:
-        """Queue facts, or take up the append of the same facts whose outcome is not known. Its waiter is set."""
+        """Queue facts, or adopt an append of the same facts whose outcome is not known.
+
+        The result has its waiter set.
+        """
         waiter: asyncio.Future[Bound] = asyncio.get_running_loop().create_future()
         append = self._in_doubt.pop((lease_epoch, facts), None)
         if append is None:
@@ -96,7 +100,7 @@ class Outbox:
         return append
 
     def give_up(self, append: Append) -> None:
-        """The caller waits no longer. What was not sent is dropped, of the rest the outcome is kept."""
+        """Stop waiting for an append. It is dropped if it was not sent; otherwise its outcome is kept."""
         append.waiter = None
         if append.entry is None:
             if append in self._queue:
@@ -107,7 +111,7 @@ class Outbox:
                 del self._in_doubt[next(iter(self._in_doubt))]
 
     def take(self, at_ms: int) -> list[Numbered]:
-        """What to send now, in this order: entries that are sent again first."""
+        """Return the entries to send now, in order. Entries that are sent again come first."""
         self.wanted.clear()
         entries = [self._sent[number] for number in sorted(self._again) if number in self._sent]
         self._again.clear()
@@ -118,7 +122,7 @@ class Outbox:
         return entries
 
     def fail(self, entries: Iterable[Numbered], error: LedgerUnavailable) -> None:
-        """Sending failed: the callers are told that the outcome is not known."""
+        """Record that sending failed, and let the callers know that the outcome is unknown."""
         for entry in entries:
             entry.failed = True
             for append in entry.appends:
@@ -126,8 +130,10 @@ class Outbox:
                     append.waiter.set_exception(error)
 
     def acknowledged(self, entries: Iterable[Numbered], offsets: Iterable[int], read: int) -> int | None:
-        """Entries were appended at these offsets (-1: not known), and everything below `read` was read before. The
-        offset of one that is not among what was read."""
+        """Record the offsets (-1 if unknown) of appended entries. Everything below `read` had been read before.
+
+        Return the offset of an entry that should have been among those read but was not, or None.
+        """
         for entry, offset in zip(entries, offsets, strict=True):
             if offset < 0 or self._sent.get(entry.number) is not entry:
                 continue
@@ -137,12 +143,12 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Whether no other entry was acknowledged at this offset."""
+        """Return whether no other entry was acknowledged at this offset."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
     def folded(self, entry: Entry, bound: Bound) -> None:
-        """An entry was folded, whoever wrote it."""
+        """Process an entry that was folded, no matter which store wrote it."""
         self._outdate(entry.facts)
         writer, _, number = entry.writer.rpartition("#")
         if writer != self.writer:
@@ -161,7 +167,7 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """The store leapt over entries that were trimmed, own ones up to this number among them."""
+        """Handle a leap over trimmed entries, which included this store's entries up to this number."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
         self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
         self.fail(lost, LedgerUnavailable("the ledger was trimmed before an append was read back"))
@@ -170,7 +176,7 @@ class Outbox:
                 self._in_doubt.pop(append.ask, None)
 
     def fail_all(self, error: Exception) -> None:
-        """Nothing more will be sent or folded."""
+        """Fail all pending appends, because nothing more will be sent or folded."""
         appends = [append for entry in self._sent.values() for append in entry.appends]
         for append in (*appends, *self._queue):
             if append.waiter is not None and not append.waiter.done():
@@ -178,7 +184,10 @@ class Outbox:
         self._queue.clear()
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
-        """Later facts on the same matter: who appends the same as before now means it anew."""
+        """Forget kept outcomes about which these facts say something newer.
+
+        A caller that appends the same facts again from now on wants a new append.
+        """
         if not self._in_doubt:
             return
         matters = {_matter(fact) for fact in facts}
@@ -191,7 +200,10 @@ class Outbox:
         self.wanted.set()
 
     def _groups(self) -> Iterable[list[Append]]:
-        """Appends that can share an entry. A lease is taken in an entry of its own: if it is lost, so is the entry."""
+        """Yield groups of appends that can share an entry.
+
+        Taking a lease needs a separate entry: if it fails, so does everything else in that entry.
+        """
         group: list[Append] = []
         while self._queue:
             append = self._queue.popleft()

@@ -6,13 +6,13 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.runtime.clock import Clock
 
 READABLE_SECONDS = 3.0
-"""Without an error for this long, a ledger that could not be read counts as readable."""
+"""Time without an error after which an unreadable ledger counts as readable again, in seconds."""
 
 log = structlog.get_logger()
 
 
 class LedgerHealth:
-    """For one store."""
+    """The health of one store's ledger."""
 
     def __init__(self, topic: str, clock: Clock) -> None:
         self._topic = topic
@@ -20,13 +20,13 @@ class LedgerHealth:
         self._failed_at: float | None = None
 
     def failed(self, error: LedgerUnavailable) -> None:
-        """A read failed."""
+        """Record that a read failed."""
         if self._failed_at is None:
             log.warning("ledger_unreadable", topic=self._topic, error=str(error))
         self._failed_at = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """Rows were read. Rows of one topic say nothing about the other one, which may still fail."""
+        """Record that rows were read. Rows of one topic say nothing about the other topic, which may still fail."""
         if self._failed_at is not None and self._clock.monotonic() - self._failed_at > READABLE_SECONDS:
             log.info("ledger_readable", topic=self._topic)
             self._failed_at = None

@@ -1,4 +1,4 @@
-"""The entries of a ledger from its first one on, for people: nothing is created, nothing is written."""
+"""Reads the entries of a ledger from its first one on, for people. It creates nothing and writes nothing."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
@@ -19,30 +19,32 @@ from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 
 
 class ReadEntry(NamedTuple):
-    """An entry as it stands in the ledger."""
+    """An entry as it is stored in the ledger."""
 
     offset: int
     entry: Entry | LedgerCorrupt
     bound: Bound | None
-    """None where it can no longer be told: the entries before it were trimmed."""
+    """None if this can no longer be determined, because the entries before it were trimmed."""
     left: int
-    """How many entries that stood in the ledger when reading began are still to come."""
+    """Number of remaining entries, among those that were in the ledger when reading began."""
 
 
 class LedgerReading:
-    """Reads a ledger from its first entry on."""
+    """A reader of a ledger from its first entry on."""
 
     def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
         self._memory = memory
         self.state = FlowState(memory=memory)
-        """Folded up to the last entry that was read; before the first entry what the snapshots hold, if need be."""
+        """The state folded up to the last entry that was read. Before the first entry, it is restored from the
+        snapshots if necessary.
+        """
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """All entries; with `follow`, also those that are yet to come, without end.
+        """Yield all entries. With `follow`, also wait for new ones, without end.
 
-        Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read. When the
-        ledger lost something that was in it, raises LedgerWentBack after the last entry.
+        Raises LedgerMissing, LedgerUnavailable, and LogTrimmed if the ledger is trimmed faster than it is read. If the
+        ledger lost entries, raises LedgerWentBack after the last one.
         """
         await self._log.open(create=False)
         try:
@@ -80,23 +82,26 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """No entry of the ledger holds what was lost of topics without a lane: the state topic alone does."""
+    """Take the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.mark_progress(record)
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
-    """Every verdict that the ledger still holds, read to its end. `see` is called with each fact that bound.
+    """Read the ledger to its end and return every verdict that it still holds. `see` is called with each fact that took
+    effect.
 
-    Raises LedgerCorrupt, because what such an entry told would be missing in silence; LedgerMissing, LedgerUnavailable.
+    Raises LedgerMissing, LedgerUnavailable, and LedgerCorrupt, because the content of a corrupt entry would otherwise
+    be silently missing.
     """
     gaps: Gaps | None = None
     try:
         async with aclosing(reading.entries(follow=False)) as entries:
             async for read in entries:
                 if gaps is None:
-                    # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
+                    # Facts that the ledger still holds may be in its snapshots as well, but only its entries say when
+                    # they were recorded.
                     gaps = Gaps(reading.state)
                 if isinstance(read.entry, LedgerCorrupt):
                     raise read.entry

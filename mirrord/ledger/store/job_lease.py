@@ -1,10 +1,10 @@
-"""Of each kind of job one at a time for a flow, wherever it runs: the ledger is the lease
+"""Ensures that only one job of each kind runs for a flow at a time, wherever it runs. The ledger is the lease
 (`mirrord.ledger.facts.jobs`).
 
-A job works in its own thread for minutes, in Spark. So a thread beside it keeps the lease: it begins when nobody else
-is at it, shows that it lives and how far it is, and tells how it ended. Whoever finds somebody at it waits until that
-one has shown nothing for as long as its lease lasts; one that is known to be dead, or has ended, is not waited for.
-Clocks are never compared.
+A job works for minutes in its own thread, in Spark. So a separate thread keeps the lease. It starts when no other
+process is running the job, reports periodically that it is alive and how far it has come, and records how the job
+ended. A process that finds the job already running waits until the other one has been silent for the length of its
+lease. It does not wait for one that has ended or is known to be dead. Clocks are never compared.
 """
 
 import asyncio
@@ -36,15 +36,18 @@ log = structlog.get_logger()
 
 
 class JobBusy(EnvironmentFault):
-    """Somebody else is at it."""
+    """Another process is running the job."""
 
 
 class JobUntold(EnvironmentFault):
-    """Nobody is at it, and the ledger cannot be told that we are: we may read it and not write it, perhaps."""
+    """No other process is running the job, but the ledger cannot record that this one is.
+
+    Perhaps this process may read the ledger but not write to it.
+    """
 
 
 class _Held(msgspec.Struct):
-    """One flow."""
+    """The lease on the job for one flow."""
 
     flow: str
     store: LedgerStore
@@ -54,11 +57,11 @@ class _Held(msgspec.Struct):
 
 
 class JobLease:
-    """The lease on a job of some flows: a context manager around the work.
+    """The lease on a job for several flows: a context manager around the work.
 
-    Entering raises JobBusy when somebody else is at it, JobUntold, other EnvironmentFaults when a ledger cannot be
-    read. A flow that has never run is left out. A lease that is found lost ends this process: it was stopped for longer
-    than that lasts, and somebody else is at it.
+    Entering raises JobBusy if another process is running the job, JobUntold, or other EnvironmentFaults if a ledger
+    cannot be read. A flow that has never run is skipped. If the lease turns out to be lost, this process ends: it was
+    suspended for longer than the lease lasts, and another process is running the job.
     """
 
     def __init__(self, config: Config, job: Job) -> None:
@@ -90,32 +93,32 @@ class JobLease:
         self.end()
 
     def progress(self, done: int, every: int) -> None:
-        """So much of all is done; told with the next sign of life."""
+        """Set how much of the whole is done; the next renewal records it."""
         self._progress = (done, every)
 
     def tell(self, flow: str, outcome: Outcome, line: str) -> None:
-        """What came of it; the ledger is told at the end."""
+        """Set the outcome of the job for one flow; the ledger records it at the end."""
         for held in self._held:
             if held.flow == flow:
                 held.outcome, held.line = outcome, line
 
     def tell_all(self, outcome: Outcome, line: str) -> None:
-        """The same of all flows."""
+        """Set the same outcome for all flows."""
         for held in self._held:
             held.outcome, held.line = outcome, line
 
     def end(self) -> None:
-        """Tell how it ended, for some seconds at most. May be called again."""
+        """Record how the job ended, for at most a few seconds. May be called again."""
         if self._loop is not None and self._ending is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(END_S + 1)
 
-    # in the thread of the lease
+    # the thread of the lease
 
     def _run(self) -> None:
         try:
             asyncio.run(self._keep())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work begins
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that does the work
             self._fault = error
         finally:
             self._began.set()
@@ -144,8 +147,10 @@ class JobLease:
             await asyncio.gather(*(held.store.close() for held in self._held))
 
     async def _until_free(self, store: LedgerStore) -> bool:
-        """Wait until nobody is at it; False when the flow has never run. Raises JobBusy when somebody shows that it
-        lives."""
+        """Wait until no other process is running the job.
+
+        Return False if the flow has never run. Raises JobBusy if another process shows that it is alive.
+        """
         try:
             await store.open(read_only=True)
         except LedgerMissing:

@@ -18,7 +18,10 @@ class KafkaLog:
     def __init__(
         self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
     ) -> None:
-        """`alone`: the flow has no state topic, so its ledger can be read only if nothing of it was removed."""
+        """`alone` says that the flow has no state topic.
+
+        Its ledger can then be read only if no entry was removed from it.
+        """
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
@@ -33,11 +36,11 @@ class KafkaLog:
 
     @property
     def state_position(self) -> int:
-        """Offset of the state topic."""
+        """The position in the state topic."""
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
-        """Find or create the topics, and connect; `again` also creates a ledger topic that was deleted."""
+        """Find or create the topics, and connect. `again` also creates a ledger topic that was deleted."""
         try:
             await self._topics.find(create=create, again=again)
         except BaseException:
@@ -45,15 +48,15 @@ class KafkaLog:
             raise
 
     async def ends(self) -> LogEnds:
-        """Ask the leaders."""
+        """Ask the leaders for the ends of both topics."""
         return (await self._topics.ends())[0]
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Ask the ledger's leader."""
+        """Ask the ledger's leader where a leader epoch ends."""
         return await self._topics.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
-        """Read the state topic once more."""
+        """Read the state topic again from its start."""
         if self._alone:
             return
         ends, start = await self._topics.ends()
@@ -63,11 +66,11 @@ class KafkaLog:
                 yield _state_row(record)
 
     def seek(self, offset: int) -> None:
-        """Read the ledger from here on."""
+        """Read the ledger from this offset on."""
         self._ledger.seek(offset)
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """The next rows of either topic."""
+        """Return the next rows of either topic."""
         if self._alone:
             return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
         await asyncio.wait((self._ledger.polling(), self._state.polling()), return_when=asyncio.FIRST_COMPLETED)
@@ -92,11 +95,11 @@ class KafkaLog:
         await self._rows.write([(row.key.encode(), row.value) for row in rows])
 
     async def delete_below(self, offset: int) -> None:
-        """DeleteRecords."""
+        """Delete the ledger's records below an offset (DeleteRecords)."""
         await self._topics.delete_below(offset)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._ledger.stop()
         self._state.stop()
         self._topics.close()
@@ -113,7 +116,7 @@ class KafkaLog:
                 raise LogTrimmed from None
             if position > ends.end:
                 raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
-            # A leader that knows no such epoch has this answer, too.
+            # A leader that does not know the epoch also gives this answer.
             if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
                 raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
             return []

@@ -1,19 +1,21 @@
 """The lease on a flow: who may write, until when, and when a former holder can have written for the last time.
 
-Clocks are never compared. The holder counts its time from before it sent a renewal, everyone else from when they saw
-it, so a lease ends for its holder before it ends for others. A renewal may be confirmed although another one has taken
-the flow meanwhile: it counts when the ledger was then read to its end and the lease was still there.
+Clocks of different processes are never compared. The holder counts its time from before it sent a renewal, and everyone
+else counts from when they saw it. So a lease ends for its holder before it ends for others. A renewal may be
+acknowledged although another daemon has taken the flow in the meantime. It therefore counts only if the ledger was then
+read to its end and still showed the lease.
 
-A renewal that was sent before a `LeaseTaken` may count until its time is over, so whoever takes the flow knows by
-`settled_from` when the last writer under an older lease is through; its renewals then say so (`LeaseRenewed.settled`).
-The lanes wait by the times that `LaneTaken` holds (`FlowSetup.barrier_s`), which are those of the former holder.
+A renewal that was sent before a `LeaseTaken` may count until its time is over. For this reason a daemon that takes the
+flow keeps in `settled_from` when the last writer under an older lease must have stopped. After that, its renewals say
+so (`LeaseRenewed.settled`). Lanes wait according to the times in `LaneTaken` (`FlowSetup.barrier_s`), which are those
+of the former holder.
 
-A daemon on Ray outlives its supervisor's process: the one that is started in its place says so (`LeaseContinued`) and
-goes on under the same epoch, so that whoever writes under the lease is not concerned. Who went on before, and was only
-thought dead, is superseded.
+A daemon on Ray outlives its supervisor's process. The process that replaces it appends `LeaseContinued` and continues
+under the same epoch, so the writers under the lease are not affected. A process that had continued the lease before,
+and was wrongly thought dead, is superseded.
 
-Only the holder's renewals are written down. The replicators under a lease have no say in whether its holder is alive:
-one that died is replaced although they go on, and they learn of it from the ledger.
+Only the holder's renewals are recorded. The replicators under a lease do not influence whether its holder counts as
+alive: a dead holder is replaced even if its replicators keep running, and they learn of it from the ledger.
 """
 
 import asyncio
@@ -34,43 +36,52 @@ from mirrord.runtime.clock import Clock
 RENEWALS_PER_TTL = 3
 NEVER = float("-inf")
 LOOK_SECONDS = 1.0
-"""How often a standby looks whether a holder on the same machine is still a living process."""
+"""Interval at which a standby checks whether a holder on the same machine is still alive, in seconds."""
 
 log = structlog.get_logger()
 
 
 class Superseded(MirrordError):
-    """Ray started another process of this daemon while this one was thought dead: this one ends."""
+    """Ray started another process of this daemon while this one was thought dead. This process ends."""
 
 
 class LeaseKeeper:
-    """Takes, renews and gives back the lease of one flow for this process.
+    """The keeper that takes, renews and gives back the lease of one flow for this process.
 
-    The daemon calls `acquire`; every other process that works under the lease calls `join`. Each keeps up by itself.
-    Right before each write, a writer looks whether `clock.monotonic() < valid_until`, on the clock of this keeper.
+    The daemon calls `acquire`; every other process that works under the lease calls `join`. Both then follow the lease
+    on their own. Right before each write, a writer checks that `clock.monotonic() < valid_until`, on the clock of this
+    keeper.
     """
 
     def __init__(
         self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
     ) -> None:
-        """`held_before`: this process has held the lease before; whoever of its daemon has it now came later."""
+        """`held_before` says that this process has held the lease before, so any process of its daemon that holds it
+        now started later.
+        """
         self.epoch = 0
         """The lease epoch that this process works under; 0 before `acquire` and `join`."""
         self.valid_until = NEVER
-        """Monotonic seconds: until then no one else holds the lease."""
+        """Monotonic time until which no other daemon holds the lease, in seconds."""
         self.settled_from = NEVER
-        """Monotonic seconds: until then a writer under an older lease may still believe that it may write."""
+        """Monotonic time until which a writer under an older lease may still believe that it may write, in seconds."""
         self.former_ended = False
-        """Whoever wrote under an older lease is known to have ended: only what was on its way can still arrive."""
+        """True if all writers under older leases are known to have ended, so only requests that were already in flight
+        can still arrive.
+        """
         self.lost = asyncio.Event()
-        """Set when someone else took the lease, when the ledger cannot be read any more, and when entries of it were
-        trimmed before they were read: a lane of this process may have been taken by one of them."""
+        """Set when another daemon took the lease, when the ledger can no longer be read, or when some of its entries
+        were trimmed before they were read. One of those entries may have given a lane of this process to another
+        replicator.
+        """
         self.trouble = ""
         """Why the last renewal failed; empty while renewals succeed."""
         self.turn = 0
-        """Which process of its daemon this one is under the lease; 0 before `acquire`."""
+        """The number of this process among the processes of its daemon under the lease; 0 before `acquire`."""
         self.superseded = asyncio.Event()
-        """Set when another process of the same daemon went on with the lease: this one has nothing to end."""
+        """Set when another process of the same daemon continued the lease. This process must not end any
+        replicators.
+        """
         self._store = store
         self._holder = holder
         self._ttl_ms = ttl_ms
@@ -96,9 +107,11 @@ class LeaseKeeper:
         return self._clock.monotonic() < self.valid_until
 
     async def acquire(self) -> int:
-        """Take the lease, waiting as a standby while another one holds it, or go on with this daemon's; the epoch.
+        """Take the lease, or continue the one that this daemon has, and return its epoch. While another daemon holds
+        the lease, wait as a standby.
 
-        Raises Superseded, and what ends the ledger's store; that it is unavailable for a while is waited out.
+        Raises Superseded and the errors that end the ledger's store. If the ledger is unavailable for a while, this
+        method waits.
         """
         while True:
             try:
@@ -116,14 +129,17 @@ class LeaseKeeper:
                 await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
 
     async def join(self, epoch: int) -> None:
-        """Work under a lease that this process was told of; it is valid once the ledger was seen to say the same."""
+        """Work under a given lease. It is valid once the ledger has been read and shows the same lease."""
         self.epoch = epoch
         with suppress(LedgerUnavailable):
             await self._renew()
         self._start()
 
     async def release(self) -> None:
-        """Give the lease back; the lanes are drained. Raises LedgerUnavailable, and the lease ends by its time then."""
+        """Give the lease back after the lanes were drained.
+
+        Raises LedgerUnavailable, in which case the lease expires by its time.
+        """
         await self._stop()
         if self.epoch and not self.lost.is_set():
             await self._store.append(self.epoch, [LeaseReleased(self.epoch)])
@@ -133,7 +149,9 @@ class LeaseKeeper:
         await self._stop()
 
     async def _until_free(self) -> None:
-        """Wait until the present lease was released, or its holder is dead or silent for as long as the lease lasts."""
+        """Wait until the current lease is released, its holder is dead, or the holder was silent for the length of the
+        lease.
+        """
         while not self._is_free() and not self._is_own:
             state = self._store.state
             self._sign.clear()
@@ -141,7 +159,8 @@ class LeaseKeeper:
             if silence > 0:
                 await self._wait(min(silence, LOOK_SECONDS))
                 continue
-            # Signs of life may have come in while this process was not running: look before saying that there are none.
+            # Signs of life may have arrived while this process was not running. Read the ledger before concluding that
+            # there are none.
             epoch, seen = state.lease_epoch, self._seen
             await self._store.read_to_end()
             if (self._store.state.lease_epoch, self._seen) == (epoch, seen):
@@ -154,7 +173,7 @@ class LeaseKeeper:
         return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
 
     async def _continue(self) -> bool:
-        """Go on with the lease of this daemon, if it has one. Raises Superseded."""
+        """Continue the lease of this daemon, if it has one. Raises Superseded."""
         state = self._store.state
         if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
             self.superseded.set()
@@ -170,7 +189,7 @@ class LeaseKeeper:
             return False
         self.epoch, self._took = epoch, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # Nothing is known of what was before: as much time as any writer can have had.
+        # Nothing is known about earlier leases, so allow for as much time as any writer can have had.
         self.settled_from = self._clock.monotonic() + self._ttl_ms / 1000
         log.info("lease_continued", epoch=epoch, turn=turn)
         return True
@@ -187,7 +206,7 @@ class LeaseKeeper:
         return not state.lease_epoch or state.released or (state.holder is not None and is_dead(state.holder))
 
     async def _wait(self, seconds: float) -> None:
-        """Until something happens to the lease, or so long."""
+        """Wait until something happens to the lease, or for this long."""
         waits = [asyncio.ensure_future(self._sign.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -216,7 +235,10 @@ class LeaseKeeper:
         return True
 
     def _all_ended(self) -> bool:
-        """Whether all have ended that wrote under the present lease, and under those before it. False if not sure."""
+        """Return whether all writers under the current lease and under earlier ones have ended.
+
+        False if that is not certain.
+        """
         state, renewal = self._store.state, self._store.renewal
         holder = state.holder
         if holder is None or not holder.hosts_all:
@@ -255,7 +277,7 @@ class LeaseKeeper:
 
     async def _renew(self) -> None:
         if self._took and not self.is_valid:
-            # It was silent for so long that somebody may have taken the flow, or made its ledger anew.
+            # This process was silent long enough for another daemon to take the flow, or to rebuild its ledger.
             await self._store.read_to_end()
             if self.lost.is_set():
                 return
@@ -268,7 +290,7 @@ class LeaseKeeper:
             self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
 
     def _too_slow(self, began: float) -> str:
-        """Why a renewal did not count although it succeeded; empty when it did."""
+        """Return why a renewal that succeeded came too late to count; empty if it counted."""
         took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
         if self.lost.is_set() or took < ttl_s:
             return ""
@@ -276,7 +298,7 @@ class LeaseKeeper:
         return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
 
     async def _tell(self) -> None:
-        """Let the standbys see that the holder lives, and note how far the ledger reaches."""
+        """Show the standbys that the holder is alive, and record how far the ledger reaches."""
         self._beat += 1
         settled = self._clock.monotonic() >= self.settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
@@ -287,7 +309,7 @@ class LeaseKeeper:
         self._marked = mark
 
     def _trim(self) -> None:
-        """The process that took the lease keeps the ledger short. Beside renewing: it may take long."""
+        """Trim the ledger if this process took the lease. This runs next to the renewals, because it may take long."""
         if self._took and self._store.is_long and (self._trimming is None or self._trimming.done()):
             self._trimming = asyncio.create_task(self._trim_once())
 
@@ -317,7 +339,7 @@ class LeaseKeeper:
             self._see(state)
 
     def _is_rival(self, fact: LeaseContinued) -> bool:
-        """Whether another process of this daemon went on, while this one was there to see it."""
+        """Return whether another process of this daemon continued the lease while this one was there to see it."""
         return self._is_of_daemon(fact.holder) and fact.holder != self._holder
 
     def _see(self, state: FlowState) -> None:

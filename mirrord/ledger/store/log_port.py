@@ -1,6 +1,7 @@
-"""What a ledger store needs of the two topics behind it: bytes at offsets, bytes under keys.
+"""The interface that a ledger store needs to its two topics: bytes at offsets, and bytes under keys.
 
-`ledger_kafka.py` has the real one, `ledger_memory.py` the twin for tests; the same contract tests run against both.
+`ledger_kafka.py` has the real implementation, and `ledger_memory.py` has the fake one for tests. The same contract
+tests run against both.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,37 +16,37 @@ class LedgerRow(NamedTuple):
     offset: int
     value: bytes | None
     leader_epoch: int
-    """Under which it was appended."""
+    """The leader epoch under which the record was appended."""
 
 
 class StateRow(NamedTuple):
-    """A record of the state topic; without a value it removes its key."""
+    """A record of the state topic. Without a value it removes its key."""
 
     key: str
     value: bytes | None
 
 
 class LogEnds(NamedTuple):
-    """Where the topics begin and end at one moment. Everything below an end was replicated."""
+    """The starts and ends of both topics at one moment. Everything below an end was replicated."""
 
     topic_id: TopicId
-    """Of the ledger topic."""
+    """The id of the ledger topic."""
     start: int
     end: int
     leader_epoch: int
-    """The newest in the ledger below `end`."""
+    """The newest leader epoch in the ledger below `end`."""
     state_end: int
 
 
 class LogTrimmed(Exception):
-    """The ledger begins behind the offset that was asked for."""
+    """The ledger starts after the requested offset."""
 
 
 class LedgerLog(Protocol):
-    """One connection to the two topics of a flow.
+    """A connection to the two topics of a flow.
 
-    Everything that fails for lack of an answer raises LedgerUnavailable; the log can be used on. An append or a save
-    that failed may still take effect, even later.
+    Every operation that fails for lack of an answer raises LedgerUnavailable, and the log remains usable. An append or
+    a save that failed may still take effect, even later.
     """
 
     @property
@@ -54,48 +55,51 @@ class LedgerLog(Protocol):
         ...
 
     async def open(self, *, create: bool) -> None:
-        """Connect, and create the topics when they are missing, or raise LedgerMissing."""
+        """Connect. If the topics are missing, create them or raise LedgerMissing."""
         ...
 
     async def ends(self) -> LogEnds:
-        """Ask the leaders."""
+        """Ask the leaders for the starts and ends of both topics."""
         ...
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Where this leader epoch of the ledger ends, as its leader knows; -1 when it cannot tell."""
+        """Return where this leader epoch of the ledger ends according to its leader, or -1 if the leader cannot say."""
         ...
 
     def load_state(self) -> AsyncIterator[StateRow]:
-        """All rows of the state topic, from its beginning up to its present end. `read` goes on behind them."""
+        """Yield all rows of the state topic, from its start up to its current end. `read` continues after them."""
         ...
 
     def seek(self, offset: int) -> None:
-        """Let `read` go on at this offset of the ledger."""
+        """Make `read` continue at this offset of the ledger."""
         ...
 
     @property
     def state_position(self) -> int:
-        """The state topic's offset up to which `load_state` and `read` came."""
+        """The offset in the state topic up to which `load_state` and `read` have read."""
         ...
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
         """Wait for the next rows of both topics.
 
-        Raises LogTrimmed; LedgerWentBack when the ledger no longer holds what was read from it, StateLost when that is
-        so of the state topic.
+        Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer holds what was read from it, and StateLost if
+        that is true of the state topic.
         """
         ...
 
     async def prepare(self) -> None:
-        """Make ready for `append` and `save`, so that the first of them are not kept waiting. Raises nothing."""
+        """Get ready for `append` and `save`, so that their first calls are not delayed. Raises nothing."""
         ...
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append to the ledger, all or the first few; returns the offsets (-1: not known) when all are replicated."""
+        """Append values to the ledger and return their offsets (-1 if unknown) when all of them are replicated.
+
+        A failed append may have added all of them, or only the first few.
+        """
         ...
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Append to the state topic; returns when all are replicated."""
+        """Append rows to the state topic, and return when all of them are replicated."""
         ...
 
     async def delete_below(self, offset: int) -> None:

@@ -19,7 +19,7 @@ RETRY_SECONDS = 0.5
 
 
 class LedgerWatch:
-    """For one store. Whatever it finds raises LedgerWentBack."""
+    """The watch over one store's ledger. If it finds a loss, it raises LedgerWentBack."""
 
     def __init__(self, log: LedgerLog) -> None:
         self.remembered: LedgerMark | None = None
@@ -31,24 +31,24 @@ class LedgerWatch:
         self._lost: LedgerMark | None = None
         """The mark that proves a loss."""
         self._verified = -1
-        """The last leader epoch under which everything that had been read was found to be there."""
+        """The newest leader epoch under which all entries read so far were confirmed to exist."""
         self._lease_epoch = 0
         self._grants: tuple[tuple[LaneId, int], ...] = ()
 
     @property
     def known(self) -> LedgerMark | None:
-        """How far the ledger was known to reach; None when it has not been read."""
+        """How far the ledger was known to reach; None if it has not been read."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
 
     def may_save(self, mark: LedgerMark) -> bool:
-        """Whether the mark does not take the place of one that reaches further."""
+        """Return whether the mark may be saved, that is, whether it does not replace one that reaches further."""
         saved = self._saved
         return saved is None or (saved.topic_id == mark.topic_id and saved.end <= mark.end)
 
     async def check_marks(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the marks of the state topic with the ends that were asked for after it was read."""
+        """Compare the marks of the state topic with ends that were asked for after the topic was read."""
         marks = [mark for record in records if (mark := mark_of(record)) is not None]
         self._saved = max(marks, key=lambda mark: mark.end, default=None)
         self._verified = -1
@@ -56,13 +56,13 @@ class LedgerWatch:
         for mark in marks:
             await self._check(mark, ends)
         saved = self._saved
-        # After `mirrord rebuild` the state topic names the new ledger: what was known of the old one is void.
+        # After `mirrord rebuild` the state topic names the new ledger, so everything known about the old one is void.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)
 
     def begin(self, state: FlowState, renewal: LeaseRenewed | None, ends: LogEnds) -> None:
-        """The state was restored from snapshots; its tail is read next."""
+        """Start from a state that was restored from snapshots; its tail is read next."""
         self._evidence = Evidence(ends.topic_id, state.next_offset, ends.leader_epoch)
         self._know(_end_of(ends))
         self._verified = ends.leader_epoch
@@ -71,7 +71,10 @@ class LedgerWatch:
         self._grants = tuple((lane, progress.grant) for lane, progress in state.progress.items())
 
     def check_state(self, state: FlowState) -> None:
-        """The tail was read up to its end. What the state topic held before that rests on facts that must be there."""
+        """Check the state after the tail was read to its end.
+
+        Records already in the state topic depend on facts that must be in the ledger.
+        """
         if self._lease_epoch > state.lease_epoch:
             self.lose(f"lacks the lease {self._lease_epoch}, under which the state topic was written")
         for lane, grant in self._grants:
@@ -81,13 +84,13 @@ class LedgerWatch:
                 self.lose(f"lacks grant {grant} of {name}, under which the state topic was written")
 
     async def ends(self, acknowledged: int) -> LogEnds:
-        """Ask where the topics end. Own appends are known to reach up to `acknowledged`."""
+        """Ask for the ends of both topics. Appends of this store are known to reach up to `acknowledged`."""
         evidence = self._evidence
         if evidence is None:
             raise RuntimeError("the store is not open")
         read, end = evidence.read, max(evidence.end, acknowledged)
         ends = await self._log.ends()
-        if evidence is not self._evidence:  # entries were trimmed, and the snapshots were loaded again meanwhile
+        if evidence is not self._evidence:  # meanwhile entries were trimmed and the snapshots loaded again
             return ends
         await self._check(read, ends)
         if ends.end < end:
@@ -97,7 +100,7 @@ class LedgerWatch:
         return ends
 
     def take(self, row: LedgerRow) -> None:
-        """Read the next entry."""
+        """Process the next entry."""
         if self._evidence is None:
             raise RuntimeError("the store is not open")
         try:
@@ -106,7 +109,7 @@ class LedgerWatch:
             self.lose(_lost_below(contradicted.mark), contradicted.mark)
 
     def hear(self, record: StateRecord) -> None:
-        """Read a record of the state topic."""
+        """Process a record of the state topic."""
         mark = mark_of(record)
         if mark is None:
             return
@@ -115,29 +118,31 @@ class LedgerWatch:
         self._know(mark)
 
     def replaced(self, offset: int) -> NoReturn:
-        """Another entry stands where an own one was acknowledged."""
+        """Report a loss: another entry is at an offset where an entry of this store was acknowledged."""
         mark = self._evidence.replaced(offset) if self._evidence is not None else None
         self.lose(f"lost an entry that was acknowledged at offset {offset}", mark)
 
     def lose(self, what: str, mark: LedgerMark | None = None) -> NoReturn:
-        """Raises LedgerWentBack; `mark` proves the loss, by default how far the ledger was read."""
+        """Raise LedgerWentBack. `mark` proves the loss; by default it is how far the ledger was read."""
         self.note_loss(mark)
         raise went_back(self._log.topic, what)
 
     def note_loss(self, mark: LedgerMark | None = None) -> None:
-        """The ledger was found to lack something."""
+        """Record that the ledger lacks something."""
         if self._lost is None:
             self._lost = mark if mark is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save what proves the loss to the state topic, unless its mark proves it already or names another ledger."""
+        """Save the proof of a loss to the state topic, unless its mark proves the loss already or names another
+        ledger.
+        """
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):
             return
         while True:
             try:
                 # The mark that was read last may be older than `mirrord rebuild`. It names the ledger that it was saved
-                # for, so it needs no proof beside it once that topic is gone.
+                # for, so once that topic is gone no further proof is needed.
                 if saved is not None and await self._is_another(lost):
                     return
                 await self._log.save([StateRow(state_key(lost), encode_state(lost))])
@@ -147,7 +152,7 @@ class LedgerWatch:
                 return
 
     async def _is_another(self, mark: LedgerMark) -> bool:
-        """Whether the ledger topic of a mark was deleted."""
+        """Return whether the ledger topic of a mark was deleted."""
         try:
             return (await self._log.ends()).topic_id != mark.topic_id
         except LedgerGone:

@@ -1,4 +1,4 @@
-"""The ledger's topics in memory: many stores share one `MemoryLedger`, and faults are injected between them."""
+"""The ledger's topics in memory. Many stores share one `MemoryLedger`, and tests inject faults between them."""
 
 import asyncio
 import threading
@@ -27,27 +27,27 @@ class Fault(Enum):
 
 @dataclass
 class MemoryLedger:
-    """The brokers' side: both topics of one flow, and what is going to go wrong."""
+    """The brokers' side: both topics of one flow, and the faults to inject."""
 
     topic_id: TopicId = TOPIC_ID
     start: int = 0
     entries: list[bytes | None] = field(default_factory=list[bytes | None])
-    """From offset `start` on."""
+    """The entries, starting at offset `start`."""
     rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
-    """By offset; None: compacted away."""
+    """The rows by offset; None for a row that was compacted away."""
     epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
     append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
-    """For the next appends, one each; None: it goes well."""
+    """Faults for the next appends, one each; None means success."""
     save_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     is_reachable: bool = True
     version: int = 0
-    """Rises with everything that happens to it."""
+    """A number that rises with every change to the ledger."""
     _waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = field(
         default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Jobs keep their lease in a thread of its own, with another event loop."""
+    """Needed because jobs keep their lease in a separate thread, with another event loop."""
     _late: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -57,7 +57,7 @@ class MemoryLedger:
         return self.start + len(self.entries)
 
     def release(self) -> None:
-        """Let what is late take effect."""
+        """Let the delayed requests take effect."""
         late, self._late = self._late, []
         for effect in late:
             effect()
@@ -66,18 +66,18 @@ class MemoryLedger:
         self.wake()
 
     def truncate(self, end: int) -> None:
-        """An unclean election: the new leader's log is shorter."""
+        """Simulate an unclean election: the new leader's log is shorter."""
         del self.entries[end - self.start :]
         self.epoch_starts[max(self.epoch_starts) + 1] = end
         self.wake()
 
     def compact(self) -> None:
-        """What the broker may do to the state topic at any time: of each key only the newest row stays."""
+        """Keep only the newest row of each key in the state topic, as a broker may do at any time."""
         newest = {row.key: row for row in self.rows if row is not None}
         self.rows = [row if row and newest[row.key] is row and row.value is not None else None for row in self.rows]
 
     def wake(self) -> None:
-        """Let the readers look again."""
+        """Wake the readers to read again."""
         with self._lock:
             self.version += 1
             waiting, self._waiting = self._waiting, []
@@ -89,11 +89,11 @@ class MemoryLedger:
             if loop is here:
                 event.set()
             else:
-                with suppress(RuntimeError):  # it is closed
+                with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(event.set)
 
     async def until_changed(self, version: int) -> None:
-        """Until it is another version than this one."""
+        """Wait until the version differs from this one."""
         event = asyncio.Event()
         with self._lock:
             if self.version != version:
@@ -102,21 +102,21 @@ class MemoryLedger:
         await event.wait()
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the entry at an offset."""
+        """Return the leader epoch of the entry at an offset."""
         return max(epoch for epoch, start in self.epoch_starts.items() if start <= offset)
 
     def epoch_end(self, leader_epoch: int) -> int:
-        """Where a leader epoch ends."""
+        """Return where a leader epoch ends."""
         later = [start for epoch, start in self.epoch_starts.items() if epoch > leader_epoch]
         return min(later, default=self.end)
 
     def elect(self) -> None:
-        """Another leader, with all entries."""
+        """Elect another leader that has all entries."""
         self.epoch_starts[max(self.epoch_starts) + 1] = self.end
         self.wake()
 
     async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
-        """Let a request take effect, or go wrong."""
+        """Let a request take effect, or fail."""
         await asyncio.sleep(0)
         fault = faults.popleft() if faults else None
         if fault is Fault.HELD:
@@ -140,35 +140,35 @@ class MemoryLog:
         self._ledger = ledger
         self._position = 0
         self._last_epoch = -1
-        """Leader epoch of the entry before the position; -1: not known."""
+        """Leader epoch of the entry before the position; -1 if unknown."""
         self._state_position = 0
 
     @property
     def topic(self) -> str:
-        """A name for messages."""
+        """A topic name for messages."""
         return TOPIC
 
     @property
     def state_position(self) -> int:
-        """Rows read."""
+        """The number of rows that were read."""
         return self._state_position
 
     async def open(self, *, create: bool) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def ends(self) -> LogEnds:
-        """The ends."""
+        """Return the starts and ends."""
         await self._answer()
         ledger = self._ledger
         return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """The end of a leader epoch."""
+        """Return the end of a leader epoch."""
         await self._answer()
         return self._ledger.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
-        """All rows."""
+        """Yield all rows."""
         await self._answer()
         self._state_position = len(self._ledger.rows)
         for row in tuple(self._ledger.rows):
@@ -180,7 +180,7 @@ class MemoryLog:
         self._position, self._last_epoch = offset, -1
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """The next rows."""
+        """Return the next rows."""
         ledger = self._ledger
         while True:
             await self._answer()
@@ -206,7 +206,7 @@ class MemoryLog:
             await ledger.until_changed(version)
 
     async def prepare(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append entries."""
@@ -224,7 +224,7 @@ class MemoryLog:
         await self._ledger.perform(lambda: self._ledger.rows.extend(rows), self._ledger.save_faults)
 
     async def delete_below(self, offset: int) -> None:
-        """Drop entries."""
+        """Drop entries below an offset."""
 
         def effect() -> None:
             keep = max(offset, self._ledger.start)
@@ -234,7 +234,7 @@ class MemoryLog:
         await self._ledger.perform(effect, self._ledger.delete_faults)
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def _answer(self) -> None:
         await asyncio.sleep(0)

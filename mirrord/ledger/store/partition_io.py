@@ -1,8 +1,8 @@
-"""The only partition of one of a ledger's topics: read from a position on, and written to.
+"""The only partition of a ledger topic: it can be read from a position on, and written to.
 
-A fetch that waits for something new holds up whatever else is asked on its connection, and so does a large snapshot:
-each reader and each writer has a connection to itself. It is opened again when it was lost, and replaced before its
-SASL session ends (KIP-368). Leaders that change, brokers that restart and secrets that are refused are waited out.
+A fetch that waits for new records delays every other request on its connection, and so does a large snapshot. So each
+reader and each writer has a separate connection. A lost connection is opened again, and a connection is replaced before
+its SASL session ends (KIP-368). Leader changes, broker restarts and refused credentials are waited out.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-# aiokafka's compiled classes come without types.
+# aiokafka's compiled classes have no type information.
 from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
     DefaultRecordBatchBuilder,
 )
@@ -33,18 +33,21 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 4 << 20
 BATCH_BYTES = 512 << 10
-"""Records are put into one batch up to this size; a single record may be larger."""
+"""Size up to which records are combined into one batch, in bytes. A single record may be larger."""
 EMPTY_LOOKS = 2
-"""So many empty answers in a row below the high watermark mean that the rest of a compacted log was removed."""
+"""Number of consecutive empty answers below the high watermark after which the rest of a compacted log counts as
+removed.
+"""
 LONG_WAIT = 0.6
-"""Share of the time for a request that a fetch waits after an empty answer below the high watermark: the records may be
-in remote storage, which brokers before Kafka 3.8 read for no longer than a fetch waits."""
+"""Share of the request timeout that a fetch waits after an empty answer below the high watermark. The records may be in
+remote storage, and brokers before Kafka 3.8 stop reading there when the wait time of the fetch is over.
+"""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _MAGIC, _LZ4 = 2, 3
 _UNLIMITED = (1 << 31) - 1
 _LAST_SEQUENCE = (1 << 31) - 1
 _ROUGH_RECORD_BYTES = 20
-"""What a record takes beside key and value."""
+"""Estimated size of a record in addition to its key and value, in bytes."""
 
 _LATER = frozenset(
     {
@@ -66,7 +69,9 @@ _LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Another try may have an answer. A produce may be tried again: by its sequence the broker sees a repetition."""
+"""Errors after which a retry may succeed. A produce request may be retried, because the broker recognizes a repetition
+by its sequence number.
+"""
 _FORGOTTEN = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -74,31 +79,31 @@ _FORGOTTEN = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""The leader does not know what this producer wrote before."""
+"""Errors which say that the leader does not know what this producer wrote before."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
 
 class OutOfRange(Exception):
-    """The partition has no such offset."""
+    """The partition does not have the requested offset."""
 
 
 class Parted(Exception):
-    """The log no longer holds what was read from it last (KIP-595)."""
+    """The log no longer holds the records that were read from it last (KIP-595)."""
 
 
 class LogRecord(NamedTuple):
-    """A record as the ledger's readers need it."""
+    """A record in the form that the ledger's readers need."""
 
     offset: int
     key: bytes | None
     value: bytes | None
     leader_epoch: int
-    """Under which it was appended."""
+    """The leader epoch under which the record was appended."""
 
 
 class _Looked(NamedTuple):
-    """What a fetch brought: records, the offset after them, and the leader epoch of the last one."""
+    """The result of a fetch: records, the offset after them, and the leader epoch of the last one."""
 
     records: list[LogRecord]
     position: int
@@ -106,7 +111,7 @@ class _Looked(NamedTuple):
 
 
 class _ToLeader:
-    """The way to whoever leads the partition now."""
+    """The route to the current leader of the partition."""
 
     def __init__(self, topics: LedgerTopics, topic: str, purpose: str) -> None:
         self._topics = topics
@@ -117,7 +122,7 @@ class _ToLeader:
         self._connection: Connection | None = None
 
     async def connect(self) -> tuple[Leader, Connection]:
-        """The leader, and a connection to it. Raises LedgerWentBack when the topic is another one than it was."""
+        """Return the leader and a connection to it. Raises LedgerWentBack if the topic is no longer the same one."""
         leader = self._leader = self._leader or await self._topics.leader(self._topic)
         if self._topic_id not in {"", leader.topic_id}:
             raise went_back(self._topic, "was deleted and created again")
@@ -126,24 +131,24 @@ class _ToLeader:
         return leader, self._connection
 
     def check(self, code: int, message: str = "") -> None:
-        """Raises AskAgain or LedgerUnavailable if the code tells of an error."""
+        """Raise AskAgain or LedgerUnavailable if the code is an error."""
         if code:
             told = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
             raise AskAgain(told) if code in _LATER else LedgerUnavailable(told)
 
     def forget(self) -> None:
-        """Look for the leader anew."""
+        """Look up the leader again next time."""
         self._leader = None
 
     def drop(self) -> None:
-        """End the connection, with all that is under way on it."""
+        """Close the connection, with all requests that are in flight on it."""
         self.forget()
         if self._connection is not None:
             self._connection.close()
 
 
 class PartitionReader:
-    """Reads on from a position.
+    """A reader of a partition from a position onward.
 
     Only a compacted log can end without records. In any other log there are records up to the high watermark, and none
     of them is skipped: an empty answer below it is an error that is retried.
@@ -151,9 +156,9 @@ class PartitionReader:
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
         self.position = 0
-        """Offset of what `take` gives next."""
+        """Offset of the first record that `take` returns next."""
         self.last_epoch = -1
-        """Leader epoch of the last record before the position; -1: not known."""
+        """Leader epoch of the last record before the position; -1 if unknown."""
         self._topics = topics
         self._topic = topic
         self._compacted = compacted
@@ -168,16 +173,16 @@ class PartitionReader:
         self._empty = 0
 
     def polling(self) -> asyncio.Task[_Looked]:
-        """The present look at the topic; it is done when `take` need not wait."""
+        """Return the current poll of the topic. When it is done, `take` need not wait."""
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         return self._polling
 
     async def take(self) -> list[LogRecord]:
-        """Wait for the next records; none where some were compacted away.
+        """Wait for the next records. The list may be empty where records were compacted away.
 
-        Raises OutOfRange, Parted, LedgerWentBack for another topic of this name, LedgerUnavailable without an answer in
-        time.
+        Raises OutOfRange, Parted, LedgerWentBack if the name now belongs to another topic, and LedgerUnavailable if no
+        answer arrives in time.
         """
         polling = self.polling()
         try:
@@ -188,10 +193,10 @@ class PartitionReader:
         return records
 
     def stop(self) -> None:
-        """Give up the present look."""
+        """Abandon the current poll."""
         polling, self._polling = self._polling, None
         if polling is not None and not polling.cancel() and not polling.cancelled():
-            polling.exception()  # looked at, so that asyncio does not report it
+            polling.exception()  # retrieved so that asyncio does not report it
 
     async def _poll(self) -> _Looked:
         while True:
@@ -200,7 +205,7 @@ class PartitionReader:
                 return looked
 
     async def _look(self) -> _Looked:
-        """One fetch."""
+        """Send one fetch."""
         try:
             buffer, fetched = await self._fetch()
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -232,7 +237,7 @@ class PartitionReader:
 
         response = await ask(connection, FETCH, fetch.encode(version, self._limits(), step), version, take)
         self._to_leader.check(response.error)
-        if not response.partitions:  # the broker throttles us
+        if not response.partitions:  # the broker throttles this client
             raise AskAgain(f"{leader.topic}: nothing was told")
         return buffers[0], response.partitions[0]
 
@@ -255,7 +260,7 @@ class PartitionReader:
         return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
 
     def _behind_nothing(self, high_watermark: int) -> _Looked:
-        """What an answer without records means. Raises AskAgain where there must be some."""
+        """Decide what an answer without records means. Raises AskAgain if there must be records."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
         if self._empty and not self._compacted:
             raise AskAgain(
@@ -263,14 +268,15 @@ class PartitionReader:
             )
         if self._empty < EMPTY_LOOKS:
             return _Looked([], self.position, self.last_epoch)
-        # Tombstones go last. The epoch of what was removed is not known; an earlier one ends below this position.
+        # Tombstones are removed last. The epoch of the removed records is unknown, and an earlier epoch would end below
+        # this position, so no epoch is given.
         return _Looked([], high_watermark, -1)
 
 
 class PartitionWriter:
-    """Appends records, in order, each once as long as the leader remembers its producer.
+    """A writer that appends records in order, each of them once as long as the leader remembers its producer.
 
-    After a failure there is a new producer, so that nothing of the old one is repeated.
+    After a failure it uses a new producer, so that nothing from the old one is repeated.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
@@ -284,9 +290,9 @@ class PartitionWriter:
         self._writing = asyncio.Lock()
 
     async def write(self, records: Sequence[KeyValue]) -> list[int]:
-        """Returns the offsets (-1: not known) when all are replicated.
+        """Append records and return their offsets (-1 if unknown) when all of them are replicated.
 
-        Raises LedgerUnavailable: all of them may be there, or the first few.
+        Raises LedgerUnavailable, after which all of them may be in the log, or only the first few.
         """
         async with self._writing:
             return await self._write(deque(_batches(records)))
@@ -303,7 +309,7 @@ class PartitionWriter:
         try:
             await self._topics.asking(send, patient=True)
         except (LedgerWentBack, StateLost) as error:
-            # The reader finds that out, too, and ends the store.
+            # The reader notices this as well, and ends the store.
             raise LedgerUnavailable(f"{error}") from error
         finally:
             if left:
@@ -312,7 +318,7 @@ class PartitionWriter:
         return offsets
 
     async def prepare(self) -> None:
-        """Have a connection and a producer before there is something to write; where that fails, `write` sees to it."""
+        """Get a connection and a producer before there is something to write. If that fails, `write` does it."""
         with suppress(MirrordError, TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._ready()
@@ -325,7 +331,7 @@ class PartitionWriter:
             return leader, connection, self._producer
 
     async def _send(self, batch: "_Batch") -> int:
-        """The offset of its first record; -1: not known."""
+        """Send a batch and return the offset of its first record, or -1 if unknown."""
         try:
             leader, connection, producer = await self._ready()
             answer = await self._produce(leader, connection, batch, producer)
@@ -370,7 +376,7 @@ class _Batch:
     def __init__(self, records: Sequence[KeyValue]) -> None:
         self.records = records
         self.tries = 0
-        """How often it was sent."""
+        """How often the batch was sent."""
 
     def encode(self, producer: producer_ids.ProducerIdentity, sequence: int) -> bytearray:
         builder = DefaultRecordBatchBuilder(

@@ -1,4 +1,4 @@
-"""Who holds a lease: this process as a `Holder`, and whether another holder on this machine is known to be dead."""
+"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is dead for sure."""
 
 import os
 import socket
@@ -13,27 +13,33 @@ from mirrord.ledger.facts.jobs import Worker
 from mirrord.runtime.build_info import program
 
 START_FIELD = 22
-"""Of /proc/<pid>/stat (proc(5)): the time the process started after boot, in clock ticks."""
+"""Position of a field in /proc/<pid>/stat (proc(5)): the time at which the process started after boot, in clock
+ticks.
+"""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A daemon, over all processes that are started one in the place of the other (`Holder.daemon`)."""
+    """The identity of a daemon across all the processes that replace one another (`Holder.daemon`)."""
 
     daemon: str = ""
     keeper_pid: int = 0
     keeper_ticks: int = 0
     kept_as: str = ""
-    """What its processes keep for those in their place stands under this name; no other daemon has it, not even the one
-    that this one replaces."""
+    """The name under which its processes keep data for their replacements. No other daemon has this name, not even the
+    daemon that this one replaces.
+    """
 
 
 NOBODY = Identity()
-"""A process in whose place nobody is started."""
+"""The identity of a process that is not restarted."""
 
 
 def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
-    """Of a daemon whose processes are started again. `kept_here`: only as long as this process lives. `goes_on_as`:
-    the daemon that this one replaces (`Identity.daemon`)."""
+    """Return the identity of a daemon whose processes are restarted.
+
+    `kept_here` says that they are restarted only while this process lives. `goes_on_as` is the daemon that this one
+    replaces (`Identity.daemon`).
+    """
     own = uuid.uuid4().hex
     if not kept_here:
         return Identity(goes_on_as or own, kept_as=own)
@@ -42,7 +48,10 @@ def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
 
 
 def this_process(instance: str, http: str, *, hosts_all: bool = False, identity: Identity = NOBODY) -> Holder:
-    """This process, under an instance name and reachable at an HTTP address; whether it hosts all its replicators."""
+    """Return this process as a holder with an instance name and an HTTP address.
+
+    `hosts_all` says whether it hosts all its replicators.
+    """
     pid = os.getpid()
     return Holder(
         host=socket.gethostname(),
@@ -60,8 +69,10 @@ def this_process(instance: str, http: str, *, hosts_all: bool = False, identity:
 
 
 def is_dead(holder: Holder) -> bool:
-    """Whether the holder was a process of this machine that exists no longer, and nobody is started in its place. False
-    whenever that is not sure."""
+    """Return whether the holder was a process of this machine that no longer exists and is not replaced.
+
+    False if that is not certain.
+    """
     if not _is_here(holder):
         return False
     if holder.daemon and not (holder.keeper_pid and _has_ended(holder.keeper_pid, holder.keeper_ticks)):
@@ -70,13 +81,13 @@ def is_dead(holder: Holder) -> bool:
 
 
 def this_worker() -> Worker:
-    """This process, as a job."""
+    """Return this process as the worker of a job."""
     pid = os.getpid()
     return Worker(socket.gethostname(), pid, _boot_id(), _started_ticks(pid))
 
 
 def is_dead_worker(worker: Worker) -> bool:
-    """Whether it was a process of this machine that exists no longer. False whenever that is not sure."""
+    """Return whether the worker was a process of this machine that no longer exists. False if that is not certain."""
     return _is_here(worker) and _has_ended(worker.pid, worker.started_ticks)
 
 
@@ -97,7 +108,10 @@ def _has_ended(pid: int, started_ticks: int) -> bool:
 
 
 def _boot_id() -> str:
-    """Of the running kernel, and of the pid namespace: containers with one kernel do not see each other's processes."""
+    """Return an id of the running kernel and of the pid namespace.
+
+    Containers with one kernel do not see each other's processes.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -106,10 +120,10 @@ def _boot_id() -> str:
 
 
 def _started_ticks(pid: int) -> int:
-    """0 when it cannot be told."""
+    """Return when the process started, in clock ticks after boot, or 0 if that is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The second field is the program's name, in parentheses and with anything in it.
+        # The second field is the program's name in parentheses. It may contain any character.
         return int(stat.rpartition(")")[2].split()[START_FIELD - 3])
     except (OSError, ValueError, IndexError):
         return 0

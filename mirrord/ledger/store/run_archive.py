@@ -1,12 +1,12 @@
-"""The dataset of older runs (`mirrord compact`): Parquet files in a folder, written once and never changed.
+"""The dataset of older runs (`mirrord compact`): Parquet files in a folder, which are written once and never changed.
 
     PATH/FLOW/generation=000003/topic=orders/partitions=000000-000063/source-000002-0000000000000000.parquet
     PATH/FLOW/generation=000003/_manifest.json
 
-A row is a run: at this ordinal, and this offset of its side, a run begins. A row group is what the ledger knows as one
-part (`ArchivedRuns`), so a look-up by ordinals reads that one alone. The manifest is written last, and makes the
-generation whole; its name is one that Spark passes over. pyarrow is loaded when something is read: a daemon that is
-never asked does without.
+Each row is a run: it starts at this ordinal and at this offset of its side. Each row group is what the ledger knows as
+one part (`ArchivedRuns`), so a lookup by ordinals reads only that group. The manifest is written last and makes the
+generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that is
+never asked does not need it.
 """
 
 import importlib
@@ -29,10 +29,12 @@ from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.packed_runs import Columns, pack
 
 SCHEMA = 1
-"""What a manifest says of its files; other ones are refused."""
+"""The schema version in a manifest. Manifests with another version are refused."""
 RANGE_PARTITIONS = 64
 READ_S = 2.0
-"""A folder that does not answer must not hold up whoever keeps a lease meanwhile."""
+"""Time limit for reading, in seconds. A folder that does not answer must not block a caller that has a lease to
+keep.
+"""
 MANIFEST = "_manifest.json"
 _UNFINISHED = ".unfinished"
 
@@ -41,36 +43,36 @@ class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a generation."""
 
     path: str
-    """Below the generation's folder."""
+    """The path relative to the generation's folder."""
     size_bytes: int
     topic: str
     partition: int
     lane: LaneId
     side: Side
     parts: tuple[ArchivedRuns, ...]
-    """Its row groups."""
+    """The row groups of the file."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a generation."""
+    """The description of a whole generation."""
 
     schema: int
     flow: str
     ledger: TopicId
-    """The ledger topic that refers to it."""
+    """The ledger topic that refers to this generation."""
     generation: int
     ledger_offset: int
-    """The map is the one of the ledger's entries below it."""
+    """The map covers the ledger's entries below this offset."""
     files: tuple[ArchiveFile, ...]
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
-    """Where a compaction writes."""
+    """Return the folder that a compaction writes to."""
     return folder / f"generation={generation:06}"
 
 
 def generations(folder: Path) -> dict[int, Path]:
-    """Those that there are, whole or not. Raises OSError."""
+    """Return the existing generations, complete or not. Raises OSError."""
     found: dict[int, Path] = {}
     for path in folder.glob("generation=*") if folder.is_dir() else ():
         number = path.name.partition("=")[2]
@@ -80,7 +82,10 @@ def generations(folder: Path) -> dict[int, Path]:
 
 
 def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: LaneId) -> str:
-    """Below the generation's folder. Lanes of a topic that was made anew are told apart by their ids."""
+    """Return a file's path relative to the generation's folder.
+
+    Topic ids distinguish the lanes of a topic that was created again.
+    """
     low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS
     partitions = f"{low:06}-{low + RANGE_PARTITIONS - 1:06}"
     key = LaneKey.parse(lane)
@@ -89,13 +94,15 @@ def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: 
 
 
 def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[Columns]) -> int:
-    """Write runs, one row group for each part, and read them back; how many bytes it takes. Raises OSError, and
-    ValueError where the file holds something else than was written."""
+    """Write runs, one row group for each part, read them back, and return the size of the file in bytes.
+
+    Raises OSError, and ValueError if the file does not hold what was written.
+    """
     arrow, parquet = _arrow()
     schema = _schema()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-    # Ordinals and offsets ascend by little, so their differences take a byte or two.
+    # Ordinals and offsets ascend in small steps, so their differences take a byte or two.
     encoding = {"ordinal": "DELTA_BINARY_PACKED", "offset": "DELTA_BINARY_PACKED"}
     names = ["topic", "partition", "lane", "side"]
     with parquet.ParquetWriter(
@@ -119,7 +126,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Make the generation in this folder whole. Raises OSError."""
+    """Make the generation in this folder complete. Raises OSError."""
     unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     _sync(unfinished)
@@ -131,7 +138,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Of a generation. Raises OSError, ValueError."""
+    """Return the manifest of a generation. Raises OSError, ValueError."""
     manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     if manifest.schema != SCHEMA:
         raise ValueError(f"it has schema {manifest.schema}, this program knows {SCHEMA}")
@@ -139,7 +146,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 class FolderArchive:
-    """An `Archive` in a folder. Reading takes `READ_S` at most, then the folder counts as lost for the moment."""
+    """An `Archive` in a folder. If a read takes longer than `READ_S`, the folder counts as lost for the moment."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
@@ -149,8 +156,8 @@ class FolderArchive:
         self._pending: tuple[ArchivedPart, Future[Columns]] | None = None
 
     def get(self, part: ArchivedPart) -> bytes:
-        """The runs of a part, packed. Raises ArchiveLost."""
-        _arrow()  # what takes a moment once must not count
+        """Return the runs of a part, packed. Raises ArchiveLost."""
+        _arrow()  # the import is slow the first time and must not count
         try:
             columns = self._within_time(part)
         except Late:
@@ -160,7 +167,10 @@ class FolderArchive:
         return pack(*columns, part.runs.turns)
 
     def _within_time(self, part: ArchivedPart) -> Columns:
-        """What came too late is there for whoever asks again."""
+        """Read a part within the time limit.
+
+        A result that arrives too late is kept for the next caller that asks for it.
+        """
         if self._pending is not None and not self._pending[1].done():
             raise Late
         if self._pending is None or self._pending[0] != part:
@@ -194,7 +204,7 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """The dataset of a flow, by `[compact] path`; the one that is known, if it is that."""
+    """Return the dataset of a flow by `[compact] path`, or `known` if that is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name
@@ -202,7 +212,7 @@ def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | No
 
 
 def missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
-    """Files that are not there as they were written. Raises OSError."""
+    """Yield the files that are missing or differ in size from what was written. Raises OSError."""
     for each in files:
         path = folder / each.path
         if not path.is_file() or path.stat().st_size != each.size_bytes:
@@ -210,7 +220,7 @@ def missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 
 def writable(folder: Path) -> None:
-    """See that a folder can be written to; it is made. Raises ConfigError."""
+    """Make sure that a folder exists and can be written to. Raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{uuid.uuid4().hex[:8]}{_UNFINISHED}"
@@ -230,7 +240,7 @@ def _columns(table: Any) -> Columns:
     for name in ("ordinal", "offset"):
         column = array("q")
         for chunk in table.column(name).chunks:
-            # Arrow's own bytes; the first buffer says what is null, which nothing is.
+            # Use Arrow's bytes directly. The first buffer marks null values, of which there are none.
             held = chunk.buffers()[1]
             column.frombytes(memoryview(held)[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
         found.append(column)
@@ -257,7 +267,7 @@ def _arrow() -> tuple[Any, Any]:
 
 
 def _sync(path: Path) -> None:
-    """What was written survives the machine."""
+    """Flush a file or folder to disk, so that it survives a crash of the machine."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

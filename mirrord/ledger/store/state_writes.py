@@ -1,4 +1,4 @@
-"""Rows for the state topic: those that are saved while a request is under way go together in the next one."""
+"""Rows for the state topic. Those that are saved while a request is in flight go together in the next request."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from mirrord.ledger.store.log_port import LedgerLog, StateRow
 
 
 class Saves:
-    """Of one store."""
+    """The pending saves of one store."""
 
     def __init__(self, log: LedgerLog, deadline_seconds: float) -> None:
         self._log = log
@@ -16,7 +16,7 @@ class Saves:
         self._wanted = asyncio.Event()
 
     async def save(self, rows: list[StateRow]) -> None:
-        """Returns when they are replicated. Raises LedgerUnavailable when that is not known in time."""
+        """Save rows, and return when they are replicated. Raises LedgerUnavailable if that is not known in time."""
         saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, saved))
         self._wanted.set()
@@ -27,7 +27,7 @@ class Saves:
             raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
 
     async def send(self) -> None:
-        """Send what is saved, until cancelled."""
+        """Send the rows that are saved, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -46,7 +46,7 @@ class Saves:
                     saved.set_exception(error)
 
     def fail_all(self, error: Exception) -> None:
-        """Nothing more will be sent."""
+        """Fail all pending saves, because nothing more will be sent."""
         for _, saved in self._waiting:
             if not saved.done():
                 saved.set_exception(error)

@@ -1,8 +1,8 @@
-"""The flow's ledger as everyone uses it: append facts, learn what bound, see what others append, keep snapshots.
+"""The interface to a flow's ledger: append facts, learn which took effect, see what others append, keep snapshots.
 
-A store reads both topics and folds as it reads. `append` returns when its facts were read back in the order of the
-ledger, so what it says is what every other reader sees. The state is only to be looked at, and always by way of
-`LedgerStore.state`: a store that fell behind a trimmed ledger starts over with a new one.
+A store reads both topics and folds as it reads. `append` returns when its facts were read back in the ledger's order,
+so its result is what every other reader sees. The state is read-only, and must always be accessed through
+`LedgerStore.state`, because a store whose unread entries were trimmed starts over with a new state.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ from mirrord.runtime.clock import Clock
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
-"""Entries behind the last cut that make it time for a new one."""
+"""Number of entries after the last cut at which it is time for a new one."""
 KEPT_ENTRIES = 1_000
-"""Entries that a trim leaves below its cut, for readers that are a little behind."""
+"""Number of entries that a trim keeps below its cut, for readers that lag slightly."""
 LOAD_TRIES = 5
 APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
@@ -63,8 +63,8 @@ log = structlog.get_logger()
 class LedgerStore:
     """One process's view of a flow's ledger.
 
-    Errors: LedgerUnavailable when something was not confirmed in time; whatever else the ledger is found to be
-    (LedgerCorrupt, LedgerWentBack) ends the store, and everyone who waits or asks later gets that error.
+    Errors: LedgerUnavailable is raised when something was not confirmed in time. Any other problem with the ledger
+    (LedgerCorrupt, LedgerWentBack) ends the store, and all pending and later calls raise that error.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
     ) -> None:
-        """`memory` is the room for runs (`mirrord.ledger.store.spill_file.run_memory`)."""
+        """`memory` is the memory budget for runs (`mirrord.ledger.store.spill_file.run_memory`)."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -106,7 +106,7 @@ class LedgerStore:
 
     @property
     def state(self) -> FlowState:
-        """The ledger, folded as far as it was read."""
+        """The ledger, folded up to the last entry that was read."""
         return self._state
 
     @property
@@ -128,11 +128,11 @@ class LedgerStore:
 
     @property
     def known(self) -> LedgerMark | None:
-        """How far the ledger was known to reach, or what proved a loss: for the next store of the process."""
+        """How far the ledger was known to reach, or the proof of a loss, for the next store of the process."""
         return self._watch.known
 
     def remember(self, known: LedgerMark | None) -> None:
-        """What an earlier store of this process knew; to be called before `open`."""
+        """Set what an earlier store of this process knew. Must be called before `open`."""
         self._watch.remembered = known
 
     @property
@@ -142,12 +142,12 @@ class LedgerStore:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is time to trim: the ledger's tail is long, or snapshots hold what was moved into a dataset."""
+        """Whether it is time to trim: the ledger's tail is long, or snapshots hold runs moved into a dataset."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
-        """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended. Without
-        `create` the ledger has to be there.
+        """Read snapshots and tail, then keep reading. With `read_only`, nothing is created and nothing can be appended.
+        Without `create`, the ledger must exist.
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
@@ -167,7 +167,7 @@ class LedgerStore:
             task.add_done_callback(self._task_ended)
 
     async def close(self) -> None:
-        """Stop reading; whoever still waits gets LedgerUnavailable."""
+        """Stop reading. All callers that still wait get LedgerUnavailable."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -177,11 +177,11 @@ class LedgerStore:
         await self._log.close()
 
     async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> Bound:
-        """Append facts under a lease epoch and wait until they were read back; for each, whether it bound.
+        """Append facts under a lease epoch, wait until they were read back, and return for each whether it took effect.
 
-        Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable when that is
-        not known in time: the facts may be in the ledger, or come into it later. To append the same facts again under
-        the same epoch is safe: they bind once, and the answer is what they bound.
+        Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable if the
+        outcome is not known in time: the facts may be in the ledger, or enter it later. It is safe to append the same
+        facts again under the same epoch: they take effect once, and the answer is that of the first time.
         """
         self._check()
         append = self._outbox.add(lease_epoch, tuple(facts))
@@ -199,7 +199,7 @@ class LedgerStore:
             raise
 
     async def save(self, *records: StateRecord) -> None:
-        """Write records to the state topic, in order; returns when they are replicated. Raises LedgerUnavailable."""
+        """Write records to the state topic, in order, and return when they are replicated. Raises LedgerUnavailable."""
         await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
         for record in records:
             self._kept.note(state_key(record), record)
@@ -209,7 +209,7 @@ class LedgerStore:
         await self._save([StateRow(progress_key(record), None) for record in records])
 
     async def read_to_end(self) -> None:
-        """Ask where both topics end, and wait until all below was read. Raises LedgerUnavailable, LedgerWentBack."""
+        """Ask for both topics' ends, and wait until all below was read. Raises LedgerUnavailable, LedgerWentBack."""
         self._check()
         try:
             async with asyncio.timeout(self._deadline):
@@ -225,36 +225,36 @@ class LedgerStore:
         self._ends = ends
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until a condition on the state holds; it is tried whenever something was read."""
+        """Wait until a condition on the state holds; it is checked whenever something was read."""
         while not met():
             self._check()
             await self._changed.wait()
 
     def on_entry(self, callback: OnEntry) -> Callable[[], None]:
-        """Call with (offset, entry, what bound) for every entry that is folded from now on; returns how to end it."""
+        """Call `callback(offset, entry, bound)` for every entry folded from now on; return a function to stop it."""
         return _subscribe(self._on_entry, callback)
 
     def on_record(self, callback: OnRecord) -> Callable[[], None]:
-        """Call with every record that is read from the state topic from now on; returns how to end it."""
+        """Call `callback` with every record read from the state topic from now on; return a function to stop it."""
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
-        """Call when the store fell so far behind that entries were trimmed before it read them: it goes on with what
-        the snapshots say, and no one was told of those entries. Returns how to end it."""
+        """Call `callback` if the store lagged so far that entries were trimmed before it read them. It continues from
+        the snapshots, and no callback was called for those entries. Return a function to stop it."""
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
-        """Call when the store ends, and `failure` says why; returns how to end it."""
+        """Call `callback` when the store ends, after `failure` was set; return a function to stop it."""
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs below both clusters' log starts; how many. The next trim keeps it so."""
+        """Drop a lane's runs below both clusters' log starts, and return how many. The next trim preserves this."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
-        """Write snapshots, then remove the entries that they cover. Only the lease's holder may.
+        """Write snapshots, then remove the entries that they cover. Only the lease's holder may do this.
 
-        Wherever it ends halfway, what stands can be read, and the next trim finishes it. Raises LedgerUnavailable.
+        If it is interrupted, the ledger stays readable and the next trim completes the work. Raises LedgerUnavailable.
         """
         await self.read_to_end()
         forgotten = list(self._state.forgotten_lanes)
@@ -281,7 +281,7 @@ class LedgerStore:
         )
 
     async def _start(self) -> None:
-        """Snapshots, and the tail up to its present end."""
+        """Read the snapshots, and the tail up to its current end."""
         while True:
             try:
                 ends = await self._load()
@@ -293,7 +293,7 @@ class LedgerStore:
             return
 
     async def _load(self) -> LogEnds:
-        """Start from the newest snapshots. They may be replaced and the ledger be trimmed meanwhile: then once more."""
+        """Start from the newest snapshots, and retry if they are replaced and the ledger is trimmed in the meantime."""
         for attempt in range(1, LOAD_TRIES + 1):
             rows = Rows(self._memory)
             async for row in self._log.load_state():
@@ -447,7 +447,7 @@ class LedgerStore:
         self._wake()
 
     def _keep_proof(self) -> None:
-        """Whoever opens the ledger later must find what proves that facts are lost."""
+        """Keep the proof that facts are lost, so that every process that opens the ledger later finds it."""
         self._watch.note_loss()
         if not self._read_only:
             self._proof = asyncio.create_task(self._watch.keep_proof())
@@ -460,9 +460,9 @@ class LedgerStore:
 
 
 async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
-    """Append a fact that binds whoever holds the lease; once more when that was taken in between. Whether it bound.
+    """Append a fact under the current lease, no matter which daemon holds it, and return whether it took effect.
 
-    Raises LedgerUnavailable.
+    If the lease is taken in between, try again. Raises LedgerUnavailable.
     """
     for _ in range(APPEND_TRIES):
         epoch = store.state.lease_epoch
@@ -473,14 +473,14 @@ async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
-    """Make the ledger that of this flow, if it is of none yet. Raises ForeignFlow when it belongs to other clusters."""
+    """Assign the ledger to this flow if it has no flow yet. Raises ForeignFlow if it belongs to other clusters."""
     if not store.state.flow:
         await store.append(0, (opened,))
     check_clusters(store.state, opened)
 
 
 def check_clusters(state: FlowState, opened: FlowOpened) -> None:
-    """Raises ForeignFlow when the ledger belongs to other clusters; one without a first fact belongs to none yet."""
+    """Raise ForeignFlow if the ledger belongs to other clusters. One without a first fact does not belong to any."""
     if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
         raise ForeignFlow(
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"

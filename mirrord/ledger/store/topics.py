@@ -1,8 +1,8 @@
-"""The two topics of a flow's ledger on a real cluster: found or created, asked where they end, trimmed.
+"""The two topics of a flow's ledger on a real cluster: finds or creates them, asks for their ends, and trims them.
 
-Every question begins with fresh metadata, because a topic of the same name may be another topic by now, and carries the
-leader epoch that was told, so that a broker which leads no longer does not answer (KIP-320). A topic that was found
-once counts as deleted when all brokers that answer lack it for `GONE_SECONDS`.
+Every question starts with fresh metadata, because the name may belong to another topic by now. It also carries the
+leader epoch from the metadata, so that a broker that is no longer the leader does not answer (KIP-320). A topic that
+was found once counts as deleted when all brokers that answer have lacked it for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -34,10 +34,10 @@ Answer = TypeVar("Answer")
 Address = tuple[str, int]
 
 RECORD_BYTES = 16 << 20
-"""The largest record batch that the topics take: above what one append of a lane can need."""
+"""Largest record batch that the topics accept, in bytes. It is larger than any append of a lane can be."""
 SHARED_SETTINGS = {
     "max.message.bytes": str(RECORD_BYTES),
-    # A broker refuses records from more than an hour ahead; of these topics no one reads the times.
+    # A broker refuses timestamps more than an hour in the future, and nothing reads the timestamps of these topics.
     "message.timestamp.type": "LogAppendTime",
     "unclean.leader.election.enable": "false",
 }
@@ -45,12 +45,12 @@ LEDGER_SETTINGS = SHARED_SETTINGS | {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # Trimmed records leave the disk by whole segments.
+    # Trimmed records are removed from disk by whole segments.
     "segment.bytes": str(16 << 20),
 }
 STATE_SETTINGS = SHARED_SETTINGS | {
     "cleanup.policy": "compact",
-    # A start reads all of it, and only closed segments are compacted.
+    # A start reads the whole topic, and only closed segments are compacted.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -59,19 +59,21 @@ NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 NEEDED_STATE_SETTINGS = ("cleanup.policy",)
 
 GONE_SECONDS = 1.0
-"""A broker that has just started may not know all topics yet."""
+"""Time for which a topic must be missing before it counts as deleted, in seconds. A broker that has just started may
+not know all topics yet.
+"""
 
 _ASKING = "ask"
-"""The purpose of a connection that is never kept waiting."""
+"""Purpose of a connection on which no request blocks the others."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class AskAgain(EnvironmentFault):
-    """A broker cannot answer now: leaders change, or do not know everything yet."""
+    """A broker cannot answer now, because leaders are changing or it does not know everything yet."""
 
 
 class Leader(NamedTuple):
-    """Who leads the only partition of a topic."""
+    """The leader of the only partition of a topic."""
 
     topic: str
     topic_id: str
@@ -80,10 +82,10 @@ class Leader(NamedTuple):
 
 
 class LedgerTopics:
-    """Asks the brokers about the topics of one flow. Raises LedgerUnavailable when there is no answer in time."""
+    """A client that asks brokers about the topics of one flow. Raises LedgerUnavailable if no answer comes in time."""
 
     def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float, *, alone: bool = False) -> None:
-        """`alone`: the ledger topic without the state topic."""
+        """`alone` selects the ledger topic without the state topic."""
         self.flow = flow
         self.ledger = ledger_topic(flow)
         self.state = state_topic(flow)
@@ -95,13 +97,13 @@ class LedgerTopics:
         self._links: dict[tuple[Address, str], Link] = {}
         self._brokers: frozenset[Address] = frozenset()
         self._found: frozenset[str] = frozenset()
-        """Topics that were there when `find` looked."""
+        """The topics that existed when `find` ran."""
         self._missing_since: dict[str, float] = {}
 
     async def find(self, *, create: bool, again: bool = False) -> None:
-        """See that both topics are there and set up as they must be.
+        """Make sure that both topics exist and are configured correctly.
 
-        A ledger topic that was deleted is created only with `again`: its state topic says what it held. Raises
+        A deleted ledger topic is created only with `again`, because its state topic says what it held. Raises
         LedgerMissing, LedgerGone, EnvironmentFault.
         """
         missing, brokers = await self.asking(self._missing)
@@ -117,11 +119,11 @@ class LedgerTopics:
         self._found = frozenset((self.ledger, self.state))
 
     async def ends(self) -> tuple[LogEnds, int]:
-        """Where both topics end, and where the state topic begins."""
+        """Return the ends of both topics, and the start of the state topic."""
         return await self.asking(self._ends)
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Where a leader epoch of the ledger ends; -1 when its leader cannot tell."""
+        """Return where a leader epoch of the ledger ends, or -1 if its leader does not know."""
         return await self.asking(lambda: self._epoch_end(leader_epoch))
 
     async def delete_below(self, offset: int) -> None:
@@ -129,11 +131,14 @@ class LedgerTopics:
         await self.asking(lambda: self._delete_below(offset))
 
     async def leader(self, topic: str) -> Leader:
-        """Who leads, by fresh metadata. Raises AskAgain, and what connecting raises."""
+        """Return the current leader according to fresh metadata. Raises AskAgain and all that connecting raises."""
         return _leader(await self._metadata((topic,)), topic)
 
     async def connection(self, address: Address, purpose: str) -> Connection:
-        """The connection of one purpose to a broker, opened if need be. Raises what connecting raises."""
+        """Return the connection of one purpose to a broker, and open it if necessary.
+
+        Raises all that connecting raises.
+        """
         link = self._links.get((address, purpose))
         if link is None:
             link = self._links[address, purpose] = Link(
@@ -142,14 +147,15 @@ class LedgerTopics:
         return await link.get()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for link in self._links.values():
             link.close()
 
     async def asking(self, ask: Callable[[], Awaitable[Answer]], *, patient: bool = False) -> Answer:
-        """Ask again and again until there is an answer. Raises LedgerUnavailable when there is none in time.
+        """Repeat a question until there is an answer. Raises LedgerUnavailable if there is none in time.
 
-        `patient`: it was let in before, so that refused secrets, too, are only for now.
+        `patient` says that the brokers accepted this client before, so even refused credentials count as a temporary
+        problem.
         """
         backoff, fault = Backoff(), None
         try:
@@ -186,7 +192,7 @@ class LedgerTopics:
                     self._missing_since.pop(topic.name or "", None)
                 self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
                 return answer
-            # A broker that has not learnt of the cluster yet knows nothing at all.
+            # A broker that has not yet learned about the cluster knows no topics at all, so its answer does not count.
             told = answer if answer.brokers and answer.controller >= 0 else told
         if told is not None:
             self._check_gone(self._lacks(told))
@@ -199,7 +205,7 @@ class LedgerTopics:
         return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
 
     def _lacks(self, answer: metadata.Metadata) -> list[str]:
-        """Topics that are not there, and were when `find` looked."""
+        """Return the topics that are missing now but existed when `find` ran."""
         return [
             topic.name
             for topic in answer.topics
@@ -214,7 +220,7 @@ class LedgerTopics:
                 raise gone(name) if name == self.ledger else StateLost(f"the topic {name} was deleted")
 
     async def _to_leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
-        """The leader's epoch, and a connection to it."""
+        """Return the leader's epoch and a connection to it."""
         leader = _leader(found, topic)
         return leader.epoch, await self.connection(leader.address, _ASKING)
 
@@ -227,7 +233,7 @@ class LedgerTopics:
         return sorted(missing), len(found.brokers)
 
     async def _has_state(self) -> bool:
-        """Whether anything was ever saved, so that there was a ledger."""
+        """Return whether anything was ever saved, which means that there was a ledger."""
         found = await self._metadata((self.state,))
         return (await self._offsets(found, list_offsets.LATEST, (self.state,)))[self.state].offset > 0
 
@@ -250,7 +256,7 @@ class LedgerTopics:
             await admin.close()
 
     async def _check_settings(self) -> None:
-        """Topics that someone else created may forget what they must keep."""
+        """Check the configs of topics that another client created, because wrong ones lose data that must be kept."""
         needed = {
             self.ledger: {key: LEDGER_SETTINGS[key] for key in NEEDED_LEDGER_SETTINGS},
             self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
@@ -282,8 +288,11 @@ class LedgerTopics:
     async def _offsets(
         self, found: metadata.Metadata, which: int, topics: Sequence[str]
     ) -> dict[str, list_offsets.ListedOffset]:
-        """Of topics of one partition, in one request where one broker leads them: its requests are answered one by
-        one, and lanes that move wait for this. A broker refuses two questions for one partition in one request."""
+        """Return an offset of each of these topics, which have one partition.
+
+        Topics that the same broker leads share a request, because it answers requests one by one and moving lanes wait
+        for this. A broker refuses two questions about one partition in one request.
+        """
         asked: dict[Address, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:
             leader = _leader(found, topic)

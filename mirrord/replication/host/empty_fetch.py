@@ -1,4 +1,4 @@
-"""What else than records a fetch can bring."""
+"""Handles the results of a fetch other than records."""
 
 import structlog
 
@@ -14,7 +14,9 @@ log = structlog.get_logger()
 
 
 def prefer(cluster: str, tap: Tap, replica: int) -> None:
-    """The leader sends us to another replica, and gives no records itself; -1: it does no longer."""
+    """Record that the leader redirects this client to another replica and returns no records itself. -1 means no
+    longer.
+    """
     if replica == tap.preferred_replica:
         return
     if replica >= 0:
@@ -24,13 +26,13 @@ def prefer(cluster: str, tap: Tap, replica: int) -> None:
 
 
 def find_bounds(asks: Asks, tap: Tap, wish: FetchFrom) -> None:
-    """The position is out of range: tell the tap where the log begins and ends."""
+    """Find out where the log starts and ends, after the position was out of range, and report it to the tap."""
 
     def told(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:
             return
         if not error and log_start <= wish.position <= high_watermark:
-            error = NOT_AVAILABLE  # a leader that was behind for a moment
+            error = NOT_AVAILABLE  # a leader that lagged for a moment
         empty = bytearray()
         tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
 

@@ -1,9 +1,9 @@
-"""Transactions at the source that nobody ends: found by a last stable offset that stands still, named by the source.
+"""Transactions at the source that never end. They are detected by a last stable offset that does not advance.
 
-A producer that died ends its transaction by the coordinator's timeout (`transaction.timeout.ms`). Where the coordinator
-has lost sight of it, the transaction hangs for ever (KIP-664), and all read_committed readers with it. Whose it is, the
-partition's leader tells (DescribeProducers), and its transactional id the coordinators, of which each is asked
-(ListTransactions): both only once a lane has waited for long.
+If a producer dies, the coordinator aborts its transaction after the timeout (`transaction.timeout.ms`). If the
+coordinator has lost track of the transaction, it hangs forever (KIP-664), and so do all read_committed readers. The
+partition's leader says which producer it belongs to (DescribeProducers). The coordinators say its transactional id, so
+each broker is asked (ListTransactions). Both questions are sent only after a lane has waited for a long time.
 """
 
 import asyncio
@@ -27,29 +27,31 @@ from mirrord.replication.lane.state import Phase
 from mirrord.runtime.clock import Clock
 
 AGAIN_S = 30.0
-"""How often the source is asked about a transaction that it has not named, or whose state may have changed."""
+"""Interval at which the source is asked about a transaction that it has not named, or whose state may have changed, in
+seconds.
+"""
 
 log = structlog.get_logger()
 
 
 class OpenTransactions:
-    """Those that lanes of one replicator wait for. All methods but `of` belong on its event loop."""
+    """The transactions that lanes of one replicator wait for. All methods except `of` must run on its event loop."""
 
     def __init__(self, asks: Asks, clock: Clock, alarm_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._asks = asks
         self._clock = clock
         self._now = now
         self._alarm_s = alarm_s
-        """So long a lane may wait before anybody is told."""
+        """Time that a lane may wait before the transaction is reported, in seconds."""
         self._known: dict[LaneId, OpenTransaction] = {}
         self._asked: dict[LaneId, float] = {}
 
     def of(self, lane: LaneId) -> OpenTransaction | None:
-        """What the lane has waited for too long. May be called from another thread."""
+        """Return the transaction that the lane has waited for too long. May be called from another thread."""
         return self._known.get(lane)
 
     def look(self, lanes: Collection[Hosted]) -> None:
-        """Once per beat: find those that wait for long, and forget those that go on."""
+        """Run once per beat: find lanes that have waited for a long time, and forget those that continue."""
         now = self._now()
         waiting: set[LaneId] = set()
         for hosted in lanes:
@@ -73,7 +75,7 @@ class OpenTransactions:
 
     def _ask(self, hosted: Hosted, first_offset: int) -> None:
         def take(error: int, producers: Collection[ActiveProducer]) -> None:
-            # Only the oldest one holds the last stable offset; one that began later may wait for nobody.
+            # Only the oldest transaction holds back the last stable offset. A later one may not block any reader.
             oldest = next((each for each in producers if each.transaction_start_offset == first_offset), None)
             if oldest is None:
                 told = f"answers {ErrorCode.name_of(error)}" if error else "knows of none that began there"
@@ -96,7 +98,7 @@ class OpenTransactions:
         )
 
     async def _coordinated(self, producer_id: int) -> tuple[str, str]:
-        """The transactional id and the state of its transaction; empty where no coordinator tells."""
+        """Return the transactional id and the state of its transaction; both are empty if no coordinator knows them."""
         view, body = self._asks.view, encode_list_transactions([producer_id])
         answers = await asyncio.gather(*(self._list(view.link(node, "ask"), body) for node in view.nodes))
         return next((found for answer in answers for found in answer), ("", ""))
@@ -107,13 +109,13 @@ class OpenTransactions:
             version = connection.version(LIST_TRANSACTIONS)
             answer = await ask(connection, LIST_TRANSACTIONS, body, version, decode_list_transactions)
         except MirrordError:
-            return []  # a broker that is away, or older than Kafka 3.0: the producer id is told all the same
+            return []  # a broker that is down or older than Kafka 3.0; the producer id is reported all the same
         return [(each.transactional_id, each.state) for each in answer.transactions]
 
     def _tell(self, hosted: Hosted, first_offset: int, **fields: int | str) -> None:
         known = self._known.get(hosted.lane.id)
         if known is None or known.first_offset != first_offset:
-            return  # it has ended meanwhile
+            return  # it has ended in the meantime
         now = replace(known, **{"trouble": "", **fields})
         if now.line != known.line or (now.producer_id < 0 and now.trouble != known.trouble):
             log.warning(

@@ -1,4 +1,4 @@
-"""A lane and what its replicator keeps for it."""
+"""A lane together with the state that its replicator keeps for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,23 +18,29 @@ from mirrord.replication.lane.signals import Input, LaneRecord
 from mirrord.replication.lane.state import FAR, NEAR, Lane, Limits
 
 LANE_FETCH_BYTES = 4 << 20
-"""What one fetch brings for one lane at most."""
+"""Largest amount of data that one fetch returns for one lane, in bytes."""
 FAR_BATCHES = 4_096
-"""From a broker that is far away it may bring more, but not more batches: they are walked through at once, in 50 ms."""
+"""Largest number of batches in one fetch from a distant broker. Such a fetch may return more bytes, but not more
+batches, because all of them are walked through at once, in 50 ms.
+"""
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
-"""The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on,
-so many small ones hold up whatever else the process does, the lease too."""
+"""Fetch limit of a lane whose records go through policies. Each record is decoded and evaluated before the event loop
+continues, so a large number of small records delays everything else in the process, including the lease.
+"""
 
 
 def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
-    """What one lane may hold of what the replicator may: several lanes are to have room beside each other."""
+    """Return the limits of one lane within those of the replicator.
+
+    They leave room for several lanes at the same time.
+    """
     held = max(1 << 20, min(NEAR.bytes, in_flight_bytes // 8))
     near, far = replace(NEAR, bytes=held), replace(FAR, bytes=min(FAR.bytes, 3 * held))
     return Limits(near=near, far=far, request_timeout_s=request_timeout_s)
 
 
 class Hosted:
-    """A lane and what the shell keeps for it."""
+    """A lane together with the state that the shell keeps for it."""
 
     def __init__(
         self,
@@ -45,12 +51,12 @@ class Hosted:
         *,
         is_shaped: bool,
     ) -> None:
-        """`is_shaped`: its records go through policies."""
+        """`is_shaped` says that the lane's records go through policies."""
         self.assignment = assignment
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
-        """Names this attempt."""
+        """The name of this attempt to host the lane."""
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
@@ -61,15 +67,15 @@ class Hosted:
         self.connections = 0
         self.started = self.forgotten = False
         self.ledger_trouble = ""
-        """Why the last append to the ledger failed; empty when it succeeded."""
+        """Why the last append to the ledger failed; empty if it succeeded."""
         self.saved: Progress | None = None
-        """What the state topic is known to hold."""
+        """The mark that the state topic is known to hold."""
         self.unread_note = ""
-        """One line for people while a comparison cannot be read."""
-        self.touched = True  # told something, or saved, since it was last found to be as it is saved
+        """One line for people while the data for a comparison cannot be read."""
+        self.touched = True  # got a signal, or was saved, since it was last found equal to its saved mark
         self.journey = Journey(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """Set when the lane has come to its end here."""
+        """Set when the lane has finished here."""
 
     @property
     def record(self) -> LaneRecord:
@@ -79,8 +85,10 @@ class Hosted:
         return self.lane.record
 
     def note(self, source: str, target: str) -> str:
-        """Why it waits: for its ledger, or by a setting of one of these clusters: a quota, or a replica selector of the
-        source. Empty: for none of these. May be asked from another thread.
+        """Return why the lane waits, or an empty string.
+
+        It may wait for its ledger, for a batch that is too large to be fetched, or because of a setting of one of these
+        clusters: a quota, or a replica selector of the source. May be called from another thread.
         """
         if (replica := self.tap.preferred_replica) >= 0:
             return (

@@ -1,6 +1,6 @@
-"""Drives lanes: every observation goes through `lane.step`, every effect is performed here.
+"""Drives lanes: it passes every observation to `lane.step` and performs every effect that the step returns.
 
-Nothing here decides what a lane does. A fault in this program halts the lane that met it and no other.
+Nothing here decides what a lane does. An error in this program halts the lane that hit it, and no other lane.
 """
 
 import asyncio
@@ -162,7 +162,7 @@ class Host:
     # lanes
 
     def add(self, assignment: LaneAssignment, replicator: str) -> Hosted | None:
-        """Host a lane; `start` follows. None when it is hosted already."""
+        """Host a lane, which `start` then starts. Return None if the lane is hosted already."""
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
             return None
@@ -179,14 +179,15 @@ class Host:
         return hosted
 
     def expect_expiry(self, producer_expiry_ms: int) -> None:
-        """How long the target remembers a producer, from now on; 0: not known, so no lane is protected."""
+        """Set how long the target remembers a producer from now on; 0 means unknown, so no lane is protected."""
         if producer_expiry_ms != self._limits.producer_expiry_ms:
             self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
             for hosted in self._lanes.values():
                 hosted.lane.limits = self._limits
 
     def start(self, hosted: Hosted) -> None:
-        """Let a lane begin. The ledger was read to its end since it was added, or the last holder's word is enough."""
+        """Start a lane. The ledger was read to its end after the lane was added, unless the previous holder's handoff
+        checkpoint is enough."""
         record = self._record(hosted)
         former = hosted.assignment.former_under(record.grant if record is not None else 0)
         hosted.started = True
@@ -197,33 +198,33 @@ class Host:
         hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
     def hosted(self, lane: LaneId) -> Hosted | None:
-        """A lane that is here, or was and is gone."""
+        """Return a lane that is hosted here, or that was hosted here and is now gone."""
         return self._lanes.get(lane)
 
     def lane_ids(self) -> list[LaneId]:
-        """All of them."""
+        """Return the ids of all lanes."""
         return list(self._lanes)
 
     def drain(self, hosted: Hosted) -> None:
-        """Let a lane come to its end; `hosted.left` tells when."""
+        """Let a lane finish; `hosted.left` is set when it has."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())
 
     def remove(self, hosted: Hosted) -> None:
-        """Host a lane no longer; what is on its way for it is forgotten."""
+        """Stop hosting a lane; its data in flight is forgotten."""
         hosted.tell(Fenced())
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
 
     async def until_saved(self, deadline_s: float) -> None:
-        """Until the last marks of lanes that were left are saved, or time is up."""
+        """Wait until the last marks of lanes that have left are saved, or until the deadline."""
         if self._last_saves:
             await asyncio.wait(self._last_saves, timeout=deadline_s)
 
     def reports(self) -> tuple[LaneReport, ...]:
-        """The lanes as they are now. May be called from another thread."""
+        """Return reports of the lanes as they are now. May be called from another thread."""
         return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
 
     def _report(self, hosted: Hosted) -> LaneReport:
@@ -231,7 +232,7 @@ class Host:
             try:
                 report = describe(hosted.lane, hosted.tap.told(), self._clock.wall_ms())
                 break
-            except IndexError:  # asked from another thread, while the lane took a batch from a queue
+            except IndexError:  # called from another thread while the lane took a batch from a queue
                 continue
         if (transaction := self._open.of(hosted.lane.id)) is not None:
             report = replace(report, open_transaction=transaction)
@@ -245,17 +246,17 @@ class Host:
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these first, and what is seen here to be urgent. May be called from another thread."""
+        """Fetch these lanes first, and any that this replicator finds urgent. May be called from another thread."""
         for hosted in list(self._lanes.values()):
             hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
     def fence(self) -> None:
-        """The flow belongs to another daemon: no lane writes any more."""
+        """Stop all lanes from writing, because the flow belongs to another daemon."""
         for hosted in list(self._lanes.values()):
             hosted.tell(Fenced())
 
     async def close(self) -> None:
-        """End everything here; the lanes were drained or are given up."""
+        """Close everything; the lanes have been drained or are given up."""
         self._beat.cancel()
         self._end_subscription()
         await self._tasks.end()
@@ -265,10 +266,10 @@ class Host:
         self._source.close()
         self._target.close()
 
-    # the one door
+    # the only way into a lane
 
     def tell(self, hosted: Hosted, signal: Input) -> None:
-        """Tell a lane something, and do what it wants."""
+        """Pass a signal to a lane, and perform the effects that it asks for."""
         hosted.touched = True
         try:
             for effect in step(hosted.lane, self._loop.time(), signal):
@@ -385,7 +386,7 @@ class Host:
     def _wake(self, hosted: Hosted, effect: Wake) -> None:
         if effect.refresh:
             self._target_view.refresh()
-        # A timer of uvloop may fire half a millisecond early, and a lane that is woken too early is not woken again.
+        # A uvloop timer may fire half a millisecond early, and a lane that is woken too early is not woken again.
         self._loop.call_at(effect.at + TIMER_GRAIN_S, hosted.tell, Woken(effect.question))
 
     # ledger
@@ -419,14 +420,15 @@ class Host:
         self._begin(self._save(hosted))
 
     def _look_round(self) -> None:
-        """Once per beat: save what moved, and ask where the logs end that nobody fetches from."""
+        """Run once per beat: save the lanes that moved, and ask for the ends of the logs that no lane fetches from."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
         if moved:
             self._begin(self._save(moved))
         for hosted in self._lanes.values():
-            # While a lane copies only an answer to its own fetches counts: what is asked beside them may be older.
+            # While a lane copies, only the answers to its own fetches count. An end that is requested separately may be
+            # older.
             if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
@@ -443,7 +445,7 @@ class Host:
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        # A mark of a process that was silent for too long could come after `mirrord rebuild`, and contradict it.
+        # A process that was silent for too long could save a mark after `mirrord rebuild` and so contradict it.
         if not marks or not self._target.may_write():
             return
         try:

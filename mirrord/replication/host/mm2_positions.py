@@ -1,8 +1,8 @@
-"""What MirrorMaker 2 wrote down of its own progress: Kafka Connect's source offsets, in a topic of the target cluster.
+"""The progress that MirrorMaker 2 has recorded: Kafka Connect's source offsets, in a topic of the target cluster.
 
-A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`, with a connector name that
-can be chosen where Connect is not MirrorMaker 2's own; the value is `{"offset":1233}`, the last record that was copied.
-The newest value of a key counts, no value takes it back
+A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name can be
+chosen if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the last record that was
+copied. The newest value of a key counts, and a record without a value deletes it
 (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 
@@ -50,21 +50,21 @@ _VALUES = msgspec.json.Decoder(_Offset)
 
 
 class NotAllowed(EnvironmentFault):
-    """A right is missing without which nobody knows; it says which."""
+    """A permission is missing that is needed to find out. The message says which."""
 
 
 def default_topic(source: Alias) -> str:
-    """The name that MirrorMaker 2 gives the topic by itself (MirrorMakerConfig.workerConfig)."""
+    """Return the name that MirrorMaker 2 gives the topic by default (MirrorMakerConfig.workerConfig)."""
     return f"mm2-offsets.{source}.internal"
 
 
 def workers_group(source: Alias) -> str:
-    """The group of MirrorMaker 2's workers for flows from a cluster (MirrorMakerConfig.workerConfig)."""
+    """Return the group of MirrorMaker 2's workers for flows from a cluster (MirrorMakerConfig.workerConfig)."""
     return f"{source}-mm2"
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """The source offset behind the last copied one, by topic and partition; what is something else is left out."""
+    """Return the source offset after the last copied one, by topic and partition. Other records are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:
@@ -85,7 +85,10 @@ def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -
 async def read_positions(
     view: ClusterView, asks: Asks, stretches: Stretches, topic: str, source: Alias
 ) -> dict[TopicPartition, int] | None:
-    """All of a cluster's positions; None without the topic. Raises NotAllowed, ReadFailed, EnvironmentFault."""
+    """Return all positions of a cluster, or None if the topic does not exist.
+
+    Raises NotAllowed, ReadFailed, EnvironmentFault.
+    """
     found = await _look_up(view, topic)
     if found is None:
         return None
@@ -114,17 +117,17 @@ async def read_positions(
 
 
 async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
-    """How many workers MirrorMaker 2 has in this group at present; 0 also when there is no such group.
+    """Return how many workers MirrorMaker 2 currently has in this group; 0 also if there is no such group.
 
     Raises NotAllowed, EnvironmentFault.
     """
     may_not = NotAllowed(f"whether MirrorMaker 2 still copies may not be seen: allow DESCRIBE on the group {group}")
     async with Admin(target, timeout_s) as admin:
         try:
-            # The client's answers come without types.
+            # The client's answers have no type information.
             (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
         except GroupAuthorizationFailedError:
-            raise may_not from None  # by the broker that was asked for the coordinator
+            raise may_not from None  # refused by the broker that was asked for the coordinator
     error, _, _, _, _, members, *_ = answer.groups[0]
     if error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         raise may_not

@@ -1,4 +1,4 @@
-"""Finds out, for lanes without a history of their own, where MirrorMaker 2 left off
+"""Finds out where MirrorMaker 2 stopped, for lanes that have no history in the ledger
 (`mirrord.replication.lane.mm2_position`)."""
 
 import asyncio
@@ -24,34 +24,36 @@ from mirrord.replication.host.mm2_positions import (
 from mirrord.replication.lane.mm2_position import Ending, Row, Tail
 
 MOST_RANGES = 1_000
-"""Of what is doubled or missing; one fact must not grow without bound."""
+"""Largest number of ranges with duplicated or missing records in one fact, which must not grow without bound."""
 _AT_ONCE = 2
-"""Searches at a time: each holds the digests of some ten thousand records."""
+"""Number of concurrent searches. Each one holds the digests of some ten thousand records."""
 _STALE_S = 5.0
 
 
 class Legacy(NamedTuple):
-    """What there is to take over in a partition: nothing, a beginning, or a reason not to begin."""
+    """What a lane can take over in a partition: nothing, a start position, or a reason not to start."""
 
     inherited: CopyInherited | None = None
     trouble: str = ""
-    """Without a beginning it passes by itself, or when somebody does what it says."""
+    """Why the lane must not start. Without `inherited`, the reason disappears by itself, or when an operator follows
+    the advice in it.
+    """
 
 
 NO_LEGACY = Legacy()
 
 
 class _Word(NamedTuple):
-    """What MirrorMaker 2 told of all partitions, and when that was read."""
+    """What MirrorMaker 2 recorded about all partitions, and when that was read."""
 
     at: float
     positions: dict[TopicPartition, int] | None
-    """None: it never copied from there, or not into this cluster."""
+    """None means that MirrorMaker 2 never copied from the source, or not into this cluster."""
     workers: int
 
 
 class Sides(NamedTuple):
-    """One cluster's ways to be asked and read."""
+    """The ways to query and read one cluster."""
 
     view: ClusterView
     asks: Asks
@@ -59,7 +61,7 @@ class Sides(NamedTuple):
 
 
 class Inheritance:
-    """Of one flow."""
+    """The search for what the lanes of one flow inherit from MirrorMaker 2."""
 
     def __init__(
         self, flow: FlowConfig, target_config: ClusterConfig, source: Sides, target: Sides, timeout_s: float
@@ -76,7 +78,10 @@ class Inheritance:
         self._word: _Word | None = None
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
-        """What a lane takes over. Raises ReadFailed, EnvironmentFault: then it is to be asked for again."""
+        """Return what a lane takes over.
+
+        Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
+        """
         if self._flow.from_mm2.takeover == "off":
             return NO_LEGACY
         end, begin = await bounds(self._target.asks, target)
@@ -94,7 +99,8 @@ class Inheritance:
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
-        # A crash before it first wrote a position down makes it begin anew. What it copied stands there all the same.
+        # If MirrorMaker 2 crashed before it first stored a position, it starts from the beginning. The records that it
+        # had copied are in the target all the same.
         position = (await bounds(self._source.asks, source))[1] if said is None else said
         async with self._slots:
             ending, looked_at = await self._search(position, source, target, begin, end)
@@ -107,7 +113,10 @@ class Inheritance:
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
 
     async def has_copied(self, topic: str) -> bool:
-        """Whether MirrorMaker 2 has copied any partition of this source topic. Raises ReadFailed, EnvironmentFault."""
+        """Return whether MirrorMaker 2 has copied any partition of this source topic.
+
+        Raises ReadFailed, EnvironmentFault.
+        """
         if self._flow.from_mm2.takeover == "off":
             return False
         try:
@@ -137,7 +146,9 @@ class Inheritance:
         return tail.result(), len(copies)
 
     async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[Row], bool, bool]:
-        """The records, whether their times are those of the source, and whether none was removed between them."""
+        """Return the records, whether their timestamps are those of the source, and whether no record between them was
+        removed.
+        """
         by_time: dict[bool, list[Row]] = {True: [], False: []}
         timed, held = True, 0
         async for batch in self._target.stretches.read(target, start, end):
@@ -189,7 +200,7 @@ def _decode(batch: ReadBatch) -> list[Record]:
     try:
         return decode(batch.buffer, batch.start, batch.end)
     except ValueError:
-        return []  # it agrees with nothing
+        return []  # an unreadable batch matches nothing
 
 
 def _strange(found: CopyInherited) -> str:

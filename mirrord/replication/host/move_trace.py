@@ -1,4 +1,6 @@
-"""When a lane that another replicator has left passes each station here: the log tells what a move waited for."""
+"""Records when a lane that another replicator has left passes each station here, so the log shows what a move waited
+for.
+"""
 
 import asyncio
 from typing import Literal
@@ -9,13 +11,15 @@ from mirrord.replication.lane.signals import Chunk, Input
 from mirrord.replication.lane.state import Lane, Phase
 
 Station = Literal["ledger", "grant", "target", "fetch", "produce"]
-"""The ledger was read; the grant is bound; what the target holds is known; records came; the target took some."""
+"""The stations are: the ledger was read; the grant took effect; the content of the target is known; records arrived;
+the target accepted the first records.
+"""
 
 log = structlog.get_logger()
 
 
 class Journey:
-    """From being told of a lane until the target has taken its first records."""
+    """The progress of a lane from its assignment until the target has accepted its first records."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
@@ -24,11 +28,11 @@ class Journey:
         self._passed: dict[Station, float] = {}
 
     def passes(self, station: Station) -> None:
-        """It has come there; only the first time counts."""
+        """Record that the lane has reached a station; only the first time counts."""
         self._passed.setdefault(station, round((self._loop.time() - self._began) * 1000, 1))
 
     def follow(self, lane: Lane, signal: Input) -> bool:
-        """Look where it is after a signal; whether there is more to come."""
+        """Note the lane's position after a signal, and return whether stations remain."""
         if lane.phase not in {Phase.OPENING, Phase.HALTED, Phase.GONE}:
             self.passes("grant")
         if lane.phase is Phase.COPYING:

@@ -1,4 +1,4 @@
-"""What each lane of a flow carries, smoothed, so that placement can even out bytes instead of partitions."""
+"""The smoothed data rate of each lane of a flow, which lets placement balance bytes instead of partitions."""
 
 import math
 from collections.abc import Iterable
@@ -8,25 +8,27 @@ from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.supervision.rules.placement import EQUAL, Weights
 
 BASE_BYTES_PER_S = 64 << 10
-"""What a lane weighs that carries nothing: fetching and status cost something all the same."""
+"""Base weight of every lane, in bytes per second. Fetching and status reports cost something even if a lane carries no
+data.
+"""
 HALF_LIFE_S = 30.0
 PAUSE_S = 30.0
-"""Between two rounds of evening out: each lane that moves stands still for a moment."""
+"""Pause between two rounds of balancing, in seconds. Each lane that moves makes no progress for a moment."""
 
 
 class Loads:
-    """The rates of all lanes. They outlive a move: a lane weighs at its new host what it weighed before."""
+    """The rates of all lanes. They survive a move: a lane has the same weight at its new host as before."""
 
     def __init__(self) -> None:
         self.by_bytes = True
-        """Lanes weigh what they carry; else all weigh the same."""
+        """True if lanes are weighed by the data that they carry; otherwise all weigh the same."""
         self._seen: dict[LaneId, tuple[str, float, int]] = {}
-        """By lane: the replicator that counted, when, and its count."""
+        """For each lane: the replicator that counted, the time, and its count."""
         self._rates: dict[LaneId, float] = {}
         self._even_after = 0.0
 
     def note(self, report: ReplicatorReport, now: float) -> None:
-        """Take in what a replicator has counted."""
+        """Update the rates from the counts of a replicator."""
         if not self.by_bytes:
             return
         for lane in report.lanes:
@@ -40,7 +42,7 @@ class Loads:
             self._rates[lane.lane] = rate if known is None else known + share * (rate - known)
 
     def keep(self, lanes: Iterable[LaneId]) -> None:
-        """Forget all others."""
+        """Forget all other lanes."""
         wanted = set(lanes)
         for kept in (self._seen, self._rates):
             for lane in kept.keys() - wanted:
@@ -48,17 +50,17 @@ class Loads:
 
     @property
     def weights(self) -> Weights:
-        """As they are now."""
+        """The current weights."""
         if not self.by_bytes:
             return EQUAL
         by_lane = {lane: rate + BASE_BYTES_PER_S for lane, rate in self._rates.items()}
         return Weights(by_lane, BASE_BYTES_PER_S)
 
     def may_even_out(self, now: float) -> bool:
-        """Whether it is time again."""
+        """Return whether lanes may be balanced again."""
         return now >= self._even_after
 
     def evened_out(self, now: float) -> None:
-        """Lanes move."""
+        """Record that lanes are moving now."""
         if self.by_bytes:
             self._even_after = now + PAUSE_S

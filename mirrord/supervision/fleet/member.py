@@ -1,4 +1,4 @@
-"""What a fleet knows of its replicators and of who holds which lane."""
+"""What a fleet knows about its replicators, and about which of them holds which lane."""
 
 import asyncio
 import re
@@ -13,28 +13,28 @@ from mirrord.replication.lane.assignment import Former, ReplicatorReport
 from mirrord.supervision.fleet.engine import ReplicatorHandle
 
 UNSURE_S = 3.0
-"""A replicator that has not answered for so long is told to be unsure; polls are a second apart."""
+"""Silence after which a replicator is shown as unsure, in seconds. Polls are a second apart."""
 MOVE_S = 5.0
-"""How long a lane that moves may take to drain."""
+"""Time that a moving lane has to drain, in seconds."""
 LONGEST_PAUSE_S = 10.0
-"""Between two tries to start replicators."""
+"""Longest pause between two attempts to start replicators, in seconds."""
 _SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
 
 
 class Held(NamedTuple):
-    """The last replicator that a lane was given to, and what was known then of the one before."""
+    """The last replicator that a lane was given to, and what was known about the previous one at that time."""
 
     name: str
     former: Former
     until: float
-    """The one before may be writing until then."""
+    """The time until which the previous replicator may still be writing."""
     grant: int
-    """The lane's grant when `former` was found out."""
+    """The lane's grant when `former` was determined."""
     left: bool = False
     word: Progress | None = None
-    """What the one before said when it left."""
+    """The handoff checkpoint that the previous replicator gave when it left."""
     parting: Progress | None = None
-    """The same, of this one."""
+    """The handoff checkpoint of this replicator."""
 
 
 @dataclass(eq=False)
@@ -48,30 +48,32 @@ class Member:
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
     told: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """When it was last told of a lane that it has not reported since."""
+    """The time of the last assignment of each lane that the replicator has not reported since."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    """Assignments on their way to it: a release must not overtake them."""
+    """Assignments in flight to the replicator. A release must not overtake them."""
     hurried: bool = False
-    """It was told last that some lanes are urgent."""
+    """True if the replicator was last informed that some lanes are urgent."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
-    """When it last answered."""
+    """When the replicator last answered."""
     greeted: bool = True
-    """It takes its orders from this process."""
+    """True if the replicator takes its commands from this process."""
     quarantined: bool = False
-    """It is being ended, because it did not answer."""
+    """True if the replicator is being ended because it did not answer."""
     killed: bool = False
-    """This process has told its engine to end it: that the engine calls it dead afterwards proves nothing."""
+    """True if this process has asked its engine to end the replicator. If the engine then reports it dead, that proves
+    nothing.
+    """
     node: str = ""
-    """Where it runs, or was asked to; empty while that is not known."""
+    """The node on which the replicator runs, or was asked to run; empty while unknown."""
 
     @property
     def is_asked(self) -> bool:
-        """Whether it is asked how it is."""
+        """Whether the replicator is polled for its health."""
         return not self.quarantined and (self.state == "serving" or not self.greeted)
 
     def health(self, now: float) -> HostState:
-        """As people are told."""
+        """Return the state that people are shown."""
         if self.state == "starting":
             return "starting"
         if self.quarantined:
@@ -83,13 +85,16 @@ class Member:
 
 
 def slot_of(name: str) -> int | None:
-    """The slot in a replicator's name."""
+    """Return the slot in a replicator's name."""
     found = _SLOT.search(name)
     return int(found[1]) if found else None
 
 
 def former_of(state: FlowState, lane: LaneId) -> Former:
-    """What the ledger knows of the lane's last holder; it is true if the ledger was read since the lease was taken."""
+    """Return what the ledger knows of the lane's last holder.
+
+    It is accurate if the ledger was read after the lease was taken.
+    """
     known = state.lanes.get(lane)
     if known is None or known.grant == 0:
         return "none"
@@ -97,13 +102,13 @@ def former_of(state: FlowState, lane: LaneId) -> Former:
 
 
 def grant_of(state: FlowState, lane: LaneId) -> int:
-    """The lane's grant; 0 when it was never taken."""
+    """Return the lane's grant, or 0 if the lane was never taken."""
     known = state.lanes.get(lane)
     return known.grant if known is not None else 0
 
 
 def lanes_by_ledger(state: FlowState, replicator: str) -> set[LaneId]:
-    """What a replicator hosts for all that the ledger knows: what it took last and has not left."""
+    """Return the lanes that a replicator hosts according to the ledger: those that it took last and has not left."""
     taken = (lane for lane, known in state.lanes.items() if known.replicator.rpartition("/")[0] == replicator)
     return {lane for lane in taken if not _was_left(state, lane)}
 

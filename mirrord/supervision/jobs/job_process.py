@@ -1,7 +1,7 @@
-"""A job as a process of its own: given its order on stdin, watched, and ended with whoever started it.
+"""A job that runs in a separate process. It gets its order on stdin, is watched, and ends together with its parent.
 
-The process ties itself to the thread that started it (`mirrord.jobs.job_main`), so it ends also when that is killed;
-the Java of its Spark ends with it.
+The process ties itself to the thread that started it (`mirrord.jobs.job_main`), so it also ends when its parent is
+killed. The Java process of its Spark ends with it.
 """
 
 import asyncio
@@ -18,32 +18,38 @@ from mirrord.model.jobs import Job, Outcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
-"""So long a process may take to tell the ledger that it was ended."""
+"""Time that a process has to record in the ledger that it was ended, in seconds."""
 _SHOWN_BYTES = 2_000
 
 
 class JobOrder(msgspec.Struct, frozen=True):
-    """What a process is to do: the job, and a configuration of one flow. It holds references to secrets, no secrets."""
+    """The order for a process: the job, and a configuration with one flow.
+
+    It holds references to secrets, but no secrets.
+    """
 
     job: Job
     config: Config
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a job."""
 
     outcome: Outcome
     line: str
 
 
 class JobProcess:
-    """Runs one job after the other."""
+    """A runner that executes jobs, each in a new process."""
 
     def __init__(self) -> None:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, order: JobOrder) -> JobReport:
-        """Until it has ended. When this is cancelled, the process is told to end, and killed a little later."""
+        """Run a job until its process ends.
+
+        If this call is cancelled, the process is asked to end, and is killed a little later.
+        """
         with tempfile.TemporaryFile() as words:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", PROGRAM, str(os.getpid()),

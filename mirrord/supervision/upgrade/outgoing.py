@@ -1,8 +1,8 @@
-"""How a daemon is replaced: it lets its flows go to another daemon and stays until that has taken all lanes over.
+"""Handover to another daemon: this daemon gives its flows away and stays until the other one has taken over all lanes.
 
-A flow is handed over when the other daemon goes on with its lease. From then on this one decides nothing; its
-replicators copy on, and it passes on to them what the other daemon orders. When that one vanishes before it is done,
-this one takes the flow back.
+A flow is handed over when the other daemon continues its lease. From then on this daemon makes no decisions for the
+flow. Its replicators keep copying, and it forwards the commands of the other daemon to them. If the other daemon
+vanishes before it has finished, this daemon takes the flow back.
 """
 
 import asyncio
@@ -24,22 +24,24 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 LOOK_S = 0.5
 GONE_S = 15.0
-"""A successor that asks for nothing for so long has given up; it asks several times a second."""
+"""Silence after which a successor is considered to have given up, in seconds. A live one asks several times a
+second.
+"""
 CLOSE_S = 3.0
-"""For what is left when the other daemon has vanished, or this one is told to stop."""
+"""Deadline for closing the remaining replicators when the other daemon has vanished or this one must stop."""
 
 log = structlog.get_logger()
 
 
 class FlowHandover:
-    """One flow on its way to another daemon."""
+    """The handover of one flow to another daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """`prefix`: how the names of the flow's replicators begin."""
+        """`prefix` is the common beginning of the names of the flow's replicators."""
         self.successor: Successor | None = None
-        """Who is to have the flow, and has said so."""
+        """The daemon that has announced that it will take the flow."""
         self.is_handed = False
-        """The other daemon has it, and nothing is done here but by its orders."""
+        """True while the other daemon holds the flow and this one acts only on its commands."""
         self._engine = engine
         self._prefix = prefix
         self._clock = clock
@@ -53,16 +55,19 @@ class FlowHandover:
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
     def has(self, name: str) -> bool:
-        """Whether the replicator of this name is one of the flow, and goes by the other daemon's orders."""
+        """Return whether the named replicator belongs to the flow and follows the commands of the other daemon."""
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:
-        """Whether the one that the flow went to is the announced one."""
+        """Return whether the daemon that took the flow is the one that announced itself."""
         return holder is not None and self.successor is not None and holder.http == self.successor.http
 
     async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
-        """Until this daemon is told to end (True), or nobody goes on with the flow: whoever it went to has vanished, or
-        has given it back."""
+        """Wait while the other daemon holds the flow.
+
+        Return True when this daemon must end. Return False when no daemon continues the flow: the new holder has
+        vanished, or has given the flow back.
+        """
         seen = self._clock.monotonic()
 
         def see(record: StateRecord) -> None:
@@ -91,7 +96,11 @@ class FlowHandover:
             await asyncio.gather(*(each.close(CLOSE_S) for each in left), return_exceptions=True)
 
     async def _is_silent(self, store: LedgerStore, seen: Callable[[], float]) -> bool:
-        """Signs of life may have come in while this process was not running, or cannot come in."""
+        """Read the ledger to its end and return whether the holder is still silent.
+
+        Its signs of life may have arrived while this process was not running. If the ledger cannot be read, no sign of
+        life can arrive, so the holder does not count as silent.
+        """
         before = seen()
         try:
             await store.read_to_end()
@@ -106,33 +115,33 @@ class Handing(Protocol):
     handover: FlowHandover
 
     def refusal(self) -> str:
-        """Why it cannot be handed over now, or empty."""
+        """Return why the flow cannot be handed over now, or an empty string."""
         ...
 
 
 class Handover:
-    """All flows of one daemon."""
+    """The handover of all flows of one daemon."""
 
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
         """`dismissed` ends this daemon."""
         self.replaced_by: Successor | None = None
-        """Who has taken all of it over."""
+        """The daemon that has taken over everything."""
         self._heir: Successor | None = None
-        """Who began to take it over."""
+        """The daemon that has started to take over."""
         self._heard = 0.0
-        """When it last asked for something."""
+        """When the successor last made a request."""
         self._clock = clock
         self._engine = engine
         self._flows = flows
         self._dismissed = dismissed
 
     async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
-        """Do what the other daemon asks for; of several at a time only one has its way."""
+        """Do what the other daemon asks for. If several daemons ask at the same time, only one of them is served."""
         heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
         if all(flow.handover.successor != heir for flow in self._flows.values()):
-            heir = None  # what it had begun to take over was taken back
+            heir = None  # the flows that it had started to take over were taken back
         if heir is not None and call.successor != heir:
             return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} takes over from it already")
         if heir is not None:
@@ -150,7 +159,10 @@ class Handover:
                 return await self._pass_on(call)
 
     def _end(self, successor: Successor | None) -> str:
-        """Whoever asks for it has all flows that it knows of; `apply` may have brought another one."""
+        """End this daemon unless it still has flows, and return the reason for a refusal.
+
+        The successor asks for this when it has all flows that it knows of, but `apply` may have added another one.
+        """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:
             return f"not handed over: {', '.join(kept)}"
@@ -186,7 +198,7 @@ class Handover:
             return HandoverAnswer(refused=str(fault))
 
     def _named(self, name: str) -> ReplicatorHandle:
-        """One that belongs to a flow that was handed over. Raises ReplicatorDead, ReplicatorUnsure."""
+        """Return a replicator of a flow that was handed over. Raises ReplicatorDead, ReplicatorUnsure."""
         for handle in self._engine.running(name):
             if handle.name == name:
                 if not any(flow.handover.has(name) for flow in self._flows.values()):
