@@ -278,8 +278,8 @@ class GroupCalls(ActorCalls):
 
 
 def _parting(told: bytes | bool) -> Parting:
-    """Decode the answer of a release. A replicator of an older version reports only whether it left the lane cleanly.
-    """
+    """Decode the answer of a release. A replicator of an older version reports only whether it left
+    the lane cleanly."""
     try:
         return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
     except msgspec.DecodeError:

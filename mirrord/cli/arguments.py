@@ -55,8 +55,8 @@ class VerbParser(argparse.ArgumentParser):
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """Yield a line for each unknown option. A value may not look like an option (argparse accepts none that does).
-        """
+        """Yield a line for each unknown option. A value may not look like an option (argparse accepts
+        none that does)."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -77,8 +77,8 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-    """Return a new parser for one verb. `summary` is one sentence; `epilog` may hold examples, which keep their lines.
-    """
+    """Return a new parser for one verb. `summary` is one sentence; `epilog` may hold examples, which
+    keep their lines."""
     return verbs.add_parser(
         name,
         help=summary[0].lower() + summary[1:].rstrip("."),

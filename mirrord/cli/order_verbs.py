@@ -34,8 +34,8 @@ def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """Add the options that all commands accept after their positional arguments; `reason` is the option that says why.
-    """
+    """Add the options that all commands accept after their positional arguments; `reason` is the option
+    that says why."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "why; it is recorded and shown"

@@ -198,8 +198,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
 
 
 def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
-    """Yield one line for each topic with losses in lanes that are not shown, because the topic or its copy was deleted.
-    """
+    """Yield one line for each topic with losses in lanes that are not shown, because the topic or its
+    copy was deleted."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
         topics[loss.topic, loss.reason] += loss.offsets
@@ -230,8 +230,8 @@ def _foreign_lines(offsets: int) -> Iterator[str]:
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
-    """Yield the nodes that replicators run on, if there is more than one, and the replicators that cannot be reached.
-    """
+    """Yield the nodes that replicators run on, if there is more than one, and the replicators that
+    cannot be reached."""
     at_work = [each for each in replicators if each.state != "unknown"]
     nodes = Counter((each.node[:8], each.host) for each in at_work)
     if len(nodes) > 1:
