@@ -1,4 +1,4 @@
-"""Which mirrord this is: its version, and the commit if that can be told."""
+"""Identifies this build of mirrord: its version, and the commit if it is known."""
 
 import json
 from functools import cache
@@ -8,27 +8,29 @@ from pathlib import Path
 from mirrord.model.version import version
 
 SHORT = 12
-"""Characters of a commit."""
+"""Number of characters of a commit that are shown."""
 
 
 @cache
 def program() -> str:
-    """Such as `0.1.0+4f2a81c09d3e`. Read once: what runs does not change when files do."""
+    """Return a text such as `0.1.0+4f2a81c09d3e`. It is read once, because a running program does not change when files
+    do."""
     known = commit()
     return f"{version()}+{known}" if known else version()
 
 
 @cache
 def commit() -> str:
-    """The commit that was installed, or that stands in the checkout it runs from; empty when neither can be told."""
+    """Return the commit that was installed, or that is checked out where mirrord runs from a checkout. Empty if neither
+    is known."""
     told = metadata.distribution("mirrord").read_text("direct_url.json")
-    # PEP 610: where an installation came from that was not an index.
+    # PEP 610: the origin of an installation that did not come from an index.
     installed = json.loads(told).get("vcs_info", {}).get("commit_id", "") if told else ""
     return (installed or _checked_out(Path(__file__).parents[2] / ".git"))[:SHORT]
 
 
 def _checked_out(repository: Path) -> str:
-    """What HEAD names (gitrepository-layout(5))."""
+    """Return the commit that HEAD names (gitrepository-layout(5))."""
     try:
         head = (repository / "HEAD").read_text(encoding="ascii").strip()
         name = head.removeprefix("ref: ")

@@ -1,7 +1,7 @@
 """Logs: JSON lines in a rotated file, and on stderr for people (a terminal) or for collectors (anything else).
 
-An event is a stable snake_case name with its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Libraries
-that use the standard `logging` come out in the same form. Secrets are masked here, whatever a caller passes.
+An event is a stable snake_case name with its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Messages
+of libraries that use the standard `logging` appear in the same form. Secrets are masked here, whatever a caller passes.
 """
 
 import errno
@@ -23,24 +23,25 @@ from mirrord.model.errors import EnvironmentFault
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
-"""That may write logs of one name into one directory."""
+"""Maximum number of processes that may write logs of one name into one directory."""
 _MASK = "***"
 _locks: list[int] = []
 """The descriptor that holds the lock on this process's log file."""
 
 
 def default_directory() -> Path:
-    """Where logs go when the configuration does not say: the user's state directory (XDG base directory rules)."""
+    """Return the log directory if the configuration names none: the user's state directory (XDG
+    base directory rules)."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "mirrord"
 
 
 def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
-    """Sends all logs of this process to `<directory>/<name>.log`, and to stderr; returns the file's path.
+    """Send all logs of this process to `<directory>/<name>.log` and to stderr, and return the file's path.
 
-    `directory` is that of the configuration. Each process rotates its own file: while another one of this name lives,
+    `directory` is that of the configuration. Each process rotates its own file: while another process uses this name,
     the file is `<name>-2.log`, and so on. `on_stderr=False` leaves the terminal to a live view. Raises EnvironmentFault
-    when the file cannot be written.
+    if the file cannot be written.
     """
     folder = Path(directory) if directory else default_directory()
     path = folder / f"{name}.log"
@@ -55,7 +56,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     if on_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
-        # Clients say each failed attempt; mirrord says each change once. The file has both.
+        # Clients log each failed attempt; mirrord logs each change once. The file has both.
         stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
         handlers.append(stderr)
     root = logging.getLogger()
@@ -79,7 +80,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """The first file of this name that no other living process writes. The lock ends with this process."""
+    """Return the first file of this name that no other living process writes. The lock ends with this process."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -96,8 +97,8 @@ def _own(folder: Path, name: str) -> Path:
 
 
 def plain() -> None:
-    """For a process in which nobody sets up logs, such as one of Spark: the default shows the local variables of each
-    frame of a traceback. Does nothing where logs are set up."""
+    """Configure logs for a process in which nothing else sets them up, such as a Spark worker. structlog's default
+    shows the local variables of each frame of a traceback. This does nothing if logs are already set up."""
     if not structlog.is_configured():
         structlog.configure(
             processors=[
@@ -110,13 +111,14 @@ def plain() -> None:
 
 
 def quiet() -> None:
-    """Nothing is logged, neither by libraries: for verbs that only print."""
+    """Disable all logs, including those of libraries, for verbs that only print."""
     logging.getLogger().addHandler(logging.NullHandler())
     structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
-    """A structlog processor: hides values under telling keys, and Secret values wherever they are."""
+    """Mask secrets, as a structlog processor. It masks values under keys that name a secret, and Secret values
+    anywhere."""
     return cast(EventDict, _masked(event))
 
 

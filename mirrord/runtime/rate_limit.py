@@ -1,21 +1,21 @@
-"""So many bytes a second at most, over some seconds."""
+"""Limits the number of bytes per second, averaged over some seconds."""
 
 import asyncio
 import time
 
 LEAST_WAIT_S = 0.05
-"""Shorter waits are put together."""
+"""Shorter waits are combined."""
 
 
 class Pace:
-    """For one reader; None: as fast as it goes."""
+    """The rate limit of one reader. None means no limit."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0
 
     async def took(self, size_bytes: int) -> None:
-        """So much was read: wait until more may be."""
+        """Account for bytes that were read, and wait until more may be read."""
         if self._bytes_per_s is None:
             return
         now = time.monotonic()

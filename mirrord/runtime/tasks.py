@@ -1,4 +1,5 @@
-"""Tasks that nobody waits for: what goes wrong in one must not stay unknown because somebody still holds it."""
+"""Background tasks that no code awaits. A failure of such a task must be reported, even while a reference to the task
+still exists."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +11,8 @@ log = structlog.get_logger()
 
 
 def tell_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
-    """For `add_done_callback`: should the task fail, the log says so. `event` is what the log calls it; `context`
-    stands beside it."""
+    """Return a callback for `add_done_callback` that logs a failure of the task. `event` is the name of the log event,
+    and `context` is added to it."""
 
     def tell(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -1,13 +1,13 @@
-"""Waiting for something to happen, but not for ever."""
+"""Waits for an event, with a time limit."""
 
 import asyncio
 from contextlib import suppress
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set, or so long; None: for ever.
+    """Wait until the event is set or the time has passed. None means no time limit.
 
-    Unlike `asyncio.wait_for` of Python 3.11 it never swallows a cancellation.
+    Unlike `asyncio.wait_for` in Python 3.11, this never swallows a cancellation.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""What does not succeed at present, for the log and for status."""
+"""Current problems, for the log and for the status."""
 
 import structlog
 
@@ -6,21 +6,22 @@ log = structlog.get_logger()
 
 
 class Troubles:
-    """One line for each part of some work: logged when it comes up or changes, not at every attempt."""
+    """The current problems of some work, one line for each part. A line is logged when it appears or changes, not at
+    every attempt."""
 
     def __init__(self, event: str, **context: str) -> None:
-        """`event` is what the log calls it; `context` stands beside each line."""
+        """`event` is the name of the log event, and `context` is added to each line."""
         self._event = event
         self._context = context
         self._lines: dict[str, str] = {}
 
     @property
     def lines(self) -> list[str]:
-        """What does not succeed now."""
+        """Return the current problems."""
         return list(self._lines.values())
 
     def tell(self, line: str, part: str = "") -> None:
-        """This is so now; an empty line: the part succeeds."""
+        """Set the current problem of a part. An empty line means that the part succeeds."""
         if line and line != self._lines.get(part):
             log.warning(self._event, reason=line, **self._context)
         if line:
