@@ -1,7 +1,7 @@
-"""The Ray actors, and the only place beside `mirrord.cli.verbs.start` that imports ray.
+"""The Ray actors. Apart from `mirrord.cli.verbs.start`, only this package imports ray.
 
-In: a configuration and the lanes to host. Out: running lanes, and answers about them. What lanes do is decided below.
-`supervisor.py` and `replicator.py` are the actors, `options.py` says how they are made, `handles.py` is the wall around
-every call to one, `engine.py` is the `mirrord.supervision.fleet.engine.Engine` on Ray, `local.py` finds or starts a
-Ray.
+Input: a configuration and the lanes to host. Output: running lanes, and answers about them. The packages below decide
+what lanes do. `supervisor.py` and `replicator.py` are the actors, and `options.py` says how they are created.
+`handles.py` wraps every call to an actor. `engine.py` implements `mirrord.supervision.fleet.engine.Engine` on Ray, and
+`local.py` finds or starts a Ray cluster.
 """

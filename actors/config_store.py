@@ -1,7 +1,8 @@
-"""The configuration that a daemon was given last, kept by Ray for the next process of its supervisor.
+"""The last configuration that a daemon was given, stored in Ray for the next process of its supervisor.
 
-A process that Ray starts again gets what the first one was made with. Ray's own store outlives both, and it is told
-before the configuration is taken up. It holds references to secrets, as every configuration does, never secrets.
+A process that Ray restarts receives the arguments of the first process. Ray's internal store outlives both processes,
+and a new configuration is written to it before the configuration is applied. Like every configuration, it holds
+references to secrets, never the secrets themselves.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from mirrord.config.schema import Config
 log = structlog.get_logger()
 
 _store: Any = internal_kv
-"""Semi-private: Ray's own libraries use it, and a test looks whether it is there."""
+"""A semi-private module. Ray's own libraries use it, and a test checks that it exists."""
 
 
 def kept_config(daemon: str) -> Config | None:
-    """What was kept last; None when nothing was. Waits for Ray, for milliseconds."""
+    """Return the configuration stored last, or None if there is none. Blocks on Ray for a few milliseconds."""
     try:
         told = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
         return None if told is None else msgspec.msgpack.decode(told, type=Config)
@@ -31,7 +32,7 @@ def kept_config(daemon: str) -> Config | None:
 
 
 async def keep_config(daemon: str, config: Config) -> None:
-    """Keep another one from now on."""
+    """Store another configuration from now on."""
     try:
         await asyncio.to_thread(_store._internal_kv_put, _key(daemon), msgspec.msgpack.encode(config))
     except (RayError, RuntimeError) as error:
@@ -39,7 +40,7 @@ async def keep_config(daemon: str, config: Config) -> None:
 
 
 async def forget_config(daemon: str) -> None:
-    """The daemon has ended."""
+    """Delete the stored configuration, because the daemon has ended."""
     try:
         await asyncio.to_thread(_store._internal_kv_del, _key(daemon))
     except (RayError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""A daemon on Ray, as the foreground process sees it: starts the supervisor, watches it, takes it down again."""
+"""A daemon on Ray, seen from the foreground process, which starts, watches and ends the supervisor."""
 
 import asyncio
 import uuid
@@ -26,10 +26,10 @@ START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
 SWEEP_S = 60.0
-"""How often the folder of a Ray of our own is cleared of what processes of long ago have left."""
+"""How often the folder of a Ray that this process started is cleared of the files of processes that ended long ago."""
 LOOK_S = 2.0
 SILENT_S = 30.0
-"""How often it is looked whether the supervisor's event loop comes round, and how long it may not."""
+"""`LOOK_S`: how often the supervisor's event loop is checked. `SILENT_S`: how long the loop may be unresponsive."""
 
 log = structlog.get_logger()
 
@@ -43,23 +43,23 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self.replaced_by: Successor | None = None
-        """The daemon that has taken all over."""
+        """The daemon that has taken over everything."""
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
-        """Why the supervisor had not started when it was last asked."""
+        """Why the supervisor had not started at the last check."""
 
     @property
     def dashboard(self) -> str:
-        """The address of Ray's dashboard, or empty."""
+        """Return the address of Ray's dashboard, or an empty string."""
         return self._ray.dashboard
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Brings up Ray and the supervisor; returns the address of its HTTP door. Raises EnvironmentFault.
+        """Bring up Ray and the supervisor, and return the address of its HTTP API. Raises EnvironmentFault.
 
-        With a predecessor on the same Ray cluster both are there for a while.
+        If a predecessor runs on the same Ray cluster, both exist for a while.
         """
-        self._ray.connect()  # on the main thread, see there; nothing else runs yet
+        self._ray.connect()  # must run on the main thread (see `connect`); nothing else runs yet
         name = options.supervisor_name(self._config.instance)
         others = any(each.startswith(name) for each in await names())
         if others and predecessor is not None:
@@ -76,7 +76,7 @@ class RayDaemon:
             replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
             config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
             arguments = (name, config, self._log_directory, who, replaced)
-            # Where the daemon was started its HTTP door is looked for.
+            # Operators look for the HTTP API on the machine where they started the daemon.
             node = this_node()
             self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
             async with asyncio.timeout(START_S):
@@ -90,27 +90,28 @@ class RayDaemon:
             raise
 
     async def status(self) -> Status | None:
-        """The present status; None while the supervisor does not answer."""
+        """Return the current status, or None while the supervisor does not answer."""
         try:
             return Status.decode(await call(self._actor.status.remote(), CALL_S))
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Goes on by another configuration. Raises EnvironmentFault when the supervisor does not answer."""
+        """Continue with another configuration. Raises EnvironmentFault if the supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:
-        """Begins to drain."""
+        """Begin to drain."""
         self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
         try:
             await call(self._actor.stop.remote(), CALL_S)
         except (ReplicatorDead, ReplicatorUnsure):
-            return  # asked again by the next signal; `wait` sees what becomes of it
+            return  # the next signal asks again; `wait` notices how it ends
 
     async def wait(self) -> None:
-        """Until the supervisor has drained everything; then Ray is left. Raises EnvironmentFault when it vanished."""
+        """Wait until the supervisor has drained everything, then disconnect from Ray. Raises EnvironmentFault if the
+        supervisor vanished."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -129,8 +130,8 @@ class RayDaemon:
             await self._end()
 
     async def _look_at_loop(self) -> None:
-        """A supervisor whose event loop hangs, or whose process is stopped, is ended, and Ray starts it again. Lanes go
-        on meanwhile."""
+        """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
+        meanwhile."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return
@@ -139,7 +140,7 @@ class RayDaemon:
             if await call(self._actor.loop_age_s.remote(), CALL_S) < SILENT_S:
                 self._heard = now
         except (ReplicatorDead, ReplicatorUnsure):
-            pass  # `_stopped` sees its end; what is started again answers soon
+            pass  # `_stopped` notices the end of the supervisor; a restarted one answers soon
         if now - self._heard > SILENT_S:
             log.error("supervisor_silent", silent_s=round(now - self._heard, 1))
             self._heard = now
@@ -164,7 +165,7 @@ class RayDaemon:
                 if address := await call(self._actor.address.remote(), CALL_S):
                     return address
             except ReplicatorUnsure as fault:
-                self._unsure = str(fault)  # it is still starting, or tries again
+                self._unsure = str(fault)  # it is still starting, or is retrying
             except ReplicatorDead as fault:
                 raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
             await asyncio.sleep(POLL_S)

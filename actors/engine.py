@@ -1,5 +1,4 @@
-"""Replicators and followers of groups as Ray actors: the `mirrord.supervision.fleet.engine.Engine` of a daemon on
-Ray."""
+"""Replicators and group followers as Ray actors: the `mirrord.supervision.fleet.engine.Engine` of a daemon on Ray."""
 
 import asyncio
 import uuid
@@ -30,14 +29,15 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 START_S = 30.0
-"""An actor's process starts within a second or two; on a machine that is busy it may take much longer."""
+"""Start timeout of an actor. Its process usually starts within a second or two, but may take much longer on a busy
+machine."""
 WATCH_PAUSE_S = 0.2
 
 Calls = TypeVar("Calls", bound=ActorCalls)
 
 
 class RayEngine:
-    """Starts replicators on the Ray that this process is connected to."""
+    """Starts replicators on the Ray cluster that this process is connected to."""
 
     hosts_all = False
 
@@ -45,51 +45,51 @@ class RayEngine:
         self._instance = instance
         self._log_directory = log_directory
         self._orders = uuid.uuid4().hex
-        """Names this process to those that it gives orders to."""
+        """Identifies this process to the actors that it gives orders to."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._nodes = Nodes()
 
     @property
     def cores(self) -> int:
-        """The cores of the whole Ray cluster."""
+        """Return the number of cores in the whole Ray cluster."""
         return max(1, sum(self._nodes.cores.values()))
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """The living nodes with cores."""
+        """Return the living nodes that have cores."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
-        """Keep up with nodes that come and go, until it is cancelled."""
+        """Track nodes that join and leave, until cancelled."""
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
-        """End the actors of all other flows: nobody will look for them."""
+        """End the actors of all other flows, because no process will look for them."""
         kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
         for name in await self.found(f"{self._instance}/"):
             if not name.startswith(kept):
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """The names of living actors that begin so and that this process does not know."""
+        """Return the names of living actors that begin with the prefix and that this process does not know."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Those that take their orders from this process."""
+        """Return the replicators that take their orders from this process."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorCalls:
-        """A replicator that was found. Raises ReplicatorDead."""
+        """Attach to a replicator that was found. Raises ReplicatorDead."""
         return await self._attach(ReplicatorCalls, name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupCalls:
-        """A follower that was found. Raises ReplicatorDead."""
+        """Attach to a group follower that was found. Raises ReplicatorDead."""
         return await self._attach(GroupCalls, name, on_death)
 
     async def end(self, name: str) -> None:
-        """End the actor of this name, if there is one. Raises ReplicatorUnsure when it may live on."""
+        """End the actor of this name, if there is one. Raises ReplicatorUnsure if it may still be alive."""
         actor = await find(name)
         if actor is None:
             return
@@ -101,11 +101,11 @@ class RayEngine:
             await asyncio.sleep(WATCH_PAUSE_S)
 
     async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = "") -> ReplicatorCalls:
-        """Start a replicator. Raises EnvironmentFault when it does not start."""
+        """Start a replicator. Raises EnvironmentFault if it does not start."""
         return await self._start((ReplicatorActor, options.REPLICATOR, ReplicatorCalls), name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupCalls:
-        """Start a follower of groups. Raises EnvironmentFault when it does not start."""
+        """Start a group follower. Raises EnvironmentFault if it does not start."""
         return await self._start((GroupsActor, options.GROUPS, GroupCalls), name, setup, on_death)
 
     async def _start(
@@ -149,26 +149,26 @@ class RayEngine:
         watch.add_done_callback(self._watches.discard)
 
     async def close(self) -> None:
-        """End everything that still runs."""
+        """End all actors that still run."""
         await asyncio.gather(*(calls.kill() for calls in list(self._running.values())), return_exceptions=True)
         for watch in self._watches:
             watch.cancel()
 
     async def _watch(self, calls: ActorCalls, actor: Any, ended: asyncio.Event, on_death: Callable[[], None]) -> None:
-        """Tell the end of the actor's process as soon as Ray knows it."""
+        """Report the end of the actor's process as soon as Ray knows about it."""
         while True:
             try:
                 await actor.watch.remote(self._orders)
-                # Another process of this daemon watches over it now.
+                # Another process of this daemon now watches the actor.
                 self._running.pop(calls.name, None)
                 return
             except ActorDiedError as error:
                 if died_with_its_node(error):
                     self._running.pop(calls.name, None)
-                    return  # whoever asks it anything is told, too
+                    return  # every caller of the actor receives this error, too
                 break
             except RayError:
-                # Perhaps only the connection is gone.
+                # Perhaps only the connection was lost.
                 await asyncio.sleep(WATCH_PAUSE_S)
         ended.set()
         self._running.pop(calls.name, None)

@@ -1,5 +1,5 @@
-"""The follower of a flow's groups as a Ray actor: a process of its own, so that many commits hold up no lanes and no
-supervisor.
+"""The follower of a flow's consumer groups as a Ray actor. It has a separate process, so that many commits delay
+neither the lanes nor the supervisor.
 """
 
 import os
@@ -18,11 +18,11 @@ log = structlog.get_logger()
 
 
 class GroupsActor:
-    """Hosts `mirrord.groups.follower.GroupSync`. What comes in and goes out is msgpack or plain."""
+    """Hosts `mirrord.groups.follower.GroupSync`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
-        # Without the generation: a replacement goes on in the file of the one before.
+        # The file name omits the generation: a replacement appends to the log file of its predecessor.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
         self._name = name
         self._setup = setup
@@ -33,7 +33,7 @@ class GroupsActor:
         return f"mirrord groups {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger; the process id."""
+        """Read the ledger and return the process id."""
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
         self._ending = end_when(self._sync.until_lost(), self._name)
@@ -41,20 +41,20 @@ class GroupsActor:
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Who it is; all positions are told anew."""
+        """Return the identity of this follower. All positions are reported again."""
         log.info("groups_greeted", follower=self._name, orders=orders)
         self._sync.tell_all()
         return msgspec.msgpack.encode(Greeting(program(), self._setup))
 
     async def news(self) -> bytes:
-        """What there is to say since this was last asked."""
+        """Return the changes since the last call."""
         return msgspec.msgpack.encode(self._sync.news())
 
     async def report(self, reverse: bool) -> bytes:
-        """All groups as they are now."""
+        """Return the current state of all groups."""
         return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))
 
     @in_health_group
     async def watch(self, orders: str) -> None:
-        """As the replicator's."""
+        """Like `ReplicatorActor.watch`."""
         await self._watches.wait(orders)

@@ -1,7 +1,7 @@
-"""The wall around Ray: every call has a time limit, and ends in an answer, `ReplicatorDead` or `ReplicatorUnsure`.
+"""The boundary to Ray. Every call has a timeout and ends in an answer, `ReplicatorDead` or `ReplicatorUnsure`.
 
-Actors are `Any` here and in `engine.py`, because Ray makes their methods at run time; what they answer gets its type
-here. The functions of Ray that wait for its GCS run beside the event loop.
+Actors are `Any` here and in `engine.py`, because Ray creates their methods at run time. This module gives types to
+their answers. Ray functions that wait for its GCS run outside the event loop, in a thread.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ CALL_S = 5.0
 ANSWER_S = 2.0
 """How much longer than its own deadline a call may take."""
 REPORT_S = 15.0
-"""A follower of groups asks the target first."""
+"""Timeout of a report from a group follower, which queries the target first."""
 LINGER_S = 1.0
-"""Between the loss of a lease and the end of the process: the lanes are fenced at once, and say so."""
+"""Time between the loss of a lease and the end of the process. The lanes are fenced at once and report it."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
-"""How long the end of a killed process may take to be known."""
+"""How long Ray may take to confirm the end of a killed process."""
 END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
-"""Ray's words (GenNodeDiedCause in gcs_actor_manager.cc); the reason itself does not reach Python. A test looks whether
-they are still these."""
+"""Ray's message text (GenNodeDiedCause in gcs_actor_manager.cc). The cause itself does not reach Python. A test checks
+that the text is unchanged."""
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ _groups = msgspec.msgpack.Decoder(GroupsReport)
 
 
 async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
-    """Wait for an actor's answer. Raises ReplicatorDead and ReplicatorUnsure, whatever went wrong."""
+    """Wait for an actor's answer. Any failure is raised as ReplicatorDead or ReplicatorUnsure."""
     try:
         # Not `asyncio.wait_for`: in Python 3.11 it may swallow the cancellation of the caller.
         async with asyncio.timeout(timeout_s):
@@ -79,25 +79,26 @@ async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
     except TimeoutError as error:
         raise ReplicatorUnsure(f"no answer within {timeout_s:g} s") from error
     except RayTaskError as error:
-        # The actor raised it: `cause` is what it raised.
+        # The actor raised an error; `cause` is the original exception.
         raise ReplicatorUnsure(_line(cast(BaseException, error.cause))) from error
     except RayError as error:
         raise ReplicatorUnsure(_line(error)) from error
 
 
 def died_with_its_node(error: ActorDiedError) -> bool:
-    """Whether Ray says so only because it lost the actor's node: the process may live, and go on for ever."""
+    """Return whether Ray reports the death only because it lost the actor's node. The process may then live and keep
+    running indefinitely."""
     return NODE_DIED in str(error)
 
 
 def in_health_group(method: Method) -> Method:
-    """Marks a method of an actor that is answered by the thread and event loop of its health."""
+    """Mark an actor method to be answered by the thread and event loop of the health concurrency group."""
     return _ray.method(concurrency_group=HEALTH)(method)
 
 
 async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
-    """A new actor of this name, on this node if that is possible; it may still be starting. Raises EnvironmentFault,
-    also when the name is taken."""
+    """Return a new actor of this name, on this node if possible. It may still be starting. Raises EnvironmentFault,
+    also if the name is taken."""
     where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
 
     def register() -> Any:
@@ -110,7 +111,7 @@ async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: 
 
 
 async def find(name: str) -> Any | None:
-    """The living actor of this name."""
+    """Return the living actor of this name."""
     try:
         return await asyncio.to_thread(_ray.get_actor, name)
     except (RayError, ValueError):
@@ -118,7 +119,7 @@ async def find(name: str) -> Any | None:
 
 
 async def names() -> list[str]:
-    """The names of all living actors in this namespace. Raises ReplicatorUnsure when Ray does not tell them."""
+    """Return the names of all living actors in this namespace. Raises ReplicatorUnsure if Ray does not return them."""
     try:
         return await asyncio.to_thread(list_named_actors)
     except RayError as error:
@@ -126,17 +127,17 @@ async def names() -> list[str]:
 
 
 async def kill(actor: Any, *, restart: bool = False) -> None:
-    """End an actor's process, as by kill -9. It may take a moment, and whether it works must be seen elsewhere.
+    """End an actor's process, as with kill -9. This may take a moment, and the caller must verify the result elsewhere.
 
-    `restart`: Ray starts it again, if that is how it was made.
+    `restart`: Ray starts the actor again, if it was created with restarts.
     """
     with suppress(RayError, ValueError):
         await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
 
 
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
-    """End this actor's process when its lease is lost, or whatever else: a zombie that wakes up notices by itself, and
-    nobody else may be there to end it."""
+    """End this actor's process when its lease is lost, or for another reason. A zombie that wakes up notices by itself,
+    and no other process may be there to end it."""
 
     async def end() -> None:
         await lost
@@ -148,8 +149,8 @@ def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the leas
 
 
 async def until_orphaned() -> None:
-    """Until the process that started this one has ended: Ray's node manager, without which the node counts as lost. A
-    worker of Ray outlives it (seen with Ray 2.60), and nobody can reach it any more."""
+    """Wait until the parent of this process has ended. The parent is Ray's node manager, without which the node counts
+    as lost. A Ray worker outlives it (seen with Ray 2.60), and no process can reach the worker any more."""
     parent = os.getppid()
     while True:
         await asyncio.sleep(ORPHAN_LOOK_S)
@@ -158,14 +159,15 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Who waits for an actor's end: the newest one. A supervisor that died must not keep a place among the calls."""
+    """Tracks which process waits for an actor's end. Only the newest one may wait: a supervisor that died must not keep
+    a slot among the concurrent calls."""
 
     def __init__(self) -> None:
         self._orders = ""
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Until somebody else waits. Belongs on one event loop."""
+        """Wait until another process waits. All calls must come from one event loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -173,19 +175,19 @@ class Watches:
 
 
 class ActorCalls:
-    """What all actors have in common that a supervisor starts."""
+    """The calls that all actors started by a supervisor have in common."""
 
     def __init__(self, name: str, actor: Any, ended: asyncio.Event, orders: str) -> None:
-        """`ended` is set when Ray says that the actor's process is no more. `orders` names this process."""
+        """`ended` is set when Ray reports that the actor's process has ended. `orders` identifies this process."""
         self.name = name
         self._orders = orders
         self.ending = False
-        """It is meant to end."""
+        """Whether this process has asked the actor to end."""
         self._actor = actor
         self._ended = ended
 
     async def greet(self) -> Greeting:
-        """Who it is; it takes its orders from this process from then on."""
+        """Return the actor's identity. From then on, the actor takes its orders from this process."""
         told = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
             return _greeting.decode(told)
@@ -193,7 +195,7 @@ class ActorCalls:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def kill(self) -> None:
-        """End its process."""
+        """End the actor's process."""
         self.ending = True
         await kill(self._actor)
         try:
@@ -204,33 +206,33 @@ class ActorCalls:
 
 
 class ReplicatorCalls(ActorCalls):
-    """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
+    """The `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
 
     _process: psutil.Process | None = None
-    """Its process, if it runs on this machine and has reported."""
+    """The replicator's process, if it runs on this machine and has reported."""
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Tell it of lanes to come."""
+        """Announce lanes that will be assigned."""
         await call(self._actor.prepare.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Give it lanes."""
+        """Assign lanes to the replicator."""
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Let it drain lanes."""
+        """Ask the replicator to drain lanes."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         told: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in told.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Let it fetch these first."""
+        """Ask the replicator to fetch these lanes first."""
         method = getattr(self._actor, "hurry", None)
         if method is not None:
             await call(method.remote(list(lanes), self._orders), CALL_S)
 
     async def report(self) -> ReplicatorReport:
-        """How it is now."""
+        """Return the current state of the replicator."""
         told = await call(self._actor.report.remote(), CALL_S)
         try:
             report = _report.decode(told)
@@ -242,16 +244,16 @@ class ReplicatorCalls(ActorCalls):
         return report
 
     async def close(self, deadline_s: float) -> None:
-        """Let it drain what it has and end."""
+        """Ask the replicator to drain its lanes and to end."""
         await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
-        # It has closed its connections, so it need not be seen to end.
+        # It has closed its connections, so no confirmation of its end is needed.
         await super().kill()
 
     async def kill(self) -> None:
-        """End its process. Returns when the process was seen to end.
+        """End the replicator's process. Returns once the process is confirmed to have ended.
 
-        Ray's GCS calls an actor dead when it is told to kill it, whether or not the actor's node can be reached. So its
-        word is proof only if it came before.
+        Ray's GCS calls an actor dead as soon as it is asked to kill it, whether or not the actor's node is reachable.
+        Its report is therefore proof only if it came before the request.
         """
         if self._ended.is_set():
             return
@@ -264,23 +266,24 @@ class ReplicatorCalls(ActorCalls):
 
 
 class GroupCalls(ActorCalls):
-    """A `GroupsHandle` of an actor (`actors.groups.GroupsActor`)."""
+    """The `GroupsHandle` of an actor (`actors.groups.GroupsActor`)."""
 
     async def news(self) -> GroupsNews:
-        """What there is to say since it was last asked."""
+        """Return the changes since the last call."""
         return _news.decode(await call(self._actor.news.remote(), CALL_S))
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """All groups as they are now."""
+        """Return the current state of all groups."""
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
 
 
 def _parting(told: bytes | bool) -> Parting:
-    """A replicator of an older version says only whether it left the lane cleanly."""
+    """Decode the answer of a release. A replicator of an older version reports only whether it left
+    the lane cleanly."""
     try:
         return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # of another version: its mark stands in the state topic, too
+        return Parting(clean=True)  # from another version; the state topic holds its mark, too
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -291,11 +294,11 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _node_line(error: ActorDiedError) -> str:
-    """What became of the node, by the last words of a long message."""
+    """Return what happened to the node: the last part of a long message."""
     return str(error).rpartition(NODE_DIED)[2].strip().replace("\n", " ").replace("\t", "") or NODE_DIED
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error; Ray's go on for a page."""
+    """Return the first line of an error. Ray's messages can fill a page."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

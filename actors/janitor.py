@@ -1,8 +1,9 @@
-"""Cleans up behind a Ray of our own: ends what is left of it when the process that started it is gone, in whatever way.
+"""Cleans up after a Ray that a daemon started: ends its remaining processes once the process that started it is gone,
+however it ended.
 
-Run as a script beside that process, with a pipe from it as stdin: the pipe's end is the process's end. Ray's processes
-end with it by themselves, but its agents wait a minute for a GCS that is gone (publish_error_to_driver), and a folder
-ends by no itself.
+It runs as a script next to that process, with a pipe from it as stdin. End of file on the pipe means that the process
+has ended. Ray's processes end with it by themselves, but its agents wait a minute for a GCS that is gone
+(publish_error_to_driver), and nothing else removes the folder.
 """
 
 import os
@@ -13,18 +14,19 @@ import time
 from pathlib import Path
 
 GRACE_S = 3.0
-"""For what ends by itself."""
+"""Time for processes that end by themselves."""
 ROUNDS = 20
 
 
 def users(folder: str) -> set[int]:
-    """The processes that have a file below the folder open. Those of other users cannot be seen, nor have any."""
+    """Return the processes that have a file below the folder open. Processes of other users cannot be inspected, and
+    have no such file open."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             files = [_target(link) for link in (process / "fd").iterdir()]
         except OSError:
-            continue  # it has ended, or is not ours to look into
+            continue  # it has ended, or we may not inspect it
         if any(file.startswith(f"{folder}/") for file in files):
             found.add(int(process.name))
     return found - {os.getpid()}
@@ -34,7 +36,7 @@ def _target(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:
-        return ""  # closed meanwhile
+        return ""  # closed in the meantime
 
 
 def main(folder: str) -> None:

@@ -1,9 +1,9 @@
-"""The Ray that a daemon runs on: one of its own on this machine, or a cluster that is there already.
+"""The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
-Whoever reaches Ray's ports needs its token, which a Ray of our own makes unless RAY_AUTH_MODE says otherwise
-(`ray get-auth-token` shows it). A Ray of our own ends with this process, in whatever way it ends: the kernel ends Ray's
-processes with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so `connect` belongs on the main
-thread. What lingers is ended by `janitor.py`.
+A client that reaches Ray's ports needs its token. A Ray that mirrord starts creates one unless RAY_AUTH_MODE says
+otherwise (`ray get-auth-token` shows it). Such a Ray ends with this process, however the process ends: the kernel ends
+Ray's processes together with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so `connect` must
+be called on the main thread. `janitor.py` ends the processes that remain.
 """
 
 import logging
@@ -25,21 +25,21 @@ from mirrord.config.schema import RayConfig
 from mirrord.model.errors import EnvironmentFault
 
 OBJECT_STORE_BYTES = 80 << 20
-"""Ray's least; records never pass through it."""
+"""Smallest object store that Ray accepts. Records never pass through it."""
 LOG_BYTES = 16 << 20
-"""At which Ray rotates the logs of its own processes; five are kept."""
+"""Size at which Ray rotates the logs of its own processes. It keeps five."""
 DEAD_ACTORS = 200
-"""That Ray remembers, for its dashboard; of its own it remembers 100,000 (ray_config_def.h)."""
+"""Number of dead actors that Ray remembers for its dashboard. Ray's default is 100,000 (ray_config_def.h)."""
 TASKS = 1_000
-"""The same for calls; of its own it remembers 100,000."""
+"""Number of calls that Ray remembers. Ray's default is 100,000."""
 HEAD_LOST_S = 10
-"""After which the processes of a Ray of our own give up when its head has died; Ray's own is 60."""
+"""Time after which the processes of a Ray that mirrord started give up once its head has died. Ray's default is 60."""
 TRIES = 3
-SHORT_FOLDER = Path("/tmp")  # noqa: S108 - beside it the name of a Unix socket must fit into 107 characters
-"""Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
+SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit into 107 characters
+"""The parent of Ray's folder. Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
 
 PRINTS = "_worker_logs_enabled"
-"""Ray's private switch, which only its debugger turns; a test looks whether it is there."""
+"""A private switch of Ray that only its debugger uses. A test checks that it exists."""
 
 _ray: Any = ray
 
@@ -55,36 +55,36 @@ class RayConnection:
         """The address of Ray's dashboard, or empty."""
 
     def connect(self) -> None:
-        """Start or join a Ray. Waits, for some seconds. Raises EnvironmentFault."""
+        """Start or join a Ray cluster. Blocks for some seconds. Raises EnvironmentFault."""
         _quiet_ray()
         context = self._start() if self._config.address == "local" else self._join()
         url = context.dashboard_url
         self.dashboard = f"http://{url}" if url else ""
 
     def close(self) -> None:
-        """Leave; a Ray of our own ends.
+        """Disconnect from Ray. A Ray that mirrord started ends.
 
-        The janitor is not told: it begins when this process has ended. Ray's files stay open here until then, and who
-        has them open is what the janitor ends, also a process that is merely slow to leave.
+        The janitor is not notified: it begins when this process has ended. Ray's files stay open in this process until
+        then. The janitor ends every process that has them open, including one that is merely slow to exit.
         """
         _ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what Ray's workers of long ago have left; only where Ray is our own."""
+        """Remove the files of Ray workers that ended long ago. Does nothing if Ray was not started by mirrord."""
         if self._folder is not None:
             sweep(self._folder)
 
     def _join(self) -> Any:
         try:
             return _ray.init(address=self._config.address, namespace=NAMESPACE, **_DRIVER)
-        # Ray's own errors have no common base here: ConnectionError, ValueError, RuntimeError.
+        # Ray's errors have no common base class here: ConnectionError, ValueError, RuntimeError.
         except Exception as error:
             raise EnvironmentFault(f"ray.address: no Ray cluster at {self._config.address}: {_line(error)}") from error
 
     def _start(self) -> Any:
-        # What Ray starts must find this program, also when it runs from a checkout.
+        # Processes that Ray starts must find this program, even if it runs from a checkout.
         home = str(Path(__file__).parents[1])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))
@@ -105,10 +105,11 @@ class RayConnection:
                     **_DRIVER,
                 )
                 if self._janitor.stdin is not None:
-                    # Python closes its own while it leaves, which may take longer than the janitor's grace.
+                    # Python closes its own descriptor while it exits, which may take longer than the janitor's grace
+                    # period.
                     os.dup(self._janitor.stdin.fileno())
                 return context
-            # "The current node timed out during startup": on a busy machine Ray gives up on its own agents after 15 s.
+            # "The current node timed out during startup": on a busy machine, Ray gives up on its own agents after 15 s.
             except Exception as error:
                 self.close()
                 if self._janitor.stdin is not None:
@@ -131,7 +132,7 @@ def _quiet_ray() -> None:
     os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", str(DEAD_ACTORS))
     os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", str(TASKS))
     logging.getLogger("ray").setLevel(logging.ERROR)
-    # Ray prints a page on stdout when a worker is killed; the supervisor tells it in a line, in its log.
+    # Ray prints a page on stdout when a worker is killed; the supervisor writes one line to its log instead.
     setattr(worker, PRINTS, False)
 
 

@@ -1,7 +1,7 @@
-"""The nodes of a Ray cluster on which replicators can run, as Ray knows them.
+"""The nodes of a Ray cluster on which replicators can run, as Ray reports them.
 
-A node without cores for work is left out: the head of a cluster is often one. That Ray has marked a node dead says that
-it cannot be reached; its processes may live on.
+A node without cores for work is skipped; the head of a cluster is often such a node. If Ray has marked a node as dead,
+the node cannot be reached, but its processes may still be alive.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ _ray: Any = ray
 
 
 class Nodes:
-    """What Ray told last."""
+    """The nodes as of Ray's last answer."""
 
     def __init__(self) -> None:
-        """Asks Ray, for milliseconds."""
+        """Query Ray, which takes milliseconds."""
         self.cores = _living()
-        """The cores of each living node, by its id; a node that has less than one counts as one."""
+        """The cores of each living node, by node id. A node that has less than one core counts as one."""
 
     async def follow(self) -> None:
-        """Until it is cancelled."""
+        """Keep `cores` up to date until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -43,7 +43,7 @@ class Nodes:
 
 
 def this_node() -> str:
-    """The id of the node that this process runs on."""
+    """Return the id of the node that this process runs on."""
     return cast(str, _ray.get_runtime_context().get_node_id())
 
 

@@ -1,7 +1,7 @@
-"""Keeps the folder of a Ray of our own from growing with every process that was started and has ended.
+"""Keeps the folder of a Ray that mirrord started from growing with every process that has started and ended.
 
 Ray writes two or three small files for each worker process and never removes them while it runs
-(ray._private.node.Node, "Logging"). What mirrord itself has to say is not in them.
+(ray._private.node.Node, "Logging"). They do not contain mirrord's own logs.
 """
 
 import os
@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 KEPT = 100
-"""Files of processes that have ended; the newest ones."""
+"""Number of files of ended processes that are kept; the newest ones."""
 _OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)")
 
 
 def sweep(folder: Path) -> int:
-    """Remove what is left of workers that ended long ago below Ray's folder; how many files."""
+    """Remove the files of workers that ended long ago below Ray's folder. Return the number of files removed."""
     ended: list[tuple[float, Path]] = []
     for path in folder.glob("session_*/logs/*worker-*"):
         found = _OF_A_WORKER.fullmatch(path.name)
         if found is None or _lives(int(found[1])):
             continue
-        with suppress(OSError):  # somebody else was faster
+        with suppress(OSError):  # another process removed it first
             ended.append((path.stat().st_mtime, path))
     ended.sort()
     old = ended[: max(0, len(ended) - KEPT)]

@@ -1,7 +1,7 @@
-"""The daemon's metrics in Ray's own, so that they stand in Ray's dashboard and in whatever reads it.
+"""Publishes the daemon's metrics as Ray metrics, so that they appear in Ray's dashboard and in any tool that reads it.
 
-Ray keeps them in this process and hands them to its agent by itself. Whatever goes wrong there is told once and harms
-nothing: these are a copy of what `/metrics` answers.
+Ray keeps them in this process and passes them to its agent. An error in Ray is logged once and does no harm, because
+these metrics only copy what `/metrics` returns.
 """
 
 import asyncio
@@ -17,34 +17,35 @@ from mirrord.model.metrics import BY_NAME, Metric
 from mirrord.model.status import Status
 
 EVERY_S = 10.0
-"""Ray's agent hands values on about as often (metrics_report_interval_ms)."""
+"""Ray's agent forwards values about as often (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
-"""A former state has the value 0; what else is not known any more is not a number, which Ray leaves out."""
+"""Gauges with one series for each state. A state that no longer applies gets the value 0. Other gauges that are no
+longer known get NaN, which Ray omits."""
 
 log = structlog.get_logger()
 
 
 class RayMetrics:
-    """Hands one daemon's status to Ray."""
+    """Passes one daemon's status to Ray."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
         self._told: dict[tuple[str, tuple[str, ...]], float] = {}
 
     async def run(self, status: Callable[[], Status]) -> None:
-        """Until it is cancelled."""
+        """Publish the status periodically until cancelled."""
         failed = False
         while True:
             try:
                 self.tell(status())
-            except Exception as error:  # noqa: BLE001 - whatever Ray does here must not harm the daemon
+            except Exception as error:  # noqa: BLE001 - no error in Ray may harm the daemon
                 if not failed:
                     log.warning("ray_metrics_failed", reason=repr(error))
                 failed = True
             await asyncio.sleep(EVERY_S)
 
     def tell(self, status: Status) -> None:
-        """Hand over the values of this moment."""
+        """Pass the current values to Ray."""
         told: dict[tuple[str, tuple[str, ...]], float] = {}
         for sample in samples(status):
             metric = BY_NAME[sample.metric]

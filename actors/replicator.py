@@ -1,6 +1,6 @@
-"""The replicator as a Ray actor: a process with one event loop for its lanes, and another one for its health.
+"""The replicator as a Ray actor: a process with one event loop for its lanes and another for its health checks.
 
-Ray makes the loops itself, before this code runs, and takes uvloop when it is installed (ray._private.async_compat).
+Ray creates the loops before this code runs, and uses uvloop if it is installed (ray._private.async_compat).
 """
 
 import asyncio
@@ -21,19 +21,20 @@ from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""Ray finds out within 16 s that a node's manager was killed, and within a minute that it is stuck."""
+"""How long an orphaned replicator keeps its lanes. Ray detects within 16 s that a node manager was killed, and within a
+minute that it is stuck."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
 
 class ReplicatorActor:
-    """Hosts `mirrord.replication.host.replicator.Replicator`. What comes in and goes out is msgpack or plain."""
+    """Hosts `mirrord.replication.host.replicator.Replicator`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
-        """`orders` names the supervisor's process whose orders count."""
+        """`orders` identifies the supervisor process whose orders are accepted."""
         decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
-        # Without the generation: a replacement goes on in the file of the one before.
+        # The file name omits the generation: a replacement appends to the log file of its predecessor.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
         self._name = name
         self._setup = setup
@@ -46,7 +47,7 @@ class ReplicatorActor:
         return f"mirrord replicator {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger; the process id."""
+        """Read the ledger and return the process id."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._ending = end_when(self._replicator.until_lost(), self._name)
@@ -54,13 +55,13 @@ class ReplicatorActor:
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Who it is; only this process's orders count from now on."""
+        """Return the identity of this replicator. From now on, only orders of the calling process are accepted."""
         log.info("replicator_greeted", replicator=self._name, orders=orders)
         self._orders = orders
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._told()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Make ready for lanes to come."""
+        """Prepare for lanes that will be assigned."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -70,7 +71,7 @@ class ReplicatorActor:
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bytes]:
-        """Drain lanes; for each its last mark as msgpack, or nothing when it was not left cleanly."""
+        """Drain lanes. Return each lane's last mark as msgpack, or empty bytes if the lane was not left cleanly."""
         self._check(orders)
         partings = await self._replicator.part_with(lanes, deadline_s)
         return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}
@@ -88,20 +89,21 @@ class ReplicatorActor:
 
     @in_health_group
     async def report(self) -> bytes:
-        """How it is; the age of the main loop is in it."""
+        """Return the current state, including the age of the main loop."""
         return self._told()
 
     @in_health_group
     async def watch(self, orders: str) -> None:
-        """That it fails tells that the process has ended. It answers when somebody else's orders count."""
+        """Block until another process's orders are accepted. If the call fails, the process has ended."""
         await self._watches.wait(orders)
 
     def _told(self) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:
-        """Without its node's manager nobody reaches this process any more, and others get its lanes once the node
-        counts as lost. Until then it copies on: they stand still no longer than for a move."""
+        """Close and end after the node manager has ended. Without it, no process can reach this one, and other
+        replicators get its lanes once the node counts as lost. Until then it keeps copying, so the lanes are
+        interrupted no longer than by a move."""
         await until_orphaned()
         log.error("replicator_orphaned", replicator=self._name)
         for _ in range(int(ORPHAN_S / ORPHAN_LOOK_S)):
@@ -112,9 +114,9 @@ class ReplicatorActor:
         try:
             await self._replicator.close(DRAIN_S)
         finally:
-            os._exit(1)  # nobody else is there to end it
+            os._exit(1)  # no other process is there to end it
 
     def _check(self, orders: str) -> None:
-        """What a supervisor sent before it died may arrive after its successor's first word."""
+        """Reject orders of a former supervisor: its calls may arrive after its successor's first call."""
         if orders != self._orders:
             raise EnvironmentFault(f"{self._name} takes its orders from another process")

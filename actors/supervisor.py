@@ -1,6 +1,6 @@
-"""The supervisor as a Ray actor: a daemon's flows and HTTP door, in a process of its own.
+"""The supervisor as a Ray actor: a daemon's flows and HTTP API, in a separate process.
 
-Ray starts it again when it dies (`max_restarts`), and then only `__init__` runs: so everything begins there.
+Ray restarts it when it dies (`max_restarts`), and then runs only `__init__`. Everything therefore begins there.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
-"""Between two tries to begin, when the HTTP port of the one before is still taken."""
+"""Pause between two attempts to start while the HTTP port of the previous process is still in use."""
 
 LINGER_S = 5.0
 
@@ -52,7 +52,7 @@ class SupervisorActor:
         self._address = ""
         self._ended = False
         self._came_round = time.monotonic()
-        # Ray runs this on the main event loop (an async actor's constructor is a coroutine to Ray).
+        # Ray runs this on the main event loop (Ray treats the constructor of an async actor as a coroutine).
         metrics = RayMetrics().run(self._supervisor.status)
         works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
         self._tasks = [asyncio.create_task(work) for work in works]
@@ -63,17 +63,18 @@ class SupervisorActor:
         return f"mirrord {program()} supervisor of {self._config.instance}"
 
     async def address(self) -> str:
-        """Where the HTTP door is; empty until it is open. Raises EnvironmentFault when it cannot be opened."""
+        """Return the address of the HTTP API, or an empty string until it is open. Raises EnvironmentFault if it cannot
+        be opened."""
         if self._fault:
             raise EnvironmentFault(self._fault)
         return self._address
 
     async def status(self) -> bytes:
-        """The status document."""
+        """Return the status document."""
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Go on by another configuration of the daemon's own file; what that changes."""
+        """Continue with another version of the daemon's own configuration file. Return what that changes."""
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
@@ -82,17 +83,17 @@ class SupervisorActor:
         await self._supervisor.stop()
 
     async def stopped(self) -> bool:
-        """Whether everything has ended."""
+        """Return whether everything has ended."""
         return self._ended
 
     async def replaced_by(self) -> bytes:
-        """The daemon that has taken all over; empty when nobody has."""
+        """Return the daemon that has taken over everything, or empty bytes if none has."""
         by = self._supervisor.replaced_by
         return b"" if by is None else msgspec.msgpack.encode(by)
 
     @in_health_group
     async def loop_age_s(self) -> float:
-        """How long ago the main event loop last came round."""
+        """Return the time since the main event loop last completed a turn, in seconds."""
         return time.monotonic() - self._came_round
 
     async def _run(self) -> None:
@@ -108,12 +109,12 @@ class SupervisorActor:
         await self._supervisor.wait()
         await forget_config(self._daemon)
         self._ended = True
-        # The foreground process ends this one. If that was killed, on a cluster that lives on, nobody else does.
+        # The foreground process ends this one. If it was killed on a cluster that keeps running, no other process does.
         await asyncio.sleep(LINGER_S)
         await kill(await find(self._name))
 
     async def _yield(self) -> None:
-        """Ray has started another process in this one's place, and it goes on."""
+        """Exit when Ray has started another process in place of this one, and that process has taken over."""
         await self._supervisor.superseded.wait()
         log.error("supervisor_superseded", daemon=self._daemon)
         os._exit(1)

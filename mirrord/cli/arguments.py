@@ -12,7 +12,7 @@ from mirrord.config.toml_reader import nearest
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
-    """What `add_subparsers` returns; argparse has no public name for it."""
+    """The return type of `add_subparsers`, for which argparse has no public name."""
 else:
     Verbs = object
 
@@ -20,10 +20,10 @@ UNJUDGED = Unjudged()
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Takes words and options in any order, and names what is most like one that it does not know.
+    """Accepts positional arguments and options in any order, and suggests the closest match for an unknown one.
 
-    argparse fills all words that it can before the first option, CONF with its default, and then knows no place for the
-    one that follows (Python issue 59317, before 3.12.7).
+    argparse fills all positional arguments that it can before the first option, so CONF gets its default. It then has
+    no place for the one that follows (Python issue 59317, before 3.12.7).
     """
 
     _within = False
@@ -32,7 +32,7 @@ class VerbParser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As in argparse."""
+        """Like argparse."""
         into = argparse.Namespace() if namespace is None else namespace
         if self._within:
             return super().parse_known_args(args, into)
@@ -50,16 +50,17 @@ class VerbParser(argparse.ArgumentParser):
         return known
 
     def error(self, message: str) -> NoReturn:
-        """As in argparse; an option that there is not is told first, for it is the reason of most that is missing."""
+        """Like argparse, but report an unknown option first, because it usually causes the other errors."""
         strange = list(self._strange())
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """A line for each option that is not known. A value may not look like one (argparse takes none that does)."""
+        """Yield a line for each unknown option. A value may not look like an option (argparse accepts
+        none that does)."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
-                return  # what follows is no option, or the verb's
+                return  # the rest is no option, or belongs to the verb
             name = word.partition("=")[0]
             if not re.match(r"--?[A-Za-z]", name) or " " in name or name in self._option_string_actions:
                 continue
@@ -67,7 +68,7 @@ class VerbParser(argparse.ArgumentParser):
             yield f'no option "{name}"' + (f'; did you mean "{known[like]}"?' if like else "")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """What argparse says of one of several words, with the nearest of them."""
+        """Report a value that is not among the choices, as argparse does, with the closest choice."""
         choices = [str(each) for each in action.choices or ()]
         if choices and str(value) not in choices:
             like = nearest(str(value), choices)
@@ -76,7 +77,8 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-    """A parser for one verb. `summary` is one sentence; `epilog` may hold examples, which keep their lines."""
+    """Return a new parser for one verb. `summary` is one sentence; `epilog` may hold examples, which
+    keep their lines."""
     return verbs.add_parser(
         name,
         help=summary[0].lower() + summary[1:].rstrip("."),
@@ -88,13 +90,13 @@ def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argpars
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    """The configuration file."""
+    """Add the configuration file."""
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help=what)
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """Only the flows into some clusters."""
+    """Add `--clusters`, which selects the flows into some clusters."""
     parser.add_argument(
         "--clusters",
         metavar="ALIAS",
@@ -105,18 +107,18 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
 
 
 def add_flow(parser: argparse.ArgumentParser) -> None:
-    """One flow instead of all."""
+    """Add `--flow`, which selects one flow instead of all."""
     parser.add_argument("--flow", metavar="NAME", help="only this flow")
 
 
 def add_some_flows(parser: argparse.ArgumentParser) -> None:
-    """Some flows instead of all: `--flow`, `--clusters`; `some_flows` takes them."""
+    """Add `--flow` and `--clusters`, which select some flows instead of all; `some_flows` applies them."""
     parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
     add_clusters(parser)
 
 
 def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
-    """The configuration with the flows that `add_some_flows` chose. Raises ConfigError when there is none of them."""
+    """Return the configuration with the flows that `add_some_flows` selected. Raises ConfigError if there are none."""
     if arguments.clusters:
         config = config.only_targets(arguments.clusters)
     if arguments.flows:
@@ -126,22 +128,22 @@ def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
 
 
 def offset(word: str) -> int:
-    """What argparse makes an offset of. Raises ArgumentTypeError."""
+    """Parse an offset for argparse. Raises ArgumentTypeError."""
     if not (word.isascii() and word.isdecimal()):
         raise argparse.ArgumentTypeError(f'found "{word}"; allowed: an offset, 0 or more')
     return int(word)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """How an answer is printed."""
+    """Add the options that say how an answer is printed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
     parser.add_argument("--watch", action="store_true", help="ask again each second, until Ctrl-C")
 
 
 def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:
-    """The configuration that `add_conf` named; `policies` is for verbs that ask policies.
+    """Load the configuration that `add_conf` named; `policies` is for verbs that use policies.
 
-    Raises ConfigError, also when `--flow` names none of its flows.
+    Raises ConfigError, also if `--flow` names none of its flows.
     """
     config = load_file(arguments.conf, policies).config
     if getattr(arguments, "flow", None) is not None:

@@ -1,4 +1,4 @@
-"""`mirrord start --detach`: a daemon in the background, and how it tells the command that started it that it runs."""
+"""`mirrord start --detach`: a daemon in the background, and how it reports to the command that started it."""
 
 import asyncio
 import os
@@ -14,25 +14,25 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 READY_S = 30.0
-"""How long a daemon waits for its flows to run or stand by before it says that it runs without them."""
+"""How long a daemon waits for its flows to be running or on standby before it reports that it runs without them."""
 TOLD_S = 240.0
-"""How long the command waits for the daemon: Ray's start on a busy machine, several times over."""
+"""How long the command waits for the daemon: Ray's start on a busy machine, with several attempts."""
 POLL_S = 0.2
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the daemon tells."""
+    """The daemon's report."""
 
     pid: int
     http: str
     waiting: dict[str, str]
-    """Flows that neither run nor stand by yet, and their state."""
+    """The flows that are neither running nor on standby yet, with their states."""
 
 
 def start_detached(conf: str, options: Sequence[str]) -> int:
-    """Starts the daemon with these options more and prints where it is; the exit code.
+    """Start the daemon with these additional options, print its address, and return the exit code.
 
-    What keeps it from starting is printed as usual.
+    An error that keeps it from starting is printed as usual.
     """
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "mirrord.cli.main", "start", conf, "--tell-fd", str(writing), *options]
@@ -61,7 +61,8 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 
 async def tell_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
-    """Tells the command that started us where we are, once the flows run or after a while; then lets go of it."""
+    """Report this daemon's address to the command that started it, once the flows run or after a timeout. Then detach
+    from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:
@@ -75,13 +76,13 @@ async def tell_parent(fd: int, http: str, status: Callable[[], Awaitable[Status 
         await asyncio.sleep(POLL_S)
     with os.fdopen(fd, "wb") as pipe:
         pipe.write(msgspec.json.encode(Told(os.getpid(), http, waiting)))
-    # The other end of stderr goes with the command.
+    # The other end of stderr closes with the command.
     with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - opens at once
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def _read(fd: int, deadline: float) -> bytes | None:
-    """All until the other end closes; None when that takes too long."""
+    """Read until the other end closes. Return None if that takes too long."""
     parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""`mirrord start --dry-run`: where every partition would begin, and why."""
+"""`mirrord start --dry-run`: shows where every partition would begin, and why."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,8 @@ _WORDS = {
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Prints it; 0, or 3 when a partition would not begin. Raises EnvironmentFault, ConfigError."""
+    """Print where partitions would begin. Return 0, or 3 if a partition would not begin. Raises EnvironmentFault,
+    ConfigError."""
     found = asyncio.run(_gather(config))
     if as_json:
         print(msgspec.json.encode(found).decode())

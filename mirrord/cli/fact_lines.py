@@ -70,7 +70,7 @@ def _holder(holder: Holder) -> str:
 
 
 def words(fact: AnyFact, name: LaneName) -> str:
-    """What happened. `name` tells how to call a lane."""
+    """Describe what happened. `name` returns the display name of a lane."""
     if isinstance(fact, _Named):
         return _named_words(fact, name)
     match fact:
@@ -248,7 +248,7 @@ def _audit_words(fact: AuditFact) -> str:
 
 
 def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
-    """What was found in target or source."""
+    """Describe what was found in the target or the source."""
     match fact:
         case Quarantined():
             policy = ", left out by policy" if fact.skip else ""
@@ -268,7 +268,7 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
 
 
 def inherited_words(fact: CopyInherited) -> str:
-    """What a lane took over from MirrorMaker 2."""
+    """Describe what a lane inherited from MirrorMaker 2."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends in front of that, by its last {fact.looked_at:,} records",
@@ -297,13 +297,13 @@ def _runs(fact: SourceRun) -> str:
 
 
 def _epochs(fact: SourceRun) -> str:
-    """Where the source's leader epoch changes."""
+    """Describe where the source's leader epoch changes."""
     told = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
     return f"; source epoch {', '.join(told)}" if told else ""
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Offsets that were left out, by reason."""
+    """Describe the offsets that were skipped, by reason."""
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")

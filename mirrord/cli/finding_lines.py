@@ -10,7 +10,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line each, and a second one with what to do."""
+    """Yield one line for each finding, and a second line with what to do about it."""
     for finding in findings:
         flow = f"flow {finding.flow}, " if finding.flow else ""
         head = f"[{_STYLES[finding.severity]}]{finding.severity}[/] {escape(flow)}{escape(finding.where)}"

@@ -13,7 +13,7 @@ _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """One for each kind: the last one, and the next."""
+    """Yield one line for each kind of job: the last one and the next one."""
     for job in jobs:
         parts = [_last(job)]
         if job.next_ms is not None:

@@ -16,7 +16,7 @@ from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
 
-# By name, so that a verb loads only what it needs: `status` does not wait for Ray.
+# Modules by name, so that a verb loads only what it needs: `status` does not wait for Ray.
 VERBS = {
     "start": "mirrord.cli.verbs.start",
     "stop": "mirrord.cli.verbs.stop",
@@ -47,19 +47,19 @@ VERBS = {
 
 
 class Verb(Protocol):
-    """What a verb module offers."""
+    """The interface of a verb module."""
 
     def register(self, verbs: Verbs) -> None:
-        """Adds the verb's parser."""
+        """Add the verb's parser."""
         ...
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Does it; returns the exit code."""
+        """Run the verb and return the exit code."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line; returns the exit code, and never raises but SystemExit for `--help` and usage errors."""
+    """Run one command line and return the exit code. Raises only SystemExit, for `--help` and usage errors."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in arguments if not word.startswith("-")), None)
     if name is not None and name not in VERBS:
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         modules = {name: _verb(name)} if name else {each: _verb(each) for each in VERBS}
         parsed = parser(modules).parse_args(arguments)
-        # A verb that runs a daemon sets up logs of its own.
+        # A verb that runs a daemon sets up its own logs.
         quiet()
         code = modules[parsed.verb].run(parsed)
         sys.stdout.flush()
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; what is left in the buffer must not fail at exit.
+        # The reader, such as `head`, has closed the pipe; the rest of the buffer must not cause an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback: it goes to a file
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(modules: dict[str, Verb]) -> argparse.ArgumentParser:
-    """The command line of these verbs."""
+    """Return the parser for the command line of these verbs."""
     top = VerbParser(prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once.")
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
     verbs: Verbs = top.add_subparsers(

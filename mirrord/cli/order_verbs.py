@@ -1,5 +1,5 @@
-"""What `pause`, `resume`, `move`, `drain`, `seek` and `quarantine` share: an order finds its daemon and is given, its
-answer is told.
+"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`: find the daemon, send it the operator
+command, and print its answer.
 """
 
 import argparse
@@ -28,13 +28,14 @@ Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names no
 
 
 def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
-    """The arguments of an order that needs one name alone; `name` is its metavar."""
+    """Add the arguments of a command that takes a single name; `name` is its metavar."""
     parser.add_argument("name", metavar=name, help=what)
     add_order_options(parser)
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """What all orders take behind the words that say what they are about; `reason` is the option that says why."""
+    """Add the options that all commands accept after their positional arguments; `reason` is the option
+    that says why."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "why; it is recorded and shown"
@@ -44,7 +45,7 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
 
 
 def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
-    """Which of several things a name is of."""
+    """Add `--kind`, which says what kind of object a name refers to."""
     parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
 
 
@@ -57,7 +58,7 @@ def give(
     until: int = -1,
     reason_option: str = "--reason",
 ) -> int:
-    """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
+    """Send the command and print its result. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
     dry_run: bool = arguments.dry_run
@@ -67,7 +68,7 @@ def give(
 def order_of(
     arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int, until: int, reason_option: str
 ) -> Order:
-    """The order that the arguments ask for. Raises ConfigError."""
+    """Return the command that the arguments ask for. Raises ConfigError."""
     reason: str = arguments.reason
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
@@ -85,7 +86,7 @@ def order_of(
 
 
 def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
-    """Prints what became of an order; the exit code."""
+    """Print the result of a command and return the exit code."""
     dry_run: bool = arguments.dry_run
     if arguments.json:
         print(msgspec.json.encode(answer).decode())
@@ -96,7 +97,7 @@ def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
 
 
 async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Gives the order to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
+    """Send the command to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
     _, views = await ledgers_meant(config, order.name, order.flow)
     addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
     if not addresses:
@@ -108,7 +109,7 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
 
 
 def _me() -> str:
-    """user@host"""
+    """Return user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

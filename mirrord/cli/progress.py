@@ -1,4 +1,4 @@
-"""How far a job is, on stderr: one line that is written anew on a terminal, a line from time to time elsewhere."""
+"""The progress of a job on stderr: one line that is redrawn on a terminal, or a line from time to time elsewhere."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Self
 
 EVERY_S = 10.0
-"""Without a terminal."""
+"""Interval between lines without a terminal."""
 
 
 class ProgressLine:
-    """For one job: a context manager around it. May be told from any thread."""
+    """The progress line of one job, as a context manager around the job. Any thread may update it."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -31,7 +31,7 @@ class ProgressLine:
                 print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
 
     def tell(self, done: int, every: int, units: str, more: str = "") -> None:
-        """So many of all; `more` is put behind that."""
+        """Report `done` of `every` units; `more` is appended to the line."""
         share = f"{100 * done // every}%" if every else "100%"
         line = f"mirrord: {self._what}: {share}: {done:,} of {every:,} {units}{f', {more}' if more else ''}"
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a migration that has caught up has proved, as lines."""
+"""The proof of a migration that has caught up, as lines."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from mirrord.operations.catch_up import FlowProof
 
 
 def proof_lines(proof: FlowProof) -> Iterator[str]:
-    """One line for the flow, and one for each difference."""
+    """Yield one line for the flow, and one for each difference."""
     caught_up = "caught up, with LOSSES" if proof.losses else "caught up"
     outcome = "NOT everything is explained" if proof.differences else caught_up
     losses = proof.losses

@@ -1,4 +1,4 @@
-"""SIGHUP: a daemon reads its file again and goes on by it. On a terminal it means that the terminal is gone."""
+"""SIGHUP: a daemon reads its file again and applies it. On a terminal, the signal means that the terminal is gone."""
 
 import argparse
 import asyncio
@@ -24,8 +24,8 @@ log = structlog.get_logger()
 
 
 def reload_on_hangup(arguments: argparse.Namespace, apply: Apply, stop: Callable[[], Awaitable[None]]) -> None:
-    """Sets the signal up for the running event loop. `arguments` are those of the start."""
-    # The file is found again, wherever the process stands by then.
+    """Install the signal handler in the running event loop. `arguments` are those of the start."""
+    # An absolute path still finds the file after the process has changed its working directory.
     path = str(Path(arguments.conf).absolute())
     tasks: set[asyncio.Task[None]] = set()
 
@@ -42,7 +42,7 @@ async def _stop(stop: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> None:
-    """A file that cannot be taken changes nothing; the log says why."""
+    """Reload the file. A file that cannot be applied changes nothing, and the log says why."""
     try:
         config, remarks = load_file(path, LOADING)
         config = some_flows(config, arguments)

@@ -1,4 +1,4 @@
-"""`--since`: a moment, or so long ago."""
+"""`--since`: a moment, or a duration before now."""
 
 from mirrord.config.units import duration_ms, start_point
 from mirrord.model.errors import ConfigError
@@ -8,7 +8,7 @@ _RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds,
 
 
 def since_ms(given: str | None) -> int | None:
-    """The moment as epoch milliseconds; None when there is none. Raises ConfigError."""
+    """Return the moment as epoch milliseconds, or None if none was given. Raises ConfigError."""
     if given is None:
         return None
     try:

@@ -10,7 +10,7 @@ _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Where it runs, and for which topics."""
+    """Add the options that say where the job runs, and for which topics."""
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
@@ -20,7 +20,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raises ConfigError when one of them is no regex."""
+    """Raise ConfigError if one of the topic patterns is not a valid regex."""
     for pattern in arguments.topics:
         try:
             re.compile(pattern)
@@ -29,7 +29,7 @@ def check_topics(arguments: argparse.Namespace) -> None:
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """Spark's settings by the command line. Raises ConfigError."""
+    """Return the Spark settings given on the command line. Raises ConfigError."""
     settings: dict[str, str] = {}
     for given in arguments.spark:
         match = _SETTING.fullmatch(given)

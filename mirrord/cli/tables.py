@@ -40,7 +40,7 @@ _STATE_STYLES = {
 
 
 def status_table(status: Status) -> RenderableType:
-    """Flows: one line each, then a line for everything that needs attention."""
+    """Return the flows, one line each, and then a line for everything that needs attention."""
     table = _table(
         "flow", "state", "from → to", "lanes", numbers=("records/s", "bytes/s", "lag", "time lag", "in flight", "raw")
     )
@@ -62,7 +62,7 @@ def status_table(status: Status) -> RenderableType:
 
 
 def lag_table(status: Status) -> RenderableType:
-    """Lanes, the one that is furthest behind first."""
+    """Return the lanes, the one with the largest lag first."""
     table = _table(
         "flow", "partition", "target", "state", "replicator",
         numbers=("copied up to", "source end", "lag", "time lag", "records/s", "proven up to"),
@@ -86,25 +86,25 @@ def lag_table(status: Status) -> RenderableType:
 
 
 def styled(state: str) -> str:
-    """A state in its colour."""
+    """Return a state in its colour."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else state
 
 
 def count(number: float | None) -> str:
-    """1,234,567"""
+    """Format a number like 1,234,567."""
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
 def share(part: float | None) -> str:
-    """97.5 %, never rounded up to 100."""
+    """Format a share like 97.5 %, never rounded up to 100."""
     if part is None:
         return UNKNOWN
     return "100 %" if part >= 1 else f"{int(part * 1000) / 10:.1f} %"
 
 
 def size(number_bytes: float | None) -> str:
-    """12.3 MB"""
+    """Format a size like 12.3 MB."""
     if number_bytes is None:
         return UNKNOWN
     for unit in ("B", "kB", "MB", "GB"):
@@ -115,7 +115,7 @@ def size(number_bytes: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """850 ms, 12.5 s, 3 min 20 s, 2 h 05 min, 10 d 4 h"""
+    """Format a duration like 850 ms, 12.5 s, 3 min 20 s, 2 h 05 min, 10 d 4 h."""
     if seconds is None:
         return UNKNOWN
     if seconds < 1:
@@ -153,7 +153,7 @@ def _origin(status: Status) -> str:
 
 
 def _remarks(status: Status) -> Iterator[str]:
-    """A line for each thing that needs attention, at most ten per flow."""
+    """Yield a line for each thing that needs attention, at most ten for each flow."""
     for flow in status.flows:
         lines = list(_flow_remarks(flow))
         yield from (f"{escape(flow.name)}: {line}" for line in lines[:10])
@@ -198,7 +198,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
 
 
 def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
-    """One line for each topic with losses in lanes that are not shown, because it or its copy was deleted."""
+    """Yield one line for each topic with losses in lanes that are not shown, because the topic or its
+    copy was deleted."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
         topics[loss.topic, loss.reason] += loss.offsets
@@ -208,7 +209,7 @@ def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
 
 
 def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
-    """Halted partitions first, then those that wait, grouped by what they wait for."""
+    """Yield halted partitions first, then waiting ones, grouped by what they wait for."""
     waiting: dict[str, list[str]] = {}
     for lane in lanes:
         where = f"{escape(lane.topic)}-{lane.partition}"
@@ -229,7 +230,8 @@ def _foreign_lines(offsets: int) -> Iterator[str]:
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
-    """Where they run, if not all on one node; those that nobody reaches."""
+    """Yield the nodes that replicators run on, if there is more than one, and the replicators that
+    cannot be reached."""
     at_work = [each for each in replicators if each.state != "unknown"]
     nodes = Counter((each.node[:8], each.host) for each in at_work)
     if len(nodes) > 1:
@@ -263,7 +265,7 @@ def _latency_line(flow: FlowStatus, told: LatencyStatus) -> str:
 
 
 def milliseconds(number_ms: float | None) -> str:
-    """4.2 ms, 850 ms, 12.5 s"""
+    """Format milliseconds like 4.2 ms, 850 ms, 12.5 s."""
     if number_ms is not None and number_ms < 10:
         return f"{number_ms:.1f} ms"
     return duration(None if number_ms is None else number_ms / 1000)

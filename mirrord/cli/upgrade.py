@@ -1,4 +1,4 @@
-"""`mirrord start --upgrade`: which daemon it replaces, and how that is told."""
+"""`mirrord start --upgrade`: finds the daemon that it replaces, and reports the replacement."""
 
 import argparse
 import sys
@@ -19,14 +19,14 @@ log = structlog.get_logger()
 
 
 def check_upgrade(arguments: argparse.Namespace) -> None:
-    """Raises ConfigError when it is combined with what it cannot go with."""
+    """Raise ConfigError if --upgrade is combined with an incompatible option."""
     if arguments.upgrade and (arguments.dry_run or arguments.until_caught_up):
         other = "--dry-run" if arguments.dry_run else "--until-caught-up"
         raise ConfigError(f"--upgrade takes over from a daemon that goes on copying: it cannot go with {other}")
 
 
 async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
-    """The daemon that runs just these flows. Raises ConfigError, EnvironmentFault."""
+    """Find the daemon that runs exactly these flows. Raises ConfigError, EnvironmentFault."""
     http = _address(await read_ledgers(config, access))
     try:
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
@@ -48,7 +48,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
 
 
 def tell_replaced(successor: Successor) -> None:
-    """By whom this daemon was replaced."""
+    """Print which daemon has replaced this one."""
     print(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}", file=sys.stderr)
 
 
@@ -66,7 +66,7 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
 
 
 def _check(http: str, terms: HandoverTerms, config: Config) -> None:
-    """Raises ConfigError when another configuration than ours is run there."""
+    """Raise ConfigError if that daemon runs another configuration than ours."""
     there, here = set(terms.flows), {flow.name for flow in config.flows}
     if there != here:
         raise ConfigError(

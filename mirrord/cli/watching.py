@@ -1,4 +1,4 @@
-"""Prints status documents, once or each second."""
+"""Prints status documents, once or every second."""
 
 import argparse
 import contextlib
@@ -17,17 +17,18 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.status_report import gather_status
 
-# Wide enough for every table where there is no terminal to ask, so that nothing is cut in a file or a pipe.
+# Wide enough for every table if there is no terminal, so that nothing is cut off in a file or a pipe.
 _WIDTH_COLUMNS = 180
 
 
 def console() -> Console:
-    """The terminal, or a wide page where there is none."""
+    """Return a console on the terminal, or a wide page if there is none."""
     return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:
-    """Gathers and prints as the shared arguments say. Raises ConfigError, EnvironmentFault (not while watching)."""
+    """Gather and print the status as the shared arguments say. Raises ConfigError, EnvironmentFault (not while
+    watching)."""
     config = load_conf(arguments)
     if arguments.watch:
         with contextlib.suppress(KeyboardInterrupt):
@@ -66,7 +67,7 @@ def _watch(config: Config, arguments: argparse.Namespace, render: Callable[[Stat
 
 
 def _answers(config: Config, flow: str | None) -> Iterator[Status | str]:
-    """A status each second; where there is none, the reason why."""
+    """Yield a status every second, or the reason why there is none."""
     while True:
         try:
             yield _gather(config, flow)

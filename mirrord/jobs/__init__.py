@@ -1,1 +1,2 @@
-"""Spark jobs: the only importer of pyspark. In come options or a configuration, out go Arrow batches and reports."""
+"""Spark jobs. Only this package imports pyspark. Input: options or a configuration. Output: Arrow
+batches and reports."""

@@ -1,6 +1,7 @@
-"""The levels `digest` and `records` of an audit: ranges are spread over Spark's tasks, each reads both logs of its own.
+"""The `digest` and `records` levels of an audit. Ranges are spread over Spark tasks, and each task reads both logs of
+its own ranges.
 
-What a task does stands in `mirrord.jobs.audit_task`.
+`mirrord.jobs.audit_task` implements a task.
 """
 
 import threading
@@ -18,27 +19,28 @@ from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
 
 RANGES_A_TASK = 4
-"""A task opens its connections once; small tasks spread better."""
+"""Number of ranges in one task. A task opens its connections once, but small tasks spread better."""
 TASKS_A_CORE = 8
-"""Of one job; between jobs results are kept."""
+"""Number of tasks of one job for each core. Results are stored between jobs."""
 TELL_S = 1.0
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What tasks have done."""
+    """Cumulative progress of the tasks."""
 
     ranges: int
     read_bytes: int
     cpu_s: float
-    """Of the Python processes that read and compare, from their start on; Spark's Java is not in it."""
+    """CPU time of the Python processes that read and compare, counted from their start. Spark's Java
+    is not included."""
 
 
 Tell = Callable[[Read], None]
-"""Is called from time to time, in a thread of its own, and once at the end."""
+"""Progress callback. It is called from time to time in a separate thread, and once at the end."""
 
 
 def works(plan: FlowPlan) -> list[Work]:
-    """All ranges of a flow."""
+    """Return all ranges of a flow."""
     return [
         Work(plan.flow, plan.source, plan.target, lane.audited, wanted) for lane in plan.lanes for wanted in lane.ranges
     ]
@@ -54,8 +56,8 @@ def audit(
     keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
 ) -> Iterator[Found]:
-    """The results, in the order in which they come; those of `keyed` are compared by key as well. All tasks together
-    read no more than the rate.
+    """Yield the results in the order in which they arrive. The ranges in `keyed` are compared by key as well. All tasks
+    together read no faster than the rate.
 
     Raises EnvironmentFault.
     """
@@ -72,7 +74,7 @@ def audit(
             stale = stale_keys(context, clusters, keyed, read, rate)
             for first in range(0, len(wanted), at_once):
                 some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
-                # Without Arrow on this way: Spark would ask for pandas.
+                # This path avoids Arrow, for which Spark would require pandas.
                 spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
                 for found in spread.mapPartitions(task).collect():
                     yield _with_keys(msgspec.msgpack.decode(found, type=Found), ranges, stale)
@@ -90,7 +92,7 @@ def _with_keys(
 
 @contextmanager
 def _telling(tell: Callable[[], None]) -> Generator[None]:
-    """Beside a job that is waited for."""
+    """Call `tell` from a background thread while a job runs."""
     ended = threading.Event()
 
     def follow() -> None:

@@ -1,7 +1,7 @@
-"""Compacted copies, compared by key: each task reads ranges of both logs, Spark brings the records of a key together.
+"""Compares compacted copies by key. Each task reads ranges of both logs, and Spark groups the records of each key.
 
-Every log is read once, and no process holds more keys than its ranges have; Spark's shuffle goes to disk where memory
-ends. Only differences come to the driver.
+Every log is read once, and no process holds more keys than its ranges contain. Spark's shuffle spills to disk when
+memory is full. Only differences reach the driver.
 """
 
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ RANGES_A_TASK = 4
 _NEVER = 1 << 62
 LaneNumber = int
 Keyed = tuple[LaneNumber, bytes]
-"""A key of a lane, by its digest."""
+"""A key of a lane, identified by its digest."""
 RangeName = tuple[str, LaneId, int, int]
-"""Flow, lane, and the ordinals."""
+"""Flow, lane, and the range of ordinals."""
 
 
 class KeyWork(msgspec.Struct, frozen=True):
-    """One range, as a task is given it."""
+    """One range, as a task receives it."""
 
     number: LaneNumber
     flow: str
@@ -40,12 +40,12 @@ class KeyWork(msgspec.Struct, frozen=True):
     lane: AuditedLane
     wanted: AuditRange
     with_source: bool = True
-    """Without it only newer records at the target are of interest."""
+    """Whether the source is read, too. Without it, only newer records at the target matter."""
 
 
 def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[KeyWork]:
-    """What to read to compare the keys of the chosen ranges: of each compacted lane these on both sides, and the target
-    from the first of them on."""
+    """Return the ranges to read to compare the keys of the chosen ranges. For each compacted lane, these are the chosen
+    ranges on both sides, and the target from the first of them on."""
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
     for number, (plan, lane) in enumerate(lanes):
@@ -61,7 +61,7 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """What Spark calls with the ranges of a task: the newest record of each key in each of them."""
+    """The callable that Spark runs with the ranges of a task. It yields the newest record of each key in each range."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
         self._clusters = clusters
@@ -87,7 +87,7 @@ class KeyTask:
 
 
 def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> tuple[Newest, KeyedCopy]:
-    # Retention may have moved the start of the log meanwhile.
+    # Retention may have moved the log start offset in the meantime.
     return merged(one[0], other[0]), max(one[1], other[1], key=lambda copy: copy.target_log_start)
 
 
@@ -107,7 +107,8 @@ def stale_keys(
     read: Any,
     rate_bytes_per_s: int | None,
 ) -> dict[tuple[str, LaneId], list[Difference]]:
-    """The differences by flow and lane. `read` is Spark's accumulator of bytes. Raises what Spark raises."""
+    """Return the differences by flow and lane. `read` is Spark's accumulator of bytes. Raises the
+    exceptions of Spark."""
     if not works:
         return {}
     task = KeyTask(dict(clusters), read, rate_bytes_per_s)
@@ -135,7 +136,7 @@ def stale_keys(
 
 
 def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
-    """The targets of these lanes after everything that is audited."""
+    """Return the target ranges of these lanes after everything that is audited."""
     last = {work.number: work for work in works}
     return [
         msgspec.structs.replace(
@@ -153,12 +154,12 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """The result of a range with what its keys differ in."""
+    """Add the differences of its keys to the result of a range."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result
     compared = result.compared
-    # What compaction could explain it does not: no newer record has taken the place of these.
+    # Compaction could explain these records, but it does not: no newer record has replaced them.
     offsets = sorted(each.source for each in here if each.kind == "missing" and each.source is not None)
     unexplained = [(offset, offset + 1) for offset in offsets]
     explained = tuple(

@@ -1,4 +1,4 @@
-"""A whole audit: what there is to be compared is planned, compared, kept on the way, and told to the ledger."""
+"""A complete audit: plan the comparison, run it, store results on the way, and record the outcome in the ledger."""
 
 import asyncio
 import random
@@ -24,27 +24,27 @@ KEPT_AT_ONCE = 32
 
 
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """How closely is looked, at what, and by which Spark."""
+    """The scope of an audit: how closely it compares, which data, and on which Spark."""
 
     level: Level = "digest"
     topics: tuple[str, ...] = ()
-    """Source topics, by regexes that match the whole name; none: all."""
+    """Source topics, as regexes that match the whole name. Empty for all."""
     since_ms: int | None = None
     again: bool = False
-    """Also what earlier audits have proven."""
+    """Whether ranges that earlier audits have proven are audited again."""
     sample: float = 1.0
-    """Only such a share of the ranges."""
+    """Share of the ranges to audit."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
-    """At most so much is read from both clusters together."""
+    """Maximum number of bytes per second to read from both clusters together."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far an audit is."""
+    """Progress of an audit."""
 
     ranges: int
     every: int
-    """All ranges."""
+    """The total number of ranges."""
     read_bytes: int
 
 
@@ -59,12 +59,12 @@ class Audit:
         self._order = order
         self._plans: list[FlowPlan] = []
         self._found: dict[tuple[str, str], list[RangeResult]] = {}
-        """By flow and lane."""
+        """Results by flow and lane."""
         self.cpu_s = 0.0
-        """Of the Python processes that read and compare."""
+        """CPU time of the Python processes that read and compare."""
 
     def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult], tell: Tell = lambda _: None) -> None:
-        """Compare everything, and keep results on the way; `known` are those of an audit that was broken off. `tell` is
+        """Compare everything, and store results on the way. `known` are the results of an interrupted audit. `tell` is
         called from time to time, perhaps in another thread.
 
         Raises EnvironmentFault.
@@ -82,7 +82,7 @@ class Audit:
         try:
             for flow, result in self._compared([_left(plan, known) for plan in self._plans], tell):
                 lane = lanes[flow, result.lane]
-                # What is kept of it is what was found: `mirrord repair` may be asked for it once more.
+                # The stored result is the original finding: `mirrord repair` may need it again.
                 self._found[flow, result.lane].append(with_repairs(result, lane.repaired))
                 audited = lane.audited
                 rows.append(
@@ -100,12 +100,12 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # Also when it is broken off: --resume goes on behind it.
+            # Also after an interruption: --resume continues after these results.
             if results is not None:
                 results.write(rows)
 
     def sums(self) -> list[LaneSummary]:
-        """Of each lane."""
+        """Return the summary of each lane."""
         return [
             summary(plan, lane, self._found.get((plan.flow, lane.lane), []), level=self._order.level)
             for plan in self._plans
@@ -113,7 +113,7 @@ class Audit:
         ]
 
     def differences(self) -> Iterator[LaneDifference]:
-        """Lane by lane, in the order of the ranges."""
+        """Yield the differences, lane by lane, in the order of the ranges."""
         for plan in self._plans:
             for lane in plan.lanes:
                 source, target = lane.audited.source, lane.audited.target
@@ -126,7 +126,7 @@ class Audit:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
 
     def repaired(self) -> Iterator[LaneRepaired]:
-        """Lane by lane, what of the differences was repaired, and where it lies."""
+        """Yield the differences that were repaired, lane by lane, with the location of the repaired records."""
         for plan in self._plans:
             for lane in plan.lanes:
                 source = lane.audited.source
@@ -142,11 +142,11 @@ class Audit:
                         yield LaneRepaired(*place, told.topic, told.at, told.origin.by, told.origin.at_ms)
 
     def troubles(self) -> list[str]:
-        """Why flows could not be audited, a line for each."""
+        """Return why flows could not be audited, one line for each."""
         return [f"flow {plan.flow}: {plan.trouble}" for plan in self._plans if plan.trouble]
 
     def outcome(self, flow: str) -> tuple[Outcome, str]:
-        """What came of it, in one line."""
+        """Return the outcome in one line."""
         trouble = next((plan.trouble for plan in self._plans if plan.flow == flow and plan.trouble), "")
         if trouble:
             return "differences", trouble
@@ -157,7 +157,7 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> Report:
-        """For people, with what `results` and the ledgers know of earlier audits."""
+        """Return a report for people, with earlier audits as far as `results` and the ledgers know them."""
         now_ms = SystemClock().wall_ms()
         return Report(
             at_ms=now_ms,
@@ -180,8 +180,8 @@ class Audit:
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def tell(self) -> list[str]:
-        """Let the ledger know what is proven; a line for each flow whose ledger does not take that, for an audit is one
-        all the same."""
+        """Record in the ledger what is proven. Return a line for each flow whose ledger does not accept that; the audit
+        is valid all the same."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []
@@ -210,7 +210,7 @@ class Audit:
                     for result in audit_by_ledger(lane):
                         yield plan.flow, result
             return
-        # Spark is loaded for what needs it.
+        # Spark is loaded only if it is needed.
         from mirrord.jobs.audit import Read, audit, works  # noqa: PLC0415
         from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
 
@@ -247,7 +247,7 @@ def _first(result: RangeResult) -> int:
 
 
 def _left(plan: FlowPlan, known: Collection[RangeKey]) -> FlowPlan:
-    """Without what is known."""
+    """Return the plan without the ranges whose results are known."""
 
     def left(lane: PlannedLane) -> PlannedLane:
         ranges = tuple(wanted for wanted in lane.ranges if range_key(plan.flow, wanted) not in known)

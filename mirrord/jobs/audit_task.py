@@ -1,7 +1,7 @@
-"""A task of an audit: reads both logs of some ranges and compares them (`mirrord.audit.range_audit.RangeReader`).
+"""A task of an audit: it reads both logs of some ranges and compares them (`mirrord.audit.range_audit.RangeReader`).
 
-Every Python process of Spark loads this module, and counts its CPU from its start on: it imports what it needs, and no
-pyspark, no ledger, no configuration of a daemon.
+Every Python process of Spark loads this module, and its CPU time is counted from its start. The module therefore
+imports only what it needs: no pyspark, no ledger, and no configuration of a daemon.
 """
 
 import time
@@ -21,7 +21,7 @@ from mirrord.runtime.rate_limit import Pace
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One range, as a task is given it."""
+    """One range, as a task receives it."""
 
     flow: str
     source: Alias
@@ -31,14 +31,14 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One result, as a task gives it back."""
+    """One result, as a task returns it."""
 
     flow: str
     result: RangeResult
 
 
 _counted = [0.0]
-"""CPU-seconds of this process that were counted already; Spark uses it for one task after the other."""
+"""CPU seconds of this process that were already counted. Spark runs one task after the other in a process."""
 
 
 def _uncounted_cpu_s() -> float:
@@ -48,7 +48,8 @@ def _uncounted_cpu_s() -> float:
 
 
 class AuditTask:
-    """What Spark calls with the ranges of a task. Holds references to secrets, never secrets."""
+    """The callable that Spark runs with the ranges of a task. It holds references to secrets, never the secrets
+    themselves."""
 
     def __init__(
         self,
@@ -58,14 +59,14 @@ class AuditTask:
         counters: tuple[Any, Any, Any],
         rate_bytes_per_s: int | None = None,
     ) -> None:
-        """`counters` are Spark's accumulators, for what `Read` tells; the rate is this task's share."""
+        """`counters` are Spark's accumulators for the fields of `Read`. The rate is this task's share."""
         self._clusters = clusters
         self._by_records = by_records
         self._rate_bytes_per_s = rate_bytes_per_s
         self._done, self._read, self._cpu = counters
 
     def __call__(self, given: Iterator[bytes]) -> Iterator[bytes]:
-        """One result for each range."""
+        """Return one result for each range."""
         wanted = [msgspec.msgpack.decode(work, type=Work) for work in given]
         return map(msgspec.msgpack.encode, blocking(lambda: self._audit(wanted)))
 

@@ -1,4 +1,4 @@
-"""An asynchronous generator, for a caller that knows no event loop: Spark's tasks are such."""
+"""Runs an asynchronous generator for a caller that has no event loop, such as a Spark task."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -12,7 +12,8 @@ Item = TypeVar("Item")
 
 
 def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
-    """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
+    """Yield the items of an asynchronous generator for a caller that has no event loop. The loop runs while the caller
+    waits."""
     logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()

@@ -1,4 +1,4 @@
-"""Batches and records as Arrow columns; their schemas, as Spark and as Arrow write them."""
+"""Batches and records as Arrow columns, and their schemas in the notation of Spark and of Arrow."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""By their number in a batch's attributes (org.apache.kafka.common.record.CompressionType)."""
+"""Codec names by their number in a batch's attributes (org.apache.kafka.common.record.CompressionType)."""
 
 _BATCH_TYPES: dict[str, Any] = {
     "topic": arrow.string(),
@@ -53,26 +53,26 @@ _SPARK_NAMES: dict[str, str] = {
     "binary": "binary",
 }
 _SEQUENCES = 1 << 31
-"""How many sequences there are before they begin again at 0."""
+"""Number of sequence numbers before they start again at 0."""
 
 
 class Columns(Protocol):
-    """Rows of one partition that come together."""
+    """Rows of one partition that are returned together."""
 
     rows: int
     held_bytes: int
 
     def take(self, batch: ReadBatch) -> None:
-        """Take in a batch. Raises ValueError when its records cannot be read."""
+        """Add a batch. Raises ValueError if its records cannot be read."""
         ...
 
     def arrow(self) -> RecordBatch:
-        """All rows, as one Arrow batch."""
+        """Return all rows as one Arrow batch."""
         ...
 
 
 def spark_schema(*, records: bool) -> str:
-    """The schema as Spark's DDL."""
+    """Return the schema as Spark DDL."""
     types = _RECORD_TYPES if records else _BATCH_TYPES
     headers = "array<struct<key:string,value:binary>>"
     return ", ".join(
@@ -81,7 +81,7 @@ def spark_schema(*, records: bool) -> str:
 
 
 class BatchColumns:
-    """One row per batch, by its header alone."""
+    """One row for each batch, from its header alone."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.rows = 0
@@ -90,11 +90,11 @@ class BatchColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Take in a batch; nothing of its bytes is kept."""
+        """Add a batch, without keeping any of its bytes."""
         header = batch.header
         size = batch.end - batch.start
         if batch.is_old:
-            # Of messages of format 0 and 1 nothing else stands at one place.
+            # Message formats 0 and 1 do not store the other fields in one place.
             told = (header.base_offset, header.last_offset, None, header.magic, *(None,) * 2, False, batch.aborted)
             self._values.append((*told, *(None,) * 6, size, None, None))
         else:
@@ -123,12 +123,12 @@ class BatchColumns:
         self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """All rows."""
+        """Return all rows."""
         return _arrow(_BATCH_TYPES, self._place, zip(*self._values, strict=True))
 
 
 class RecordColumns:
-    """One row per record of the offsets [start, end)."""
+    """One row for each record of the offsets [start, end)."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
         self.rows = 0
@@ -139,7 +139,7 @@ class RecordColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Take in a batch's records. Raises ValueError when they cannot be read."""
+        """Add the records of a batch. Raises ValueError if they cannot be read."""
         header = batch.header
         if not batch.is_old and header.attributes & CONTROL:
             return
@@ -158,12 +158,12 @@ class RecordColumns:
             self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """All rows."""
+        """Return all rows."""
         return _arrow(_RECORD_TYPES, self._place, zip(*self._values, strict=True))
 
 
 def codec_name(attributes: int) -> str:
-    """The codec of a batch; one that is not known by its number."""
+    """Return the codec name of a batch, or its number if the codec is unknown."""
     number = attributes & CODEC_MASK
     return CODECS[number] if number < len(CODECS) else str(number)
 

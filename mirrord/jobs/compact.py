@@ -1,4 +1,4 @@
-"""The files of a compaction, spread over Spark's tasks. What a task does is `mirrord.ledger.store.compaction.write`."""
+"""The files of a compaction, spread over Spark tasks. `mirrord.ledger.store.compaction.write` implements a task."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,8 +14,10 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 
 @contextmanager
 def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
-    """A way to write files by Spark, as long as this lasts. Raises ConfigError when there is no Spark to be had, before
-    anything is written, and EnvironmentFault when a job fails."""
+    """Return a function that writes files on Spark while this context is open.
+
+    Raises ConfigError before anything is written if no Spark is available, and EnvironmentFault if a job fails.
+    """
     with ExitStack() as stack:
         try:
             session = stack.enter_context(open_session("mirrord compact", settings))
@@ -29,13 +31,13 @@ class _Spread:
         self._context = context
 
     def __call__(self, works: Sequence[FileWork]) -> list[ArchiveFile]:
-        """One task for each file."""
+        """Run one task for each file."""
         given = [msgspec.msgpack.encode(work) for work in works]
         found = self._context.parallelize(given, len(given)).mapPartitions(_write).collect()
         return [msgspec.msgpack.decode(each, type=ArchiveFile) for each in found]
 
 
 def _write(given: Iterator[bytes]) -> Iterator[bytes]:
-    """What Spark calls with the files of a task."""
+    """Write the files of one task; called by Spark."""
     for work in given:
         yield msgspec.msgpack.encode(write(msgspec.msgpack.decode(work, type=FileWork)))

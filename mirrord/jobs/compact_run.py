@@ -1,4 +1,4 @@
-"""A whole compaction of some flows: Spark is started when there is something to be moved, and for that only."""
+"""A complete compaction of some flows. Spark is started only if there are runs to move."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S
 
 Tell = Callable[[str, int, int], None]
-"""Is called with a flow, and how many gaps of how many are written."""
+"""Progress callback. Its arguments are a flow, the number of gaps written, and the total number of gaps."""
 
 
 def compact_flows(
@@ -25,7 +25,7 @@ def compact_flows(
     with ExitStack() as stack:
         spread: Spread = _here
         if any(runs for _, runs in due):
-            from mirrord.jobs.compact import open_spread  # noqa: PLC0415 - Spark is loaded for what needs it
+            from mirrord.jobs.compact import open_spread  # noqa: PLC0415 - Spark is loaded only if it is needed
 
             spread = stack.enter_context(open_spread(settings))
         return [
@@ -34,19 +34,19 @@ def compact_flows(
 
 
 def moved_line(done: Sequence[Compacted]) -> str:
-    """What was done, in one line."""
+    """Describe what was done, in one line."""
     if not any(each.runs for each in done):
         return "nothing to be moved"
     return f"{sum(each.runs for each in done):,} gaps moved into {sum(each.files for each in done):,} files"
 
 
 def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
-    """Without Spark: what has become due since there was nothing to do."""
+    """Write files without Spark. This handles runs that became due after a first check found nothing to move."""
     return [write(work) for work in works]
 
 
 async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
-    """How many runs there are to be moved, without moving any; None: the flow has never run."""
+    """Count the runs that can be moved, without moving any. Return None if the flow has never run."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)

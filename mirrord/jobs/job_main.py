@@ -1,7 +1,7 @@
-"""`python -m mirrord.jobs.job_main PARENT`: one audit or compaction beside a daemon, by the order on stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction next to a daemon, as requested on stdin.
 
-It ends with its parent, leaves the cores to who copies (`nice`), and answers on stdout with one report. Its logs go
-where the daemon's go.
+The process ends with its parent, and yields the CPU to processes that copy (`nice`). It writes one report to stdout.
+Its logs go to the same directory as the daemon's.
 """
 
 import os
@@ -30,16 +30,16 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
 NICE = 10
 MOST_LINES = 100
-"""One for each difference; `mirrord audit` tells all."""
+"""Maximum number of differences in the log, one line each. `mirrord audit` prints all of them."""
 
 log = structlog.get_logger()
 
 
 def main() -> int:
-    """Does what it is told; the exit code says nothing that the report does not."""
+    """Run the requested job. The exit code carries no information beyond the report."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
-    # Spark's Java has the same stdout: it must neither write into the report nor keep it open.
+    # Spark's Java shares this stdout. It must neither write into the report nor keep the stream open.
     answer = os.dup(1)
     os.dup2(2, 1)
     report = _work(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=JobOrder))

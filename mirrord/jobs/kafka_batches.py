@@ -1,12 +1,13 @@
 """`kafka_batches`: a Spark data source that reads Kafka's record batches as they are stored.
 
-One row per batch by its header alone, nothing decompressed; or one row per record. Any Spark session can use it:
+It returns one row for each batch, from its header alone and without decompression, or one row for each record. Any
+Spark session can use it:
 
     spark.dataSource.register(KafkaBatches)
     spark.read.format("kafka_batches").option("bootstrap", "eu1:9092").option("topics", "orders").load()
 
-The driver finds the closed ranges that are to be read and splits them by size; each task reads one of them with the
-daemon's own wire code. docs/reference/kafka-batches.md tells the options and the columns.
+The driver determines the closed ranges to read and splits them by size. Each task reads one of them with the daemon's
+own protocol code. docs/reference/kafka-batches.md describes the options and the columns.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -30,26 +31,26 @@ from mirrord.runtime.arrow import RecordBatch
 
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 8 << 20
-"""Of records in one Arrow batch."""
+"""Maximum size of the records in one Arrow batch."""
 SAMPLES = 3
-"""Places of a range at which its bytes are looked at."""
+"""Number of places in a range at which batch sizes are sampled."""
 
 
 class KafkaBatches(DataSource):
-    """The data source; its options are texts, as Spark has them."""
+    """The data source. Its options are strings, as in Spark."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name that `format` takes."""
         return NAME
 
     def schema(self) -> str:
-        """By the option `records`. Raises ConfigError."""
+        """Return the schema that the option `records` selects. Raises ConfigError."""
         return spark_schema(records=self._options().records)
 
     def reader(self, schema: Any) -> "BatchesReader":
-        """Raises ConfigError."""
-        del schema  # nobody can give another one
+        """Return the reader. Raises ConfigError."""
+        del schema  # no caller can supply another schema
         return BatchesReader(self._options())
 
     def _options(self) -> BatchesOptions:
@@ -57,8 +58,8 @@ class KafkaBatches(DataSource):
 
 
 class ReadRange(InputPartition):
-    """What one task reads. A batch belongs to the piece in which it begins; the first piece also has the batch that
-    reaches into the range."""
+    """The input of one task. A batch belongs to the piece in which it begins. The first piece also includes the batch
+    that extends into the range."""
 
     def __init__(self, piece: LogRange, *, is_first: bool) -> None:
         super().__init__(piece)
@@ -67,24 +68,26 @@ class ReadRange(InputPartition):
 
 
 class BatchesReader(DataSourceReader):
-    """Plans at the driver, reads in a task."""
+    """Plans on the driver, and reads in a task."""
 
     def __init__(self, options: BatchesOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The pieces. Raises ConfigError, EnvironmentFault: an unknown topic, a range that is not there any more."""
+        """Return the pieces. Raises ConfigError, and EnvironmentFault if a topic is unknown or a range no longer
+        exists."""
         return asyncio.run(plan(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """The rows of a piece; without pieces Spark asks all the same, for none. Raises EnvironmentFault."""
+        """Return the rows of a piece. Spark also calls this without a piece if there are
+        none. Raises EnvironmentFault."""
         if not isinstance(partition, ReadRange):
             return iter(())
         return blocking(lambda: read_piece(self._options, partition))
 
 
 async def plan(options: BatchesOptions) -> list[InputPartition]:
-    """What tasks are to read, found out from the cluster."""
+    """Query the cluster and return what the tasks must read."""
     topics = options.topics or tuple(dict.fromkeys(each.partition.topic for each in options.ranges))
     pieces: list[InputPartition] = []
     async with open_logs(options.alias, options.cluster, topics) as logs:
@@ -106,7 +109,7 @@ async def plan(options: BatchesOptions) -> list[InputPartition]:
 
 
 async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerator[RecordBatch, None]:
-    """The rows of a piece, some thousand at a time."""
+    """Yield the rows of a piece, some thousand at a time."""
     piece = wanted.piece
     named = piece.partition
 
@@ -147,7 +150,7 @@ async def _check(logs: LogReader, wanted: LogRange, *, committed: bool) -> None:
 
 
 async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> int:
-    """An estimate, from what stands at some places."""
+    """Estimate the size of a range from samples at some places."""
     samples: list[tuple[int, int, int]] = []
     for number in range(SAMPLES):
         place = whole.start + (whole.end - whole.start) * number // SAMPLES

@@ -1,4 +1,5 @@
-"""The options of `kafka_batches`: texts in, one sound value out, or one ConfigError that lists every fault."""
+"""The options of `kafka_batches`: parses strings into one valid value, or raises one ConfigError that lists every
+fault."""
 
 import json
 import re
@@ -36,23 +37,24 @@ class LogRange(msgspec.Struct, frozen=True, order=True):
 
 
 class BatchesOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be read, and how."""
+    """What to read, and how."""
 
     alias: str
-    """How faults name the cluster."""
+    """The name of the cluster in error messages."""
     cluster: ClusterConfig
     topics: tuple[str, ...] = ()
-    """Whole topics, from log start to end; instead of `ranges`."""
+    """Topics to read whole, from log start to end, instead of `ranges`."""
     ranges: tuple[LogRange, ...] = ()
     records: bool = False
-    """One row per record instead of one per batch."""
+    """Whether to return one row for each record instead of one for each batch."""
     committed: bool = True
     split_bytes: int = SPLIT_BYTES
-    """About so much is read by one task."""
+    """Approximate number of bytes that one task reads."""
 
 
 def parse(options: Mapping[str, str]) -> BatchesOptions:
-    """The options of a Spark reader. Raises ConfigError with every fault; relative paths begin where we stand."""
+    """Parse the options of a Spark reader. Raises ConfigError with every fault. Relative paths start at the working
+    directory."""
     document = Document("", NAME)
     table = Table(document, "", dict(options))
     conf = table.optional("conf", read.text, "")
@@ -97,7 +99,7 @@ def _of_conf(path: str, alias: str) -> ClusterConfig:
 
 
 def _security(written: str) -> Security:
-    """As in conf.toml: `{ protocol = "SSL", ca = "file:ca.pem" }`."""
+    """Parse security options as in conf.toml: `{ protocol = "SSL", ca = "file:ca.pem" }`."""
     if not written:
         return Security()
     document = Document(f"security = {' '.join(written.splitlines())}", NAME)

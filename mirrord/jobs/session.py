@@ -1,4 +1,4 @@
-"""A Spark session for a job of ours: on this machine, quiet and closed to others, unless settings say otherwise."""
+"""A Spark session for a mirrord job. It is local, quiet and closed to other clients, unless settings say otherwise."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -21,7 +21,8 @@ from mirrord.runtime.java import OLDEST_JAVA, find_java
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Is set by spark-submit: the way to the Java that it has started (pyspark.java_gateway)."""
+"""Environment variable that spark-submit sets: the port of the Java process that it
+has started (pyspark.java_gateway)."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -30,25 +31,25 @@ _CLOSED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
 }
-"""Of a session on this machine: it listens to nobody else."""
+"""Settings of a session on this machine. It accepts no connections from other machines."""
 _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
-"""The start of a session, or that there is none, leaves no lines of Spark on the terminal."""
+"""Settings that keep Spark's own lines off the terminal, whether or not the session starts."""
 
 
 @contextmanager
 def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
-    """A session; `settings` are Spark's own, `spark.master` among them. One that runs in this process already is taken
-    as it is, and goes on. Raises EnvironmentFault in one line.
+    """Open a session. `settings` are Spark's own, including `spark.master`. A session that already runs in this process
+    is used unchanged, and is left running. Raises EnvironmentFault with one line.
     """
-    # spark-submit has chosen the master, and all that a Java must know before it starts.
+    # spark-submit has chosen the master, and everything that Java must know before it starts.
     is_submitted = _SUBMITTED in os.environ
     master = settings.get("spark.master", "what spark-submit was told" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
-    # The workers have what we have.
+    # Workers use the same Python as this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark has no public way to ask; the session that is active is a matter of the thread.
+    # Spark has no public API for this question; the active session depends on the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
     for key, value in merged_settings(settings, is_submitted=is_submitted).items():
@@ -57,7 +58,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
         try:
             with _quiet_start(words):
                 session = builder.appName(name).getOrCreate()
-        except Exception as error:  # Java's errors have no common base with Spark's own
+        except Exception as error:  # Java's errors and Spark's have no common base class
             why = _last_line(words) if "JAVA_GATEWAY_EXITED" in str(error) else ""
             raise EnvironmentFault(f"no Spark session at {master}: {_line(error)}{why}") from error
     try:
@@ -72,7 +73,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 
 def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
-    """What a session is made with: ours where nothing else is said; nothing of ours where spark-submit has begun it."""
+    """Return the settings of a new session. Our defaults apply where nothing else is set, and none of them apply if
+    spark-submit has started Java."""
     if is_submitted:
         return dict(settings)
     master = settings.get("spark.master", LOCAL)
@@ -81,8 +83,8 @@ def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[
 
 @contextmanager
 def _quiet_start(words: IO[bytes]) -> Generator[None]:
-    """Java warns of modules that Spark uses, and Spark tells of its log level, before anything can be said to them:
-    what a Java that starts here has to say goes into a file."""
+    """Redirect the output of a starting Java to a file. Java warns about modules that Spark uses, and Spark reports its
+    log level, before either can be configured."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(number) for number in (1, 2)]
@@ -103,15 +105,15 @@ def _last_line(words: IO[bytes]) -> str:
 
 
 def _line(error: Exception) -> str:
-    """What went wrong, without the traces around it."""
+    """Return the cause of an error without the surrounding stack traces."""
     if "stopped SparkContext" in str(error):
-        return "the master does not answer, or takes no application"  # Spark gave up, and then somebody asked it
+        return "the master does not answer, or takes no application"  # Spark gave up, and was then used again
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        lines = lines[1:]  # py4j's own words; what Java says follows
+        lines = lines[1:]  # py4j's own message; Java's message follows
     ours = [line for line in lines if line.startswith("mirrord.") and ": " in line]
     if ours:
         return ours[-1].partition(": ")[2]
-    # The end of a worker's trace, in front of those of Java.
+    # The end of a worker's traceback, which comes before those of Java.
     raised = [line for line in lines if _RAISED.match(line)] if lines and "Python worker" in lines[0] else []
     return raised[-1] if raised else lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Ranges of offsets, split so that each task reads about the same number of bytes. Pure."""
+"""Splits ranges of offsets so that each task reads about the same number of bytes. Pure."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -6,11 +6,11 @@ from itertools import pairwise
 from mirrord.jobs.options import LogRange
 
 MOST_SPLITS = 10_000
-"""Of one range: an estimate that is far off must not make a million tasks."""
+"""Maximum number of pieces of one range. A wrong estimate must not create a million tasks."""
 
 
 def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRange]:
-    """The pieces of a range that is `size_bytes` long: without gap or overlap, none of them empty."""
+    """Yield the pieces of a range of `size_bytes` bytes. They have no gaps or overlaps, and none is empty."""
     offsets = whole.end - whole.start
     pieces = max(1, min(-(-size_bytes // split_bytes), offsets, MOST_SPLITS))
     edges = [whole.start + offsets * number // pieces for number in range(pieces + 1)]
@@ -20,7 +20,7 @@ def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRan
 
 
 def estimated_bytes(whole: LogRange, samples: list[tuple[int, int, int]]) -> int:
-    """How many bytes a range has, by samples (first offset, last offset, bytes) of what stands in it."""
+    """Estimate the size of a range in bytes from samples (first offset, last offset, bytes) of its contents."""
     sampled = sum(last - first + 1 for first, last, _ in samples)
     if not sampled:
         return 0

@@ -1,7 +1,8 @@
-"""Real Kafka brokers on this machine, for the demo, the tests and the bench. Java is all they need.
+"""Real Kafka brokers on this machine, for the demo, the tests and the benchmarks. They need only Java.
 
-In: how many brokers, which version, how clients are let in. Out: `Cluster`, whose brokers listen on 127.0.0.1 and can
-be killed, paused and restarted one by one. The way of a start: `java` and `jars` find what to run, `ports` where to
-listen, `settings` and `security` what to configure; `storage` makes data folders, `node` runs one process, `cluster`
-all of them; `detached` keeps the pair of `mirrord lab up`.
+Input: the number of brokers, the Kafka version, and how clients authenticate. Output: a `Cluster`, whose brokers listen
+on 127.0.0.1 and can be killed, paused and restarted one by one. A start uses these modules: `java` and `jars` find the
+programs to run, `ports` chooses where to listen, and `settings` and `security` define the configuration. `storage`
+creates data folders, `node` runs one process, and `cluster` runs all of them. `detached` manages the pair of `mirrord
+lab up`.
 """

@@ -1,8 +1,8 @@
-"""Compares a topic with its copy record by record: nothing missing, doubled, altered, foreign or out of order.
+"""Compares a topic with its copy record by record: nothing may be missing, doubled, altered, foreign or out of order.
 
-Both sides are read by librdkafka, which shares no code with mirrord: the source as `read_committed`, the target as
-`read_uncommitted`, from the first offset to the end. A record is its key, value, headers and time; in the copy all of
-them must be the same, partition by partition and in the same order.
+librdkafka, which shares no code with mirrord, reads both sides from the first offset to the end: the source as
+`read_committed`, the target as `read_uncommitted`. A record consists of its key, value, headers and time. In the copy,
+all of them must be the same, in every partition and in the same order.
 """
 
 import multiprocessing
@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 _AT_ONCE = 10_000
 _WAIT_MS, _REMOTE_WAIT_MS = 10, 5_000
 _REMOTE_S = 3.0
-"""A partition that brings nothing for this long may be in remote storage."""
+"""A partition that returns nothing for this long may be in remote storage."""
 _LOOK_S = 0.2
 _BEGINNING = 0
 
@@ -33,7 +33,7 @@ class TopicPair(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How a sequence of records differs from the one that it should be. All zero when it does not."""
+    """How a sequence of records differs from the expected one. All fields are zero if it does not."""
 
     missing: int = 0
     doubled: int = 0
@@ -42,14 +42,14 @@ class Difference(NamedTuple):
     out_of_order: int = 0
 
     def __add__(self, other: object) -> "Difference":
-        """The sums, field by field."""
+        """Return the sums, field by field."""
         if not isinstance(other, Difference):
             return NotImplemented
         return Difference(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class PartitionResult(NamedTuple):
-    """One partition of one pair. `payload_bytes` are those of the source's keys, values and headers."""
+    """The result of one partition of one pair. `payload_bytes` is the size of the source's keys, values and headers."""
 
     pair: TopicPair
     partition: int
@@ -57,36 +57,36 @@ class PartitionResult(NamedTuple):
     payload_bytes: int
     difference: Difference
     where: str
-    """The first place where the two differ, for people; empty when they are the same."""
+    """The first place where the two differ, for people. Empty if they are the same."""
 
 
 class Comparison(NamedTuple):
-    """All partitions of all pairs, in order."""
+    """The results of all partitions of all pairs, in order."""
 
     partitions: tuple[PartitionResult, ...]
 
     @property
     def records(self) -> int:
-        """In the source."""
+        """Return the number of records in the source."""
         return sum(result.records for result in self.partitions)
 
     @property
     def payload_bytes(self) -> int:
-        """In the source."""
+        """Return the size of the payload in the source."""
         return sum(result.payload_bytes for result in self.partitions)
 
     @property
     def difference(self) -> Difference:
-        """Of all partitions."""
+        """Return the sum of the differences of all partitions."""
         return sum((result.difference for result in self.partitions), Difference())
 
     @property
     def is_exact(self) -> bool:
-        """Whether the copy is what it should be."""
+        """Return whether the copy is exact."""
         return not any(self.difference)
 
     def describe(self) -> str:
-        """One line for each partition that differs."""
+        """Return one line for each partition that differs."""
         return "\n".join(
             f"{result.pair.source}-{result.partition}: {_in_words(result.difference)}; {result.where}"
             for result in self.partitions
@@ -102,10 +102,11 @@ def compare(
     processes: int = 2,
     told: Callable[[PartitionResult], None] = lambda _: None,
 ) -> Comparison:
-    """Compare topics; `source` and `target` are bootstrap addresses of plaintext listeners. Nobody may write meanwhile.
+    """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write
+    meanwhile.
 
-    `told` hears of each partition as soon as it is done. With one process it is this one. Raises EnvironmentFault when
-    a cluster does not answer.
+    `told` is called with each partition as soon as it is done. With one process, the comparison runs in this process.
+    Raises EnvironmentFault if a cluster does not answer.
     """
     work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
     results: dict[tuple[TopicPair, int], PartitionResult] = {}
@@ -139,10 +140,10 @@ def compare_partition(source: str, target: str, pair: TopicPair, partition: int)
 
 
 def difference(wanted: Sequence[int], found: Sequence[int]) -> Difference:
-    """How `found` differs from `wanted`; equal numbers are equal records, which may occur several times.
+    """Return how `found` differs from `wanted`. Equal numbers are equal records, which may occur several times.
 
-    Something missing beside something foreign counts as one altered record. A record counts as out of order when one
-    that belongs behind it came before.
+    A missing record and a foreign record together count as one altered record. A record counts as out of order if a
+    record that belongs after it came earlier.
     """
     if wanted == found:
         return Difference()
@@ -156,7 +157,7 @@ def difference(wanted: Sequence[int], found: Sequence[int]) -> Difference:
 
 
 class _Records(NamedTuple):
-    """A partition: a digest and the offset of each record."""
+    """The records of a partition: a digest and the offset of each record."""
 
     digests: "array[int]"
     offsets: "array[int]"
@@ -214,7 +215,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
         consumer.assign([TopicPartition(topic, partition, _BEGINNING)])
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            # `consume` alone would wait for as many as it may bring, however few there are.
+            # `consume` alone would wait for the full number of records, even if there are fewer.
             first = consumer.poll(_LOOK_S)
             messages = [first, *consumer.consume(_AT_ONCE, timeout=0)] if first is not None else []
             for message in messages:
@@ -233,7 +234,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
             if messages:
                 deadline = time.monotonic() + PATIENCE_S
             elif wait_ms == _WAIT_MS and time.monotonic() > deadline - PATIENCE_S + _REMOTE_S:
-                # Before Kafka 3.8 a broker gives up reading remote storage when the wait of a request is over.
+                # Before Kafka 3.8, a broker stops reading remote storage when the wait time of the request has passed.
                 wait_ms = _REMOTE_WAIT_MS
                 consumer.close()
                 consumer = _consumer(bootstrap, isolation, wait_ms)
@@ -256,10 +257,10 @@ def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "check.crcs": True,
-            # The end is told by an answer without records, which otherwise would wait for some.
+            # The consumer learns of the end from a response without records. Otherwise the broker would wait for some.
             "fetch.wait.max.ms": wait_ms,
             "queued.max.messages.kbytes": 65_536,
-            # Errors are met where the records are read; what librdkafka prints besides is noise.
+            # Errors are handled where the records are read; the other output of librdkafka is noise.
             "log_level": 2,
         }
     )

@@ -35,16 +35,16 @@ _PORT_TAKEN = "Address already in use"
 
 
 class Cluster:
-    """Brokers with ids 1, 2, ... in a folder of their own, each with its own process, log and data.
+    """Brokers with ids 1, 2, ... in a folder of the cluster, each with its own process, log and data.
 
-    Everything here waits; in a coroutine it belongs into `asyncio.to_thread`. What is not possible in this environment
-    (no Java, no jars, a broker that does not start) raises EnvironmentFault.
+    All methods block; a coroutine must call them with `asyncio.to_thread`. Anything that is impossible in this
+    environment (no Java, no jars, a broker that does not start) raises EnvironmentFault.
     """
 
     def __init__(
         self, options: LabOptions | None = None, folder: Path | None = None, *, detached: bool = False
     ) -> None:
-        """`folder` must be empty or new; without one there is a temporary folder, which `close` removes."""
+        """`folder` must be empty or new. Without it, the cluster uses a temporary folder, which `close` removes."""
         self.options = options or LabOptions()
         self._detached = detached
         self._temporary = folder is None
@@ -60,20 +60,20 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """The host:port of every broker, separated by commas."""
+        """Return the host:port of every broker, separated by commas."""
         return ",".join(f"{LOOPBACK}:{self._ports[broker].client}" for broker in self.options.broker_ids)
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run, the controller first."""
+        """Return the ids of the running processes, the controller first."""
         return [node.pid for node in self._nodes.values() if node.running]
 
     def security(self, user: str = ADMIN, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
-        """The `security` table of a conf.toml for this user; the mechanism matters only with SASL."""
+        """Return the `security` table of a conf.toml for this user. The mechanism matters only with SASL."""
         return security_table(self.options, self.folder, user, mechanism)
 
     def start(self) -> Self:
-        """Formats and starts all nodes; returns when every broker serves clients and knows every other one."""
+        """Format and start all nodes. Return when every broker serves clients and knows every other broker."""
         try:
             java, jars = find_java(), kafka_jars(self.options.version)
             for attempt in range(1, _TRIES + 1):
@@ -92,21 +92,22 @@ class Cluster:
         return self
 
     def kill(self, broker: int = 1) -> None:
-        """kill -9; what the broker has not written to its files is what its machine still has in memory."""
+        """Kill a broker with kill -9. Data that it has not yet written to disk is still in the memory
+        of its machine."""
         self._nodes[broker].kill()
 
     def stop(self, broker: int = 1) -> None:
-        """A controlled shutdown."""
+        """Stop a broker with a controlled shutdown."""
         self._nodes[broker].stop()
 
     def restart(self, broker: int = 1) -> None:
-        """Starts a broker that was killed or stopped, on its old ports and data; returns when it serves clients."""
+        """Start a killed or stopped broker on its old ports and data. Return when it serves clients."""
         node = self._nodes[broker]
         node.start()
         self._await_ready(broker, {broker}, [node])
 
     def pause(self, broker: int = 1) -> None:
-        """SIGSTOP: connections stay open and nobody answers."""
+        """Pause a broker with SIGSTOP: connections stay open, and requests get no answer."""
         self._nodes[broker].pause()
 
     def resume(self, broker: int = 1) -> None:
@@ -116,7 +117,7 @@ class Cluster:
         return self._nodes[broker].pid
 
     def mend(self) -> None:
-        """Every broker runs again, whatever was done to it."""
+        """Get every broker running again, whatever was done to it."""
         for broker in self.options.broker_ids:
             if self._nodes[broker].running:
                 self.resume(broker)
@@ -127,7 +128,7 @@ class Cluster:
         return self._nodes[broker].log_tail(lines)
 
     def close(self) -> None:
-        """Ends all processes at once; a temporary folder goes with them. Safe to call again."""
+        """End all processes at once, and remove a temporary folder. It is safe to call this again."""
         self._kill_all()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -137,7 +138,7 @@ class Cluster:
             node.kill()
 
     def _prepare(self, java: str, jars: Path) -> None:
-        """An empty cluster: files, formatted data folders and processes that are not started yet."""
+        """Create an empty cluster: files, formatted data folders, and processes that are not started yet."""
         options = self.options
         free = iter(free_ports(3 * len(options.node_ids)))
         self._ports = {node_id: Ports(next(free), next(free), next(free)) for node_id in options.node_ids}
@@ -167,7 +168,7 @@ class Cluster:
             self._await_ready(broker, brokers, list(self._nodes.values()))
 
     def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
-        """Until the broker serves clients and sees the expected brokers alive. The needed nodes must not end."""
+        """Wait until the broker serves clients and sees the expected brokers alive. The needed nodes must not end."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._sees(broker, expected):
             for node in needed:
@@ -179,7 +180,7 @@ class Cluster:
 
     def _sees(self, broker: int, expected: set[int]) -> bool:
         ports = self._ports[broker]
-        # One listener opens after the other: when the last one finds its port taken, the first has already answered.
+        # Listeners open one after the other: when the last one finds its port taken, the first has already answered.
         if not self._nodes[broker].listens_on({ports.client, ports.internal}):
             return False
         try:
@@ -193,7 +194,7 @@ class Cluster:
 
 
 def start_together(clusters: Iterable[Cluster]) -> None:
-    """Starts clusters side by side: most of a start is waiting. If one of them fails, all are closed."""
+    """Start clusters in parallel, because most of a start is waiting. If one of them fails, close all of them."""
     clusters = list(clusters)
     try:
         with ThreadPoolExecutor(max(1, len(clusters))) as starters:
@@ -205,4 +206,4 @@ def start_together(clusters: Iterable[Cluster]) -> None:
 
 
 class _PortTakenError(EnvironmentFault):
-    """Somebody took a port between our look at it and the broker's."""
+    """Another process took a port after we checked it and before the broker opened it."""

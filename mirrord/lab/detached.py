@@ -1,4 +1,4 @@
-"""The pair of clusters of `mirrord lab up`: it outlives the command, and a small file says where it is."""
+"""The pair of clusters of `mirrord lab up`. It outlives the command, and a small file records where it is."""
 
 import fcntl
 import shutil
@@ -28,7 +28,7 @@ class LabCluster(msgspec.Struct, frozen=True):
 
 
 class LabState(msgspec.Struct, frozen=True):
-    """What `lab.json` holds: the Kafka version and the clusters by name (`source`, `target`)."""
+    """The contents of `lab.json`: the Kafka version and the clusters by name (`source`, `target`)."""
 
     version: str
     clusters: dict[str, LabCluster]
@@ -39,13 +39,13 @@ def default_folder() -> Path:
 
 
 def up(folder: Path, options: LabOptions) -> LabState:
-    """Starts the pair, or finds it running. Raises EnvironmentFault."""
+    """Start the pair, or find it running. Raises EnvironmentFault."""
     with _locked(folder):
         state = status(folder)
         if state is not None:
             if all(is_running(cluster) for cluster in state.clusters.values()):
                 return state
-            _end(state)  # half a pair is no pair
+            _end(state)  # both clusters are needed: start again if one has ended
         clusters: dict[str, Cluster] = {}
         for name in NAMES:
             home = folder / name
@@ -64,7 +64,7 @@ def up(folder: Path, options: LabOptions) -> LabState:
 
 
 def down(folder: Path) -> LabState | None:
-    """Ends the pair and removes its data; None when there is none."""
+    """End the pair and remove its data. Return None if there is none."""
     if not (folder / _STATE).exists():
         return None
     with _locked(folder):
@@ -78,7 +78,8 @@ def down(folder: Path) -> LabState | None:
 
 
 def status(folder: Path) -> LabState | None:
-    """What `up` left in this folder; None when nothing. Raises EnvironmentFault when the file is not ours."""
+    """Return the state that `up` wrote to this folder, or None if there is none. Raises EnvironmentFault if the file is
+    not ours."""
     try:
         return msgspec.json.decode((folder / _STATE).read_bytes(), type=LabState)
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def is_running(cluster: LabCluster) -> bool:
 
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
-    """The process, if it still is the one that `up` started: process ids are given again."""
+    """Return the process, if it still is the one that `up` started. The system reuses process ids."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())
@@ -120,7 +121,7 @@ def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], No
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """One command at a time."""
+    """Hold a lock, so that only one command runs at a time."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lab.lock").open("w")

@@ -1,7 +1,7 @@
-"""The jars of Apache Kafka, by name and version, through the Ivy that pyspark carries.
+"""The jars of Apache Kafka, by name and version, fetched through the Ivy jar that pyspark includes.
 
-Ivy's own default settings decide where they come from; a network that reaches another repository names its settings
-file in MIRRORD_IVY_SETTINGS, and a proxy or a trust store is Java's own business (JAVA_TOOL_OPTIONS).
+Ivy's default settings decide where the jars come from. In a network that uses another repository, MIRRORD_IVY_SETTINGS
+names an Ivy settings file. A proxy or a trust store is configured in Java (JAVA_TOOL_OPTIONS).
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from mirrord.runtime.java import find_java
 
 KAFKA_VERSION = "4.3.0"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-# Kafka logs through slf4j and its libraries name no backend; without one a broker that fails says nothing.
+# Kafka logs through slf4j, and its libraries name no backend. Without one, a failing broker logs nothing.
 _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 
 
@@ -29,26 +29,26 @@ class Bundle(NamedTuple):
     """Jars that are fetched together."""
 
     folder: str
-    """In the cache, in front of the version."""
+    """Folder name in the cache, before the version."""
     module: str
-    """The one of `org.apache.kafka` that needs all others."""
+    """The module of `org.apache.kafka` that depends on all others."""
     what: str
     classifier: str = ""
-    """Of a single jar, which is downloaded without the jars that it needs."""
+    """Classifier of a single jar, which is downloaded without its dependencies."""
 
     def jar(self, version: str) -> str:
-        """The file name of the module's own jar."""
+        """Return the file name of the module's own jar."""
         return f"{self.module}-{version}{'-' if self.classifier else ''}{self.classifier}.jar"
 
 
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
-"""LocalTieredStorage, a remote storage that is a folder (0.6 MB); it runs inside a broker."""
+"""LocalTieredStorage, a remote storage that is a folder (0.6 MB). It runs inside a broker."""
 
 
 def cache_folder() -> Path:
-    """Where the lab keeps what it downloads: MIRRORD_CACHE, else `mirrord` in the user's cache folder."""
+    """Return the folder for the lab's downloads: MIRRORD_CACHE, else `mirrord` in the user's cache folder."""
     override = os.environ.get("MIRRORD_CACHE")
     if override:
         return Path(override).absolute()
@@ -57,11 +57,11 @@ def cache_folder() -> Path:
 
 
 def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
-    """The folder with all jars of a bundle of this version; downloaded when it is missing (a broker is 44 MB,
-    MirrorMaker 2 is 35 MB).
+    """Return the folder with all jars of a bundle of this version. They are downloaded if they are missing (a broker is
+    44 MB, MirrorMaker 2 is 35 MB).
 
-    Safe when several processes ask at once: one downloads, the others wait. Raises EnvironmentFault, and
-    ConfigError when the version is not one.
+    It is safe for several processes to call this at once: one downloads, the others wait. Raises EnvironmentFault, and
+    ConfigError if the version is not valid.
     """
     if not _VERSION.fullmatch(version):
         raise ConfigError(f'"{version}" is not a version of Apache Kafka; one looks like {KAFKA_VERSION}')
@@ -87,7 +87,7 @@ def _locked(path: Path) -> Generator[None]:
 
 
 def _download(version: str, bundle: Bundle, jars: Path) -> None:
-    """Puts the folder in place in one step, when it is complete."""
+    """Download into a temporary folder, and move it into place in one step once it is complete."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)
@@ -105,7 +105,7 @@ def _download(version: str, bundle: Bundle, jars: Path) -> None:
 
 
 def find_ivy() -> Path:
-    """The Ivy jar inside the installed pyspark, which is not imported for it. Raises EnvironmentFault."""
+    """Return the Ivy jar inside the installed pyspark, without importing pyspark. Raises EnvironmentFault."""
     spec = importlib.util.find_spec("pyspark")
     folders = (spec.submodule_search_locations if spec else None) or []
     for folder in folders:
@@ -115,7 +115,7 @@ def find_ivy() -> Path:
 
 
 def ivy_module(version: str, bundle: Bundle = BROKER) -> str:
-    """The Ivy file that asks for a bundle of this version and all that it needs at run time."""
+    """Return the Ivy file that requests a bundle of this version and all its runtime dependencies."""
     modules = [("org.apache.kafka", bundle.module, version), _LOGGING]
     wanted = "".join(_dependency(*module, "default->master,runtime(default)") for module in modules)
     if bundle.classifier:
@@ -135,7 +135,7 @@ def _dependency(organisation: str, name: str, revision: str, conf: str, artifact
 
 
 def ivy_complaint(output: str) -> str:
-    """The line of Ivy's output that says best what went wrong."""
+    """Return the line of Ivy's output that best describes the error."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for telling in ("Exception", "Server access error", "not found", "FAILED", "rror"):
         for line in lines:

@@ -16,14 +16,14 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# The leash ends with the thread that it was put on by. This one lives until the interpreter ends.
+# The leash is tied to the thread that starts the process. This thread lives until the interpreter exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
 
 class Node:
-    """A Kafka process that can be killed, paused and started again; its folder and its ports stay the same.
+    """A Kafka process that can be killed, paused and started again. Its folder and its ports stay the same.
 
-    A detached node outlives this process; another one ends with it, in whatever way it ends.
+    A detached node outlives this process. Any other node ends with it, however this process ends.
     """
 
     def __init__(self, node_id: int, folder: Path, command: list[str], *, detached: bool) -> None:
@@ -42,13 +42,13 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """The id of the running process. Raises RuntimeError when there is none."""
+        """Return the id of the running process. Raises RuntimeError if there is none."""
         if self._process is None or self._process.poll() is not None:
             raise RuntimeError(f"node {self.node_id} does not run")
         return self._process.pid
 
     def listens_on(self, ports: Collection[int]) -> bool:
-        """Whether the process itself listens on all these ports; somebody else's listener does not count."""
+        """Return whether the process itself listens on all these ports. Listeners of other processes do not count."""
         if not self.running:
             return False
         try:
@@ -63,19 +63,19 @@ class Node:
         self._process = _starter.submit(self._spawn).result()
 
     def kill(self) -> None:
-        """SIGKILL, and the end of the process awaited: its port is free again."""
+        """Send SIGKILL and wait for the end of the process, so that its port is free again."""
         self._end(lambda process: process.kill())
 
     def stop(self) -> None:
-        """SIGTERM, as an operator stops a broker; SIGKILL when it has not ended after 30 s."""
+        """Send SIGTERM, as an operator stops a broker, and SIGKILL if it has not ended after 30 s."""
         if self.running:
             self.resume()
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """SIGSTOP: the node hangs, its connections stay open. Returns when none of its threads runs any more.
+        """Send SIGSTOP: the node hangs, and its connections stay open. Return when none of its threads runs any more.
 
-        A signal is delivered to threads that run on other cores only when they next enter the kernel: a broker can
+        Threads that run on other cores receive a signal only when they next enter the kernel. A broker can therefore
         still answer a request that is sent right after `kill`.
         """
         os.kill(self.pid, signal.SIGSTOP)
@@ -85,7 +85,7 @@ class Node:
                 raise EnvironmentFault(f"node {self.node_id} does not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
 
     def _running_threads(self) -> bool:
-        """Whether a thread is not stopped yet, according to /proc; False where there is none."""
+        """Return whether a thread is not stopped yet, according to /proc. Return False if /proc does not exist."""
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             try:
                 state = stat.read_text().rpartition(")")[2].split()[0]
@@ -99,7 +99,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def log_tail(self, lines: int = 20) -> str:
-        """The end of what the node has printed since it was made."""
+        """Return the end of the output that the node has printed since it was created."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
@@ -110,7 +110,7 @@ class Node:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C on the terminal is for us, not for the brokers.
+            # A new session: Ctrl-C on the terminal reaches this process, but not the brokers.
             return subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

@@ -8,15 +8,16 @@ LOOPBACK = "127.0.0.1"
 LOWEST, HIGHEST = 10_000, 65_535
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIES = 1_000
-# Beside a broker that is down for a moment its port is free, but not for others of this process.
+# The port of a broker that is briefly down is free, but this process must not assign it to another broker.
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on and that this process was not given before. Raises OSError when there are none.
+    """Return ports that no process listens on and that this process has not been given before. Raises OSError if there
+    are none.
 
-    They lie outside the range that the kernel takes for outgoing connections: a client that keeps trying to reach a
-    killed broker on such a port would sooner or later take the port itself, even connect to itself.
+    They are outside the range that the kernel uses for outgoing connections. A client that keeps trying to reach a
+    killed broker on a port in that range would sooner or later get the port itself, or even connect to itself.
     """
     low, high = widest_gap(*_ephemeral_range())
     chance = random.SystemRandom()
@@ -32,10 +33,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def widest_gap(first: int, last: int) -> tuple[int, int]:
-    """The larger of the two ranges of ports (both ends included) that lie beside the range [first, last]."""
+    """Return the larger of the two port ranges (both ends included) below and above the range [first, last]."""
     below, above = (LOWEST, first - 1), (last + 1, HIGHEST)
     low, high = max(below, above, key=lambda gap: gap[1] - gap[0])
-    # A kernel that takes nearly every port leaves no better choice than all of them.
+    # If the kernel uses nearly every port, there is no better choice than all of them.
     return (low, high) if high - low >= _TRIES else (LOWEST, HIGHEST)
 
 
@@ -49,7 +50,7 @@ def _ephemeral_range() -> tuple[int, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As Java's server sockets do it: connections of the past that linger in TIME_WAIT are no obstacle.
+        # As Java's server sockets do: old connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

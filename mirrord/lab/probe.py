@@ -1,4 +1,4 @@
-"""Whether a broker is ready, asked as a client asks."""
+"""Checks whether a broker is ready, with the request of a client."""
 
 import socket
 import struct
@@ -11,10 +11,10 @@ _SECONDS = 5
 
 
 def brokers_seen(port: int) -> set[int]:
-    """The ids of the live brokers as the plaintext listener at this port knows them (Metadata v1, KIP-4).
+    """Return the ids of the live brokers that the plaintext listener at this port knows (Metadata v1, KIP-4).
 
-    A broker that is still starting, or that the controller has not let in yet, refuses the connection or leaves itself
-    out. Raises OSError when there is no sound answer.
+    A broker that is still starting, or that the controller has not admitted yet, refuses the connection or omits
+    itself. Raises OSError if there is no valid answer.
     """
     head = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID
     request = head + struct.pack(">i", 0)

@@ -15,7 +15,8 @@ _TOKEN_SECONDS = 86_400
 
 
 def write_certificates(options: LabOptions, folder: Path) -> None:
-    """A CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and a client's (`client.key`, `client.pem`)."""
+    """Write a CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and a client's (`client.key`,
+    `client.pem`)."""
     try:
         import trustme  # noqa: PLC0415 - a development dependency: `mirrord lab up` works without it
     except ImportError:
@@ -31,14 +32,14 @@ def write_certificates(options: LabOptions, folder: Path) -> None:
 
 
 def write_passwords(options: LabOptions, folder: Path) -> None:
-    """Each user's password (`NAME.password`) and unsigned token (`NAME.token`)."""
+    """Write each user's password (`NAME.password`) and unsigned token (`NAME.token`)."""
     for name, password in options.users.items():
         _write_secret(folder / f"{name}.password", password.encode())
         _write_secret(folder / f"{name}.token", unsigned_token(name, time.time()).encode())
 
 
 def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mechanism) -> dict[str, str]:
-    """The `security` table of conf.toml that lets this user in."""
+    """Return the `security` table of conf.toml with which this user can log in."""
     table: dict[str, str] = {"protocol": options.protocol}
     if options.sasl:
         table["mechanism"] = mechanism
@@ -54,7 +55,7 @@ def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mech
 
 
 def unsigned_token(user: str, now_seconds: float) -> str:
-    """A JSON web token without a signature, good for a day (RFC 7519 §6)."""
+    """Return a JSON web token without a signature, valid for a day (RFC 7519 §6)."""
     claims = {"sub": user, "iat": int(now_seconds), "exp": int(now_seconds) + _TOKEN_SECONDS}
     return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
 
@@ -64,7 +65,7 @@ def _base64url(value: dict[str, Any]) -> str:
 
 
 def _pkcs8(certificate: Any) -> bytes:
-    """The private key in the only form that Kafka's PEM stores read (DefaultSslEngineFactory)."""
+    """Return the private key in the only form that Kafka's PEM stores can read (DefaultSslEngineFactory)."""
     from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - comes with trustme
 
     key = form.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)

@@ -1,4 +1,4 @@
-"""What a lab cluster is, and the server.properties of its nodes. Pure: text in, text out."""
+"""The options of a lab cluster, and the server.properties of its nodes. Pure: text in, text out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,28 +17,29 @@ _LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, kw_only=True)
 class LabOptions:
-    """One cluster: its size, its version, and how clients are let in."""
+    """One cluster: its size, its version, and how clients authenticate."""
 
     version: str = KAFKA_VERSION
     brokers: int = 1
-    """One broker is its own controller. Several get a controller process beside them, so that each can be killed."""
+    """Number of brokers. A single broker is its own controller. Several brokers get a separate controller process, so
+    that each of them can be killed."""
     protocol: Protocol = "PLAINTEXT"
-    """Of the listener for clients; with SASL every mechanism of `Mechanism` is on."""
+    """Protocol of the listener for clients. With SASL, every mechanism of `Mechanism` is enabled."""
     users: Mapping[str, str] = field(default_factory=lambda: DEFAULT_USERS)
-    """Passwords by name. `admin` may do everything."""
+    """Passwords by user name. `admin` has all permissions."""
     authorizer: bool = False
-    """Whoever is not `admin` needs an ACL for what he does. Only of use with SASL or `client_certificates`."""
+    """Whether every user other than `admin` needs ACLs. Only useful with SASL or `client_certificates`."""
     client_certificates: bool = False
-    """With TLS: clients must show a certificate of the cluster's CA."""
+    """With TLS: clients must present a certificate of the cluster's CA."""
     relayed: tuple[int, int] | None = None
-    """(Port, port): a second plaintext listener for clients on the one, which tells them the other: a relay's, for a
-    cluster of one broker."""
+    """(Listen port, advertised port): a second plaintext listener for clients on the first port, which advertises the
+    second one, that of a relay. For a cluster of one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the nodes' server.properties says otherwise."""
+    """Properties that override the nodes' server.properties."""
     heap_mb: int = 384
     quick_start: bool = True
-    """Java compiles quickly instead of well, and collects with one thread: right for tests, wrong for a bench, where it
-    runs as Kafka's own script starts it."""
+    """Java compiles quickly instead of well, and collects garbage with one thread. This is right for tests and wrong
+    for benchmarks, in which Java runs with the options of Kafka's own start script."""
 
     @property
     def tls(self) -> bool:
@@ -54,13 +55,13 @@ class LabOptions:
 
     @property
     def node_ids(self) -> tuple[int, ...]:
-        """All processes of the cluster, the controller first."""
+        """Return the ids of all processes of the cluster, the controller first."""
         return self.broker_ids if self.brokers == 1 else (CONTROLLER_ID, *self.broker_ids)
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where one node listens; a node that is no broker uses only `controller`."""
+    """The ports that one node listens on. A node that is not a broker uses only `controller`."""
 
     client: int
     internal: int
@@ -68,7 +69,8 @@ class Ports:
 
 
 def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
-    """The server.properties of one node. `folder` is the cluster's, with `store.pem` and `ca.pem` when it uses TLS."""
+    """Return the server.properties of one node. `folder` is the cluster's, with `store.pem` and `ca.pem` if it uses
+    TLS."""
     controller_id = options.node_ids[0]
     roles = [
         role for role, has in (("broker", node_id != CONTROLLER_ID), ("controller", node_id == controller_id)) if has
@@ -101,12 +103,12 @@ def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """A Java properties file."""
+    """Return the text of a Java properties file."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
 
 
 def scram_credentials(options: LabOptions) -> list[str]:
-    """The values of --add-scram that give every user both SCRAM mechanisms."""
+    """Return the values of --add-scram that give every user both SCRAM mechanisms."""
     if not options.sasl:
         return []
     return [
@@ -155,7 +157,7 @@ def _common(options: LabOptions) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "2097152",
-        # A broker killed with -9 may register again only when its old session has lapsed; it tries after about 0.2,
+        # A broker killed with -9 may register again only after its old session has expired. It retries after about 0.2,
         # 0.6, 1.4 and 3 s (BrokerLifecycleManager).
         "broker.session.timeout.ms": "1300" if options.brokers == 1 else "3000",
         "broker.heartbeat.interval.ms": "200",
@@ -178,7 +180,8 @@ def _sasl(options: LabOptions) -> dict[str, str]:
         "plain": f"{_LOGIN}.plain.PlainLoginModule required {plain};",
         "scram-sha-256": f"{_LOGIN}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_LOGIN}.scram.ScramLoginModule required;",
-        # Without a validator of its own the broker takes unsigned tokens: enough to see that a client sends one.
+        # Without a configured validator, the broker accepts unsigned tokens. That is enough to see that a client sends
+        # one.
         "oauthbearer": f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";',
     }
     return {
@@ -190,7 +193,7 @@ def _sasl(options: LabOptions) -> dict[str, str]:
 def _authorizer() -> dict[str, str]:
     return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        # The nodes talk to each other without a name.
+        # The nodes connect to each other without authentication.
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
     }
 

@@ -1,7 +1,7 @@
-"""The data folders of new nodes, as Kafka's storage tool makes them.
+"""The data folders of new nodes, as Kafka's storage tool creates them.
 
-The tool is a Java program that takes seconds of CPU time. What it writes differs from node to node and from cluster to
-cluster by three ids alone, so in one process it runs once for each version and set of users; the rest are copies.
+The tool is a Java program that takes seconds of CPU time. Its output differs between nodes and clusters only in three
+ids. Within one process it therefore runs once for each version and set of users; the other folders are copies.
 """
 
 import base64
@@ -29,10 +29,10 @@ def new_id() -> str:
 def format_folder(
     tool: Sequence[str], credentials: Sequence[str], config: Path, data: Path, ids: tuple[str, int]
 ) -> None:
-    """Makes the data folder of a node; `ids` are those of cluster and node.
+    """Create the data folder of a node; `ids` are those of the cluster and the node.
 
-    `tool` runs the storage tool, `credentials` are its values for --add-scram, `config` is the node's
-    server.properties, which names `data`. Raises EnvironmentFault when the tool refuses.
+    `tool` runs the storage tool, `credentials` are its values for --add-scram, and `config` is the node's
+    server.properties, which names `data`. Raises EnvironmentFault if the tool refuses.
     """
     with _lock:
         key = (*tool, "", *credentials)
@@ -47,7 +47,7 @@ def format_folder(
 
 
 def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
-    """The same properties with other ids, as far as it has them."""
+    """Return the same properties with other ids, where the properties contain them."""
     lines: list[str] = []
     for line in meta.decode("latin-1").splitlines():
         name = line.partition("=")[0]

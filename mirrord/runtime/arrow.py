@@ -1,4 +1,4 @@
-"""pyarrow ships no types, so everything that is used from it gets its type here."""
+"""Typed access to pyarrow. pyarrow ships no types, so every name that mirrord uses gets its type here."""
 
 import importlib
 from typing import Any

@@ -14,9 +14,9 @@ NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
 
 
 def find_java(needed: str = NEEDED) -> str:
-    """The path of a Java that is new enough: of JAVA_HOME, else of the PATH.
+    """Return the path of a Java that is new enough, from JAVA_HOME or else from the PATH.
 
-    Raises EnvironmentFault in one line, which begins with `needed`.
+    Raises EnvironmentFault with one line, which begins with `needed`.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -42,6 +42,6 @@ def _checked(java: str, needed: str) -> str:
 
 
 def java_release(settings: str) -> int | None:
-    """The release (8, 17, 21 ...) in what `-XshowSettings:properties` prints; None when it is not there."""
+    """Return the release (8, 17, 21 ...) in the output of `-XshowSettings:properties`, or None if it is not there."""
     found = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
     return int(found[1]) if found else None

@@ -1,7 +1,7 @@
-"""Starts a program that ends with its parent, also when the parent is killed with -9 (Linux: PR_SET_PDEATHSIG).
+"""Starts a program that ends with its parent, even if the parent is killed with -9 (Linux: PR_SET_PDEATHSIG).
 
-Run as a script it ties itself to the parent and becomes the program; the process id stays. The kernel watches the
-*thread* that started the program, not its process: it has to be one that lives as long as the process.
+As a script, this module ties itself to the parent and then becomes the program; the process id stays the same. The
+kernel watches the *thread* that started the program, not its process. That thread must live as long as the process.
 """
 
 import ctypes
@@ -14,14 +14,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def leashed(command: list[str]) -> list[str]:
-    """The command that runs this command on a leash held by this process."""
+    """Return a command that runs the given command on a leash held by this process."""
     return [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), *command]
 
 
 def tie_to(parent: int) -> None:
-    """From here on this process ends with its parent; at once, if that has ended already."""
+    """Tie this process to its parent, so that it ends when the parent ends. If the parent has already ended, end at
+    once."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the leash was on
+    if os.getppid() != parent:  # it died before the leash was in place
         os._exit(1)
 
 

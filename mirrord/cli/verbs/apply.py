@@ -1,4 +1,4 @@
-"""`mirrord apply`: a running daemon goes on by a changed file; only what is concerned changes."""
+"""`mirrord apply`: a running daemon applies a changed file. Only the affected parts change."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "apply", "Let the running daemon go on by a changed configuration.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -40,7 +40,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows what changes and does it. Raises ConfigError, EnvironmentFault."""
+    """Show what changes and apply it. Raises ConfigError, EnvironmentFault."""
     config, _ = load_file(arguments.conf, LOADING)
     return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
 
@@ -68,7 +68,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
 
 
 async def _daemon(config: Config, access: ClusterAccess) -> str:
-    """The address of the daemon of this instance that holds one of the flows."""
+    """Return the address of the daemon of this instance that holds one of the flows."""
     views = await read_ledgers(config, access)
     held = [view for view in views.values() if isinstance(view, LedgerView)]
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]

@@ -1,4 +1,5 @@
-"""`mirrord audit`: is the copy what the ledger says? Compares both clusters, and names differences by their offsets."""
+"""`mirrord audit`: checks whether the copy matches the ledger. It compares both clusters and names differences by
+offset."""
 
 import argparse
 import sys
@@ -44,7 +45,7 @@ Exit code 3 when there is a difference or a loss (mirrord gaps), or a flow has n
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "audit", "Compare the copy with the source, and name each difference.", _EPILOG)
     add_conf(parser)
     parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely; default: digest")
@@ -68,7 +69,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Audits, and prints the sums. Raises ConfigError, EnvironmentFault."""
+    """Run the audit and print the sums. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     order = _order(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if results is not None:
         results.begin()
     with ExitStack() as stack:
-        # What reads no record takes no time, and stands in nobody's way.
+        # An audit that reads no records takes no time and blocks no other job.
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
             audit.run(results, known, lambda progress: _tell(progress, shown, lease))
@@ -111,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lease(config: Config, stack: ExitStack) -> JobLease | None:
-    """None when we may not write to the ledger: an audit is one all the same. Raises EnvironmentFault."""
+    """Return the job's lease, or None if we may not write to the ledger; the audit runs all the same. Raises
+    EnvironmentFault."""
     try:
         return stack.enter_context(JobLease(config, "audit"))
     except JobUntold as fault:
@@ -126,7 +128,7 @@ def _tell(progress: Progress, line: ProgressLine, lease: JobLease | None) -> Non
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
-    """By the command line. Raises ConfigError."""
+    """Return the audit that the command line asks for. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")

@@ -1,4 +1,4 @@
-"""`mirrord check`: what would go wrong, found before a start. Nothing is altered."""
+"""`mirrord check`: finds, before a start, what would go wrong. Nothing is changed."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ deletes it again; a first start does the same."""
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "check", "Find what would go wrong, and alter nothing.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -37,7 +37,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what was found. Raises ConfigError."""
+    """Print the findings. Raises ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))

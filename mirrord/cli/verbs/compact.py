@@ -33,7 +33,7 @@ run finishes it. A part has {PART_RUNS:,} gaps; --least lets smaller ones go, to
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "compact", "Move older parts of the offset map from the ledger into files.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -49,7 +49,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compacts, and prints what was moved. Raises ConfigError, EnvironmentFault."""
+    """Compact, and print what was moved. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     settings = spark_settings(arguments)
     wanted = _wanted(arguments)

@@ -1,4 +1,4 @@
-"""`mirrord convert`: the conf.toml that means the same as a file for MirrorMaker 2."""
+"""`mirrord convert`: prints the conf.toml that is equivalent to a configuration file of MirrorMaker 2."""
 
 import argparse
 
@@ -13,14 +13,14 @@ Secrets are not copied: the printed configuration refers to where they are, also
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "convert", "Print the conf.toml that means the same as an mm2.properties.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the file for MirrorMaker 2 (mm2.properties)")
     add_clusters(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints it. Raises ConfigError."""
+    """Print the converted file. Raises ConfigError."""
     config, remarks = load_file(arguments.file)
     if arguments.clusters:
         config = config.only_targets(arguments.clusters)

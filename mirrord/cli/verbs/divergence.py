@@ -1,4 +1,4 @@
-"""`mirrord divergence`: what exists on one side only, for the decision on a way back."""
+"""`mirrord divergence`: shows what exists on one side only, to help decide on a failback."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ each tells of its own source.
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "divergence", "Show what exists on one side only.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -46,7 +46,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Reads and prints. Raises ConfigError, EnvironmentFault."""
+    """Read both sides and print the differences. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
     begin_ms = since_ms(arguments.since)

@@ -1,4 +1,4 @@
-"""`mirrord drain`: a replicator gives its partitions to others."""
+"""`mirrord drain`: moves the partitions of a replicator to others."""
 
 import argparse
 
@@ -12,11 +12,11 @@ names it, or until another one has replaced it. Where no other one could take it
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "drain", "Empty a replicator: its partitions move to others.", _EPILOG)
     add_order(parser, "HOST", "a replicator, as `mirrord status --json` and `lag` name it, or replicator-1")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    """Send the command. Raises ConfigError."""
     return give(arguments, "drain")

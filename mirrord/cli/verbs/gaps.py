@@ -1,5 +1,5 @@
-"""`mirrord gaps`: which source offsets were not copied, and why, exactly, read from the target cluster alone; and which
-target offsets somebody else wrote."""
+"""`mirrord gaps`: shows exactly which source offsets were not copied, and why, from the target cluster alone. It also
+shows which target offsets another client wrote."""
 
 import argparse
 import asyncio
@@ -60,11 +60,11 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """Of a range that was rejected: which records stand in the target after all, and where."""
+    """The records of a rejected range that are in the target after all, with their positions."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
-    """One range of a target partition that somebody else wrote."""
+    """One range of a target partition that another client wrote."""
 
     flow: str
     target_topic: str
@@ -74,7 +74,7 @@ class ForeignLine(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -86,7 +86,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the ranges. Raises ConfigError, EnvironmentFault."""
+    """Print the ranges. Raises ConfigError, EnvironmentFault."""
     if arguments.foreign and (arguments.all or arguments.since is not None):
         raise ConfigError("--foreign lists target offsets, all that are known: it cannot go with --all or --since")
     config = load_conf(arguments)

@@ -1,5 +1,5 @@
-"""`mirrord groups`: where consumer groups stand on both sides, how far behind they are, and what is not in step; with
-`--reverse` where those of the target would go on at the source.
+"""`mirrord groups`: shows the positions of consumer groups on both sides, their lag, and which are not in sync. With
+`--reverse`, it shows where groups of the target would resume at the source.
 """
 
 import argparse
@@ -46,7 +46,7 @@ _STYLES = {
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "groups", "Show where consumer groups stand at the source and at the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -58,7 +58,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the groups. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
+    """Print the groups. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force belong to --reverse: to the target the daemon commits by itself")
     config = load_conf(arguments)
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """A line for each group and partition, and one for each flow that has something to say."""
+    """Return a line for each group and partition, and one for each flow that has a note."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

@@ -1,4 +1,4 @@
-"""`mirrord lab up|down|status`: two real Kafka clusters on this machine, to try things with."""
+"""`mirrord lab up|down|status`: two real Kafka clusters on this machine for experiments."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ which also removes their data. Java 17 or newer is needed; Kafka itself is downl
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     lab = add_verb(verbs, "lab", "Two real Kafka clusters on this machine, to try things with.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
     up = add_verb(steps, "up", "Start both, or say where they are.")
@@ -31,7 +31,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Does one of the three; returns the exit code."""
+    """Run one of the three commands and return the exit code."""
     home = Path(arguments.dir).absolute() if arguments.dir else detached.default_folder()
     match arguments.lab_verb:
         case "up":

@@ -1,4 +1,4 @@
-"""`mirrord lag`: every lane, the one that is furthest behind first."""
+"""`mirrord lag`: shows every lane, the one with the largest lag first."""
 
 import argparse
 
@@ -10,7 +10,7 @@ _EPILOG = """The running daemon is asked; when there is none, the answer comes f
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "lag", "Show each partition's lag in records and seconds, the largest first.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -18,5 +18,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the lanes."""
+    """Print the lanes."""
     return show(arguments, lag_table)

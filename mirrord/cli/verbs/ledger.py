@@ -1,4 +1,4 @@
-"""`mirrord ledger show|tail`: the facts of a flow's ledger, read from the target cluster alone."""
+"""`mirrord ledger show|tail`: prints the facts of a flow's ledger, read from the target cluster alone."""
 
 import argparse
 import asyncio
@@ -29,7 +29,7 @@ _TAIL_FACTS = 10
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parsers."""
+    """Add the parsers."""
     parser = add_verb(verbs, "ledger", "Show what has happened, fact by fact.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
@@ -43,7 +43,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the facts. Raises ConfigError, EnvironmentFault."""
+    """Print the facts. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
@@ -99,7 +99,7 @@ class _Printer:
         self._as_json = as_json
 
     def lines(self, read: ReadEntry) -> Iterator[str]:
-        """A line for each fact that was asked for."""
+        """Yield a line for each requested fact."""
         if isinstance(read.entry, LedgerCorrupt):
             yield self._corrupt(read.offset, read.entry)
             return
@@ -109,7 +109,7 @@ class _Printer:
                 yield self._line(read, fact, read.bound[number] if read.bound is not None else None)
 
     def check_lane(self) -> None:
-        """Raises ConfigError when the lane that was asked for is not in the ledger."""
+        """Raise ConfigError if the requested lane is not in the ledger."""
         known = [self._name(lane) for lane in self._reading.state.lanes]
         if self._lane is not None and self._lane not in {*known, *self._reading.state.lanes}:
             like = nearest(self._lane, known)
@@ -146,7 +146,7 @@ class _Printer:
 
 
 def _plain(value: object) -> object:
-    """Facts are arrays in the ledger; for programs their fields have names."""
+    """Return a value with named fields for programs. In the ledger, facts are arrays."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""`mirrord move`: a partition goes to another replicator, and stays there."""
+"""`mirrord move`: moves a partition to another replicator and pins it there."""
 
 import argparse
 
@@ -12,7 +12,7 @@ _EPILOG = f"""The partition stays on the replicator of that number, also on its 
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "move", "Move a partition to a replicator.", _EPILOG)
     add_order(parser, "LANE", "a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -21,5 +21,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    """Send the command. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "unpin") if arguments.unpin else give(arguments, "move", to=arguments.to)

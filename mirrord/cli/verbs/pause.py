@@ -1,4 +1,4 @@
-"""`mirrord pause`: a flow, a topic or a partition is not copied until it is resumed."""
+"""`mirrord pause`: stops copying a flow, a topic or a partition until it is resumed."""
 
 import argparse
 
@@ -12,12 +12,12 @@ topic gets later are paused, too. Topics, settings, rights and groups are kept i
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "pause", "Stop copying a flow, a topic or a partition until it is resumed.", _EPILOG)
     add_order(parser, "FLOW|TOPIC|LANE", "a flow, a topic of the source, or a partition such as orders-3")
     add_kind(parser, "flow", "topic", "lane")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    """Send the command. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "pause")

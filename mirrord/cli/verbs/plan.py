@@ -1,4 +1,4 @@
-"""`mirrord plan`: what `start` would create, alter and grow, and nothing is done."""
+"""`mirrord plan`: shows what `start` would create, alter and grow, without doing it."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "re
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The answer."""
+    """The answer of `mirrord plan`."""
 
     steps: Sequence[Step]
     findings: Sequence[Finding]
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "plan", "Show what a start would create, alter and grow.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -46,7 +46,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the steps; the exit code. Raises ConfigError, EnvironmentFault."""
+    """Print the steps and return the exit code. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments, LOADING)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     plan = asyncio.run(_gather(config.only(flows)))

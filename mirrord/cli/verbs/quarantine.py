@@ -1,4 +1,4 @@
-"""`mirrord quarantine list|show|skip|replay`: records that cannot be copied, and what becomes of them."""
+"""`mirrord quarantine list|show|skip|replay`: shows records that cannot be copied, and decides what happens to them."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ _LIST_EPILOG = "No daemon has to run. Exit code 3 when a partition waits for som
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry, for people and programs."""
+    """One entry, for people and programs."""
 
     flow: str
     topic: str
@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parsers."""
+    """Add the parsers."""
     parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
     listing = add_verb(steps, "list", "List what waits for somebody to decide, and what was left out.", _LIST_EPILOG)
@@ -87,7 +87,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints entries, or gives the order. Raises ConfigError, EnvironmentFault."""
+    """Print entries, or send the command. Raises ConfigError, EnvironmentFault."""
     match arguments.quarantine_verb:
         case "skip":
             if not arguments.reason.strip():
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """First parked, then ordered: nothing is left out that is nowhere."""
+    """Park the records first, then send the command, so that every skipped record is stored somewhere."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would
@@ -170,7 +170,8 @@ async def _read(config: Config) -> list[Entry]:
 
 
 async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
-    """When the ledger was told of what a policy left out: the entries themselves do not hold it."""
+    """Return when the ledger recorded the records that a policy skipped. The entries themselves do not
+    hold that time."""
     if not any(_is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
     told: dict[LaneId, list[Gap]] = {}

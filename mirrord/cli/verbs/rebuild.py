@@ -1,4 +1,4 @@
-"""`mirrord rebuild`: a lost ledger is made anew from what stands on both clusters."""
+"""`mirrord rebuild`: rebuilds a lost ledger from the data on both clusters."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ Exit code 3 when a partition is refused.
 
 
 class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition, for people and programs."""
+    """One partition, for people and programs."""
 
     flow: str
     topic: str
@@ -43,7 +43,7 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Refused by the target and never copied since: they come next."""
+    """Number of records that the target refused and that were never copied since. They come next."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None
@@ -51,7 +51,7 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "rebuild", "Make a lost ledger anew from what stands on both clusters.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -60,7 +60,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows what would be told, and tells it. Raises ConfigError, EnvironmentFault."""
+    """Show what would be recorded, and with --apply record it. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     found = asyncio.run(_look(config))
     lines = [line for each in found for line in _lines(each)]

@@ -1,4 +1,4 @@
-"""`mirrord repair`: copies what an audit has missed into a topic of its own."""
+"""`mirrord repair`: copies records that an audit found missing or altered into a separate topic."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ Exit code 0: all of it lies there; 3: something does not.
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "repair", "Copy what an audit has missed into a topic of its own.", _EPILOG)
     parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
     add_conf(parser)
@@ -53,7 +53,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows what there is to be repaired, and repairs it. Raises ConfigError, EnvironmentFault."""
+    """Show the ranges that need repair, and with --apply repair them. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     folder = Path(arguments.folder)
     if not folder.is_dir():

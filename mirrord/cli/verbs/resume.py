@@ -1,4 +1,4 @@
-"""`mirrord resume`: what was paused is copied again, and a drained replicator may have lanes again."""
+"""`mirrord resume`: resumes copying after a pause, or lets a drained replicator host lanes again."""
 
 import argparse
 
@@ -12,7 +12,7 @@ and that is told.
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "resume", "Copy again what was paused; give a drained replicator lanes again.", _EPILOG)
     what = "a flow, a topic of the source, a partition such as orders-3, or a replicator"
     add_order(parser, "FLOW|TOPIC|LANE|HOST", what)
@@ -20,5 +20,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    """Send the command. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "resume")

@@ -1,4 +1,4 @@
-"""`mirrord seek`: a partition goes on further ahead in the source, and what it has not copied by then is left out."""
+"""`mirrord seek`: lets a partition continue further ahead in the source. Records not copied by then are skipped."""
 
 import argparse
 import asyncio
@@ -24,7 +24,7 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "seek", "Let a partition go on further ahead in the source.", _EPILOG)
     parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -36,7 +36,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Shows the plan and gives the order. Raises ConfigError, EnvironmentFault."""
+    """Show the plan and send the command. Raises ConfigError, EnvironmentFault."""
     if not arguments.reason.strip():
         raise ConfigError("--reason: it is empty; say why the records are left out: it is recorded and shown")
     goal = _goal(arguments)

@@ -1,4 +1,4 @@
-"""`mirrord start`: copies until it is told to stop."""
+"""`mirrord start`: copies until it is asked to stop."""
 
 import argparse
 import asyncio
@@ -39,9 +39,10 @@ from policies.flows import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""Gathering the status of thousands of lanes takes a while: it is done so seldom that it takes this much of a core."""
+"""The largest share of a core that is spent on gathering the status. With thousands of lanes this takes a while, so it
+is done less often."""
 PROGRESS_S = 10.0
-"""Without a terminal, progress is logged this often, and every change of a flow's state at once."""
+"""Interval of progress lines in the log without a terminal. Every change of a flow's state is logged at once."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
 stands in the target cluster: a next start goes on from there. SIGHUP reads the file again and goes on by it, as
 `mirrord apply` does."""
@@ -50,41 +51,41 @@ log = structlog.get_logger()
 
 
 class Daemon(Protocol):
-    """What runs the flows, here or on Ray."""
+    """The process that runs the flows, in this process or on Ray."""
 
     @property
     def dashboard(self) -> str:
-        """The address of Ray's dashboard, or empty."""
+        """Return the address of Ray's dashboard, or an empty string."""
         ...
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken all over, when this one has ended by that."""
+        """Return the daemon that has taken over everything, if this one ended because of that."""
         ...
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Begins, in the place of another daemon if there is one; returns the address of the HTTP door."""
+        """Start, in place of another daemon if there is one. Return the address of the HTTP API."""
         ...
 
     async def status(self) -> Status | None:
-        """The present status, or None when it cannot be told now."""
+        """Return the current status, or None if it is not available now."""
         ...
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Goes on by another configuration, or refuses all of it. Raises EnvironmentFault."""
+        """Continue with another configuration, or refuse all of it. Raises EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
-        """Begins to drain."""
+        """Begin to drain."""
         ...
 
     async def wait(self) -> None:
-        """Until everything has ended."""
+        """Wait until everything has ended."""
         ...
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -105,12 +106,12 @@ def register(verbs: Verbs) -> None:
         help="take over from the daemon that runs these flows, host by host: it ends, and nothing else stands still",
     )
     parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
-    # Where a detached daemon tells the command that started it that it runs.
+    # The pipe on which a detached daemon reports to the command that started it.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
+    """Run the daemon, or start it in the background. Raises ConfigError, EnvironmentFault."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     if arguments.json and not arguments.dry_run:
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """What a daemon in the background is to be told, too."""
+    """Return the options that are passed on to a daemon in the background."""
     flows = [word for name in arguments.flows or () for word in ("--flow", name)]
     flows += ["--upgrade"] if arguments.upgrade else []
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
@@ -143,7 +144,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
     access = ClusterAccess(config)
-    # Ray takes seconds to import: meanwhile the clusters can be asked.
+    # Importing Ray takes seconds; meanwhile the clusters can be queried.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
     await check_start(config, access.admin, access.ledger)
     predecessor = await find_predecessor(config, access) if arguments.upgrade else None
@@ -175,7 +176,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
 
 
 class _Ended:
-    """The end of a migration."""
+    """Tracks the end of a migration."""
 
     def __init__(self, migration: CatchUp) -> None:
         self._migration = migration
@@ -183,7 +184,7 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Whether it is time to drain, and was not before."""
+        """Return whether it is time to drain, if this was not returned before."""
         if self._reached or self._fault is not None:
             return False
         try:
@@ -193,7 +194,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Prints the proof; the exit code. Raises EnvironmentFault when it ended before it had caught up."""
+        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before it had caught
+        up."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:
@@ -207,13 +209,13 @@ class _Ended:
 def _daemon(config: Config, log_directory: str) -> Daemon:
     if config.runtime.engine == "process":
         return _Here(config)
-    from actors.daemon import RayDaemon  # noqa: PLC0415 - not always wanted, and slow to import
+    from actors.daemon import RayDaemon  # noqa: PLC0415 - not always needed, and slow to import
 
     return RayDaemon(config, log_directory)
 
 
 class _Here:
-    """The flows in this process."""
+    """Runs the flows in this process."""
 
     dashboard = ""
 
@@ -223,11 +225,11 @@ class _Here:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken all over."""
+        """The daemon that has taken over everything."""
         return self._supervisor.replaced_by
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Opens the door and begins."""
+        """Open the HTTP API and start the flows."""
         self._supervisor = self._made(predecessor)
         return await self._supervisor.start()
 
@@ -237,24 +239,24 @@ class _Here:
         return Supervisor(self._config, engine, identity=identity, predecessor=predecessor)
 
     async def status(self) -> Status:
-        """The present status."""
+        """Return the current status."""
         return self._supervisor.status()
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Goes on by another configuration."""
+        """Continue with another configuration."""
         return await self._supervisor.apply(config, own_file=True, dry_run=False)
 
     async def stop(self) -> None:
-        """Begins to drain."""
+        """Begin to drain."""
         await self._supervisor.stop()
 
     async def wait(self) -> None:
-        """Until everything has ended."""
+        """Wait until everything has ended."""
         await self._supervisor.wait()
 
 
 def _stop_on_signals(daemon: Daemon) -> None:
-    """The first signal drains, the second one ends the process, and with it what it started."""
+    """Drain at the first signal. At the second one, end the process and everything that it started."""
     stops: set[asyncio.Task[None]] = set()
 
     def stop(number: signal.Signals) -> None:
@@ -276,13 +278,13 @@ class _Table:
         self._live = Live("", console=Console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str) -> Live:
-        """The terminal, for as long as the daemon runs."""
+        """Return the live view, which holds the terminal while the daemon runs."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
         return self._live
 
     def show(self, status: Status) -> None:
-        """Draws it anew."""
+        """Redraw the table."""
         self._live.update(Group(self._head, status_table(status)), refresh=True)
 
 
@@ -294,12 +296,12 @@ class _Lines:
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Says where the daemon is."""
+        """Log the address of the daemon."""
         log.info("daemon_ready", http=address, dashboard=dashboard)
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:
-        """Logs what changed, and from time to time how far it is."""
+        """Log changes at once, and the progress from time to time."""
         now = asyncio.get_running_loop().time()
         due = now >= self._next
         if due:

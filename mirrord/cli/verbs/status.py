@@ -1,4 +1,4 @@
-"""`mirrord status`: flows, clusters, rates, lag, and everything that needs attention."""
+"""`mirrord status`: shows flows, clusters, rates, lag, and everything that needs attention."""
 
 import argparse
 
@@ -10,7 +10,7 @@ _EPILOG = """The running daemon is asked; when there is none, the answer comes f
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "status", "Show flows, clusters, rates, lag, and what needs attention.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -18,5 +18,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the flows."""
+    """Print the flows."""
     return show(arguments, status_table)

@@ -13,25 +13,25 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.upgrade.daemon_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
-"""A drain takes 10 s at most."""
+"""How long to wait for the drain, which takes at most 10 s."""
 POLL_S = 0.5
 _EPILOG = """The daemon is found by the lease of its flows on the target cluster. A daemon that stands by takes over."""
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     add_conf(add_verb(verbs, "stop", "Drain and end the daemon of a configuration.", _EPILOG))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Stops it and waits until it has let go. Raises EnvironmentFault."""
+    """Stop the daemon and wait until it has released its flows. Raises EnvironmentFault."""
     for line in asyncio.run(_stop(load_conf(arguments))):
         print(line)
     return 0
 
 
 async def _stop(config: Config) -> list[str]:
-    """Lines that say what happened."""
+    """Stop the daemons and return lines that say what happened."""
     access = ClusterAccess(config, PATIENCE_S)
     views = await read_ledgers(config, access)
     faults = [f"flow {name}: {view}" for name, view in views.items() if _is_fault(view)]

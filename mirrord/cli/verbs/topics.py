@@ -1,4 +1,4 @@
-"""`mirrord topics`: every topic of the source, what it is named at the target, and why one is not copied."""
+"""`mirrord topics`: shows every source topic with its name at the target, and why a topic is not copied."""
 
 import argparse
 import asyncio
@@ -41,11 +41,11 @@ class FlowTopics(msgspec.Struct, frozen=True):
     target: str
     topics: Sequence[TopicLine]
     error: str = ""
-    """Why the clusters were not asked."""
+    """Why the clusters could not be queried."""
 
 
 def register(verbs: Verbs) -> None:
-    """Adds the parser."""
+    """Add the parser."""
     parser = add_verb(verbs, "topics", "Show each topic's name at the target, and why one is not copied.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -53,7 +53,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the topics. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
+    """Print the topics. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])
