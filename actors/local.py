@@ -27,7 +27,7 @@ from mirrord.model.errors import EnvironmentFault
 OBJECT_STORE_BYTES = 80 << 20
 """Smallest object store that Ray accepts. Records never pass through it."""
 LOG_BYTES = 16 << 20
-"""Size at which Ray rotates the logs of its own processes. It keeps five."""
+"""Size at which Ray rotates the logs of Ray's processes. It keeps five."""
 DEAD_ACTORS = 200
 """Number of dead actors that Ray remembers for its dashboard. Ray's default is 100,000 (ray_config_def.h)."""
 TASKS = 1_000

@@ -21,8 +21,8 @@ from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""How long an orphaned replicator keeps its lanes. Ray detects within 16 s that a node manager was killed, and within a
-minute that it is stuck."""
+"""Longest time that an orphaned replicator keeps its lanes. Ray detects within 16 s that a node manager was killed,
+and within a minute that it is stuck."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()

@@ -1,8 +1,9 @@
-"""Which rights of the source are given at the target, and about what there.
+"""Which ACLs of the source are synced to the target, and to which resources there.
 
-`read-only` is the rule of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): rights on
-single topics, without those to write; a right that the source has no more stays. `exact` carries what a fail-over
-needs: whoever may write at the source may write at the target, groups included, and who may no longer, may no longer.
+`read-only` is the rule of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): ACLs on single
+topics, without write permissions. An ACL that no longer exists at the source stays at the target. `exact` syncs
+everything that a failover needs: principals that may write at the source may write at the target, groups are included,
+and permissions revoked at the source are revoked at the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,45 +17,45 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """What a rule about topics needs to know of a flow."""
+    """The properties of a flow that a rule about topics depends on."""
 
     selects: Callable[[str], bool]
     """Whether the flow copies a topic of this name."""
     selects_below: Callable[[str], bool]
-    """Whether it copies any topic whose name begins so."""
+    """Whether the flow copies any topic whose name begins with this prefix."""
     target_topic: Callable[[str], str]
     target_prefix: Callable[[str], str | None]
     """`policies.naming.Naming.target_prefix`."""
     beside: Callable[[str], Iterable[str]] = lambda _: ()
-    """Target topics that hold topics of this name, too: those that were created again."""
+    """Additional target topics that hold records of this topic: those of topics that were recreated."""
 
 
 class Untold(NamedTuple):
-    """A rule that cannot be carried over, and why."""
+    """A rule that cannot be synced, and the reason."""
 
     reason: str
 
 
 class AclPolicy(Protocol):
-    """The rule of one flow."""
+    """The ACL rule of one flow."""
 
     resources: tuple[ResourceKind, ...]
-    """What is looked at."""
+    """The kinds of resources whose ACLs are synced."""
     removes: bool
-    """Whether rights that the source has no more are taken away at the target, if mirrord gave them."""
+    """Whether ACLs that the source no longer has are removed at the target, if mirrord added them."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Whether a right at the target is of a kind that this policy gives. mirrord takes its own others away: they
-        are left from another policy."""
+        """Return whether this policy could have added an ACL of this kind at the target. mirrord removes its other
+        ACLs, which are left over from another policy."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """The rule at the target; None for one that does not concern the flow."""
+        """Return the rule at the target, or None for a rule that does not concern the flow."""
         ...
 
 
 class ReadOnly:
-    """Rights on single topics, and none to write."""
+    """ACLs on single topics, without write permissions."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC",)
     removes = False
@@ -74,7 +75,7 @@ class ReadOnly:
 
 
 class Exact:
-    """All rights on topics and groups."""
+    """All ACLs on topics and groups."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
     removes = True
@@ -89,7 +90,7 @@ class Exact:
             if not names.selects(rule.name):
                 return None
             return msgspec.structs.replace(rule, name=names.target_topic(rule.name))
-        # Every topic is the same as every topic whose name begins with nothing.
+        # A rule on all topics equals a rule on the empty prefix.
         prefix = "" if rule.pattern == "LITERAL" else rule.name
         if not names.selects_below(prefix):
             return None
@@ -105,7 +106,7 @@ ACLS: dict[str, Callable[[], AclPolicy]] = {"read-only": ReadOnly, "exact": Exac
 
 
 def acl_policy(name: str) -> AclPolicy:
-    """The policy of this name. Raises ConfigError when the name is unknown."""
+    """Return the policy of this name. Raises ConfigError if the name is unknown."""
     try:
         return ACLS[choice(*ACLS)(name)]()
     except ValueError as rule:

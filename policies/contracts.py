@@ -1,12 +1,13 @@
-"""What a class has to offer that stands in a configuration as a policy of a third party.
+"""The interfaces that a class must implement if a configuration names it as a third-party policy.
 
-Such a class need not import anything of mirrord; these protocols are for its type checker. mirrord makes one object of
-it for each flow, as `Class(source, target, **settings)`: the aliases of the two clusters and the settings table that
-stands beside the name. The first two may be taken by any names, the settings by the names that the table has.
+Such a class need not import anything from mirrord; these protocols are for its type checker. mirrord creates one object
+of the class for each flow, as `Class(source, target, **settings)`. The arguments are the aliases of the two clusters
+and the settings table next to the name in the configuration. The first two are positional, so their parameters may have
+any names. The settings are passed by the names in the table.
 
-Answers may depend on these and on the question alone, at once and without waiting: mirrord asks once for each name and
-keeps the answer as long as the process lives. Whatever a policy raises is told for the topic it was asked about, and
-stops no other one. What stands under "may" can be left out.
+Answers may depend only on these arguments and on the question, and must come at once, without blocking. mirrord asks
+once for each name and keeps the answer as long as the process lives. An exception that a policy raises is reported for
+the topic in question, and stops no other topic. Methods listed under "may" are optional.
 """
 
 from collections.abc import Sequence
@@ -14,61 +15,62 @@ from typing import Protocol, Self
 
 
 class NamingPolicy(Protocol):
-    """`naming = "module:Class"`: how a source topic is named at the target, and back.
+    """`naming = "module:Class"`: maps a source topic to its name at the target, and back.
 
-    It is not asked about heartbeats topics, which always get the source's alias in front of them. It may also have::
+    It is not asked about heartbeats topics, which always get the source's alias as a prefix. It may also have::
 
         def hops(self, topic: str) -> Sequence[str]
-            The aliases that the name of a topic tells it has passed, the latest first; without it, none. Flows in a
-            ring need it: a topic that has passed the target already is not copied there again.
+            The aliases of the clusters that a topic has passed according to its name, the latest first. Without it,
+            none. Flows in a ring need it: a topic that has already passed the target is not copied there again.
 
         def target_prefix(self, prefix: str) -> str | None
-            How the names of all copies begin whose names at the source begin so, and no others; None, or without it:
-            rights on prefixes are not carried over.
+            The prefix that the copies of exactly those topics have whose names begin with `prefix` at the source. If
+            it returns None or does not exist, ACLs on prefixes are not synced.
     """
 
     def target_topic(self, source_topic: str, /) -> str:
-        """The name at the target: one that Kafka takes, and no other source topic's."""
+        """Return the name at the target. It must be valid in Kafka, and no other source topic may have it."""
         ...
 
     def source_topic(self, target_topic: str, /) -> str | None:
-        """Undoes `target_topic` exactly; None for a name that it does not give."""
+        """Invert `target_topic` exactly. Return None for a name that `target_topic` does not return."""
         ...
 
 
 class SelectionPolicy(Protocol):
-    """`select = "module:Class"`: which of the topics that the lists take are left out."""
+    """`select = "module:Class"`: decides which of the topics that the lists accept are skipped."""
 
     def refusal(self, topic: str, /) -> str | None:
-        """Why this source topic is not copied, in a few words for people; None when it is."""
+        """Return why this source topic is not copied, in a few words for people, or None if it is copied."""
         ...
 
 
 class PropertyPolicy(Protocol):
-    """`filter_configs = "module:Class"` in `[flows.sync]`: which topic settings are left alone at the target, beside
-    those of `exclude_configs`. It may also have::
+    """`filter_configs = "module:Class"` in `[flows.sync]`: decides which topic configs are not synced to the target, in
+    addition to those of `exclude_configs`. It may also have::
 
         def takes_default(self, name: str) -> bool
-            Of a setting that the source topic has no value of its own for: whether the value that counts at the source
-            is set at the target; without it, `use_defaults_from` decides.
+            For a config that is not set on the source topic: whether its effective value at the source is set at the
+            target. Without it, `use_defaults_from` decides.
     """
 
     def passes(self, name: str, /) -> bool:
-        """Whether the setting is kept like the source's."""
+        """Return whether the config is synced from the source."""
         ...
 
 
 class Record(Protocol):
-    """A record as record policies get it: a named tuple, so `record._replace(value=b"...")` makes another one."""
+    """A record as record policies receive it: a named tuple, so `record._replace(value=b"...")` returns
+    a changed copy."""
 
     @property
     def offset(self) -> int:
-        """At the source; a transform cannot change it."""
+        """The offset at the source. A transform cannot change it."""
         ...
 
     @property
     def time_ms(self) -> int:
-        """Milliseconds since 1970; the time of its append where the source topic has those."""
+        """Milliseconds since 1970. This is the append time if the source topic uses LogAppendTime."""
         ...
 
     @property
@@ -81,20 +83,20 @@ class Record(Protocol):
 
 
 class RecordFilter(Protocol):
-    """`filter = "module:Class"` in `[flows.records]`: which records are copied.
+    """`filter = "module:Class"` in `[flows.records]`: decides which records are copied.
 
-    The same record must get the same answer each time: what is bound in the ledger stands, but what is not copied yet
-    when a process ends is asked about once more.
+    The same record must get the same answer every time. An answer that is committed in the ledger is final, but a
+    record that is not copied yet when a process ends is asked about again.
     """
 
     def keeps(self, record: Record, /) -> bool:
-        """Whether the record is copied."""
+        """Return whether the record is copied."""
         ...
 
 
 class RecordTransform(Protocol):
-    """`transform = "module:Class"` in `[flows.records]`: what becomes of a record. It cannot leave one out."""
+    """`transform = "module:Class"` in `[flows.records]`: changes records. It cannot skip one."""
 
     def changed(self, record: Record, /) -> Record:
-        """The record as the target is to hold it: time, key, value and headers count."""
+        """Return the record that the target stores. Its time, key, value and headers are used."""
         ...

@@ -1,8 +1,8 @@
-"""The policies of one flow, built in or of third parties, from its configuration.
+"""The policies of one flow, built-in or third-party, created from its configuration.
 
-Whoever asks twice for the same gets the same object of a third party's policy: its answers are kept there. To ask is
-to load: an unusable policy raises ConfigError. `LOADING` finds that out while a file is read, and `policy_faults` where
-a configuration arrives otherwise.
+Callers that ask twice for the same third-party policy get the same object, because the object keeps its answers. The
+first request loads the policy: an unusable policy raises ConfigError. `LOADING` detects this while a file is read, and
+`policy_faults` does so if a configuration arrives in another way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ from policies.records import FILTERS, TRANSFORMS
 from policies.selecting import Selection, is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
-"""Names that a policy is tried with, when the flow's lists take them."""
+"""Topic names that a policy is tried with, if the flow's lists accept them."""
 SETTINGS = (
     "cleanup.policy",
     "compression.type",
@@ -42,7 +42,7 @@ SETTINGS = (
     "segment.ms",
     "unclean.leader.election.enable",
 )
-"""Topic settings that a filter is tried with (org.apache.kafka.common.config.TopicConfig)."""
+"""Topic configs that a filter is tried with (org.apache.kafka.common.config.TopicConfig)."""
 
 _made: dict[tuple[str, ...], object] = {}
 
@@ -72,12 +72,12 @@ LOADING = Loading()
 
 
 def policy_faults(config: Config) -> list[str]:
-    """A line for each policy that cannot be used in this process."""
+    """Return a line for each policy that cannot be used in this process."""
     return [f"flow {flow.name}: {key}: {line}" for flow in config.flows for key, line in LOADING.faults(flow)]
 
 
 def naming_of(flow: FlowConfig) -> Naming:
-    """How the flow names its copies. Raises ConfigError."""
+    """Return the naming of the flow's target topics. Raises ConfigError."""
     if is_built_in(flow.naming):
         return naming(flow.naming, flow.source, flow.separator)
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
@@ -91,7 +91,7 @@ def naming_of(flow: FlowConfig) -> Naming:
 
 
 def selection_of(flow: FlowConfig) -> Selection:
-    """Which topics the flow copies. Raises ConfigError."""
+    """Return the selection of the topics that the flow copies. Raises ConfigError."""
     leaving = _leaving(flow) if flow.select else None
     return Selection(
         flow.topics,
@@ -105,7 +105,7 @@ def selection_of(flow: FlowConfig) -> Selection:
 
 
 def properties_of(flow: FlowConfig) -> Properties:
-    """Which settings of topics the flow keeps like the source's. Raises ConfigError."""
+    """Return the rule for the topic configs that the flow syncs. Raises ConfigError."""
     base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
     text = flow.sync.filter_configs
     if not text:
@@ -115,7 +115,7 @@ def properties_of(flow: FlowConfig) -> Properties:
 
 
 def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
-    """Which records the flow copies; None: all. Raises ConfigError."""
+    """Return the filter of the flow's records, or None if all are copied. Raises ConfigError."""
     text, settings = flow.records.filter, flow.records.filter_settings
     if not text:
         return None
@@ -124,7 +124,7 @@ def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
 
 
 def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
-    """What becomes of the flow's records; None: nothing. Raises ConfigError."""
+    """Return the transform of the flow's records, or None if they are not changed. Raises ConfigError."""
     text, settings = flow.records.transform, flow.records.transform_settings
     if not text:
         return None
@@ -141,7 +141,8 @@ def _leaving(flow: FlowConfig) -> GuardedSelection:
 
 
 def _try(flow: FlowConfig, key: str) -> None:
-    """Ask for a few answers. Raises ConfigError when there is no such policy, PolicyFault when an answer is wrong."""
+    """Try a policy with a few questions. Raises ConfigError if there is no such policy, and PolicyFault if an answer is
+    wrong."""
     match key:
         case "naming":
             names = naming_of(flow)
@@ -169,18 +170,18 @@ def _left_out(flow: FlowConfig, topic: str) -> bool:
     try:
         return bool(flow.select) and _leaving(flow).refusal(topic) is not None
     except (ConfigError, PolicyFault):
-        return True  # told for `select`
+        return True  # reported for `select`
 
 
 def _examples(flow: FlowConfig) -> Iterable[str]:
-    """A few topics that the flow's lists take: a policy is never asked about others."""
+    """Return a few topics that the flow's lists accept. A policy is never asked about others."""
     begun = [literal_prefix(pattern) for pattern in flow.topics]
     names = [*EXAMPLES, *begun, *(f"{each}orders" for each in begun)]
     return [name for name in dict.fromkeys(names) if name and selects(flow, name) and not is_internal(name)]
 
 
 def _tells_origin(flow: FlowConfig) -> bool:
-    """Whether both sides read in a name that it has passed them, also after a second hop."""
+    """Return whether names show both sides that a topic has passed them, even after a second hop."""
     here = naming_of(flow)
     back = _turned(flow)
     for topic in _examples(flow) or EXAMPLES[:1]:

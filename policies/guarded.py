@@ -1,7 +1,8 @@
-"""Policies of third parties behind the built-in protocols: no answer is taken unseen, and none is asked for twice.
+"""Wrappers that check third-party policies and implement the built-in protocols. Every answer is checked, and no
+question is asked twice.
 
-What such a policy raises, or answers wrongly, becomes a PolicyFault of the one name that it was asked about. An answer
-that was taken is kept: a topic cannot move to another copy because a policy has changed its mind.
+An exception or a wrong answer becomes a PolicyFault for the one name in question. An accepted answer is kept: a topic
+must not move to another target topic because a policy has changed its answer.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from policies.selecting import is_internal
 
 
 class _Asked:
-    """A policy and what it is called in messages."""
+    """A policy and its name in messages."""
 
     def __init__(self, label: str, policy: object) -> None:
         self._label = label
@@ -41,7 +42,7 @@ class _Asked:
 
 
 class GuardedNaming:
-    """A `policies.naming.Naming`. Heartbeats topics get the source's alias, as everywhere."""
+    """A checked `policies.naming.Naming`. Heartbeats topics get the source's alias, as with every naming."""
 
     def __init__(
         self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
@@ -54,7 +55,7 @@ class GuardedNaming:
         self._hops: dict[str, tuple[Alias, ...]] = {}
 
     def target_topic(self, source_topic: str) -> str:
-        """The name at the target. Raises PolicyFault."""
+        """Return the name at the target. Raises PolicyFault."""
         if is_heartbeats(source_topic, self._separator):
             return self._heartbeats.target_topic(source_topic)
         known = self._targets.get(source_topic)
@@ -63,7 +64,7 @@ class GuardedNaming:
         return known
 
     def source_topic(self, target_topic: str) -> str | None:
-        """The name at the source, or None. Raises PolicyFault."""
+        """Return the name at the source, or None. Raises PolicyFault."""
         if is_heartbeats(target_topic, self._separator):
             return self._heartbeats.source_topic(target_topic)
         answer = self._asked.ask("source_topic", target_topic)
@@ -72,7 +73,8 @@ class GuardedNaming:
         return answer
 
     def target_prefix(self, prefix: str) -> str | None:
-        """How the names of all copies begin whose names at the source begin so. Raises PolicyFault."""
+        """Return the prefix of the copies of all topics that begin with this prefix at the
+        source. Raises PolicyFault."""
         if not self._asked.has("target_prefix"):
             return None
         answer = self._asked.ask("target_prefix", prefix)
@@ -80,7 +82,7 @@ class GuardedNaming:
             return None
         if not isinstance(answer, str):
             raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
-        # Rights hang on it: what is known to be false must not open topics to somebody.
+        # ACLs depend on the answer: an answer known to be wrong must not give anyone access to other topics.
         for source, target in self._targets.items():
             if source.startswith(prefix) != target.startswith(answer):
                 rule = (
@@ -90,7 +92,7 @@ class GuardedNaming:
         return answer
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """The clusters whose aliases this name carries. Raises PolicyFault."""
+        """Return the clusters whose aliases this name carries. Raises PolicyFault."""
         if is_heartbeats(topic, self._separator):
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):
@@ -98,7 +100,7 @@ class GuardedNaming:
         known = self._hops.get(topic)
         if known is None:
             answer = self._asked.ask("hops", topic)
-            # Any other sequence may be a text, which is a sequence of texts.
+            # Other sequence types are rejected, because a str is itself a sequence of strings.
             items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
             if not all(isinstance(item, str) for item in items):
                 rule = "a tuple or list of aliases, empty for none"
@@ -125,7 +127,7 @@ class GuardedNaming:
 
 
 class GuardedSelection:
-    """A `policies.selecting.Leaving`."""
+    """A checked `policies.selecting.Leaving`."""
 
     def __init__(self, label: str, policy: SelectionPolicy) -> None:
         self._label = label
@@ -133,7 +135,7 @@ class GuardedSelection:
         self._answers: dict[str, str | None] = {}
 
     def refusal(self, topic: str) -> str | None:
-        """Why the topic is left out, or None. Raises PolicyFault."""
+        """Return why the topic is skipped, or None. Raises PolicyFault."""
         if topic not in self._answers:
             answer = self._asked.ask("refusal", topic)
             if answer is not None and (not isinstance(answer, str) or not answer.strip()):
@@ -143,7 +145,7 @@ class GuardedSelection:
 
 
 class GuardedProperties:
-    """A `policies.properties.Properties` that leaves more settings alone than another one."""
+    """A checked `policies.properties.Properties` that excludes more configs than the rule it is based on."""
 
     def __init__(self, label: str, policy: PropertyPolicy, base: Properties) -> None:
         self._asked = _Asked(label, policy)
@@ -153,15 +155,15 @@ class GuardedProperties:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Questions without a usable answer at the last time of asking, one line each."""
+        """Return the questions whose last attempt gave no usable answer, one line each."""
         return tuple(self._faults.values())
 
     def passes(self, name: str) -> bool:
-        """What the policy does not answer is left alone."""
+        """Return whether the config is synced. A config without a usable answer is not."""
         return self._base.passes(name) and self._answer("passes", name, default=False)
 
     def takes_default(self, name: str) -> bool:
-        """What the policy does not answer is left to the target."""
+        """Return whether the source's default is set. Without a usable answer, the target keeps its own default."""
         if not self._asked.has("takes_default"):
             return self._base.takes_default(name)
         return self._answer("takes_default", name, default=False)

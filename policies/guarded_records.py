@@ -1,4 +1,5 @@
-"""Policies of records behind a wall: no answer is taken unseen, and what they raise is a PolicyFault of one record."""
+"""Wrappers that check third-party record policies. Every answer is checked, and an exception becomes a PolicyFault for
+one record."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -10,7 +11,7 @@ from policies.loading import line_of
 
 
 class Changed(NamedTuple):
-    """What a transform made of a record."""
+    """The record that a transform returned."""
 
     time_ms: int
     key: bytes | None
@@ -19,14 +20,14 @@ class Changed(NamedTuple):
 
 
 class GuardedFilter:
-    """Asks a filter."""
+    """Calls a filter and checks its answers."""
 
     def __init__(self, label: str, policy: RecordFilter) -> None:
         self._label = label
         self._policy = policy
 
     def keeps(self, record: Record) -> bool:
-        """Whether the record is copied. Raises PolicyFault."""
+        """Return whether the record is copied. Raises PolicyFault."""
         try:
             answer = cast(object, self._policy.keeps(record))
         except (Exception, SystemExit) as error:
@@ -37,14 +38,14 @@ class GuardedFilter:
 
 
 class GuardedTransform:
-    """Asks a transform."""
+    """Calls a transform and checks its answers."""
 
     def __init__(self, label: str, policy: RecordTransform) -> None:
         self._label = label
         self._policy = policy
 
     def changed(self, record: Record) -> Changed:
-        """What becomes of the record. Raises PolicyFault."""
+        """Return the changed record. Raises PolicyFault."""
         try:
             answer: Any = self._policy.changed(record)
         except (Exception, SystemExit) as error:
@@ -81,7 +82,7 @@ def _is_header(found: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Half of a surrogate pair is a str, too, and cannot be written."""
+    """Return whether a str can be encoded. A lone surrogate is valid in a str, but cannot be written."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""From a text in the configuration to an object of a third party's class: found, made, and of the right shape.
+"""Loads third-party policies: finds the class that the configuration names, creates an object and checks its interface.
 
-A class is named by its dotted path (`module:Class`), or by a name that an installed package offers as an entry point.
-Python must find the module: it is installed beside mirrord, or its folder stands in PYTHONPATH. Whatever is wrong is
+A class is named by its dotted path (`module:Class`), or by an entry point name that an installed package offers. Python
+must be able to find the module: it is installed alongside mirrord, or its folder is in PYTHONPATH. Every fault raises
 one ConfigError that says what was found and what is allowed.
 """
 
@@ -21,18 +21,18 @@ LONGEST_LINE = 200
 
 
 class Kind(NamedTuple):
-    """What a key of the configuration takes."""
+    """The requirements of one configuration key."""
 
     key: str
-    """Below the flow."""
+    """The key, relative to the flow."""
     group: str
-    """Of the entry points that give a class a name."""
+    """The entry point group in which packages name their classes."""
     methods: tuple[str, ...]
-    """Each takes one argument."""
+    """Required methods. Each takes one argument."""
     may: tuple[str, ...] = ()
-    """Methods that can be left out."""
+    """Optional methods."""
     takes: str = "text"
-    """What the argument is."""
+    """The kind of argument that the methods take."""
 
 
 NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
@@ -45,9 +45,9 @@ PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("ta
 def make(
     kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySettings, built_in: str | None = None
 ) -> object:
-    """An object of the class that the text names, as `policies.contracts` asks for it. Raises ConfigError.
+    """Return an object of the class that the text names, as `policies.contracts` requires. Raises ConfigError.
 
-    `built_in`: the path of the class, where the text is the name of one of ours.
+    `built_in`: the path of the class, if the text is the name of a built-in policy.
     """
     found = _class(kind, built_in or text)
     if built_in:
@@ -70,7 +70,7 @@ def make(
 def _make_own(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
 ) -> object:
-    """An object of a class of ours, whose faults tell of settings alone. Raises ConfigError."""
+    """Return an object of a built-in class. Its faults concern settings only. Raises ConfigError."""
     known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
     strange = next((name for name in settings if name not in known), "")
     if strange:
@@ -83,7 +83,7 @@ def _make_own(
 
 
 def line_of(error: BaseException) -> str:
-    """An exception in one short line."""
+    """Return an exception as one short line."""
     lines = f"{type(error).__name__}: {error}".strip().splitlines()
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
@@ -126,11 +126,11 @@ def _entry_point(kind: Kind, name: str) -> str:
 def _check_settings(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
 ) -> None:
-    """Whether the class can be made with these; what it then does is another thing."""
+    """Check that the class accepts these arguments. The call itself may still fail for another reason."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
-        return  # a class of compiled code may not tell
+        return  # a compiled class may have no signature
     try:
         signature.bind(source, target, **settings)
     except TypeError as error:
@@ -152,7 +152,7 @@ def _check_method(kind: Kind, text: str, method: Any, name: str) -> None:
         line = f"{name}{inspect.signature(method)} does not take one {kind.takes}, which is all it gets"
         raise _fault(text, line) from None
     except ValueError:
-        return  # compiled code may not tell
+        return  # compiled code may have no signature
 
 
 def _fault(text: str, line: str) -> ConfigError:
@@ -174,7 +174,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _meant_module(name: str) -> str:
-    """The nearest module in the same package, or at the top."""
+    """Suggest the closest module name in the same package, or at the top level."""
     parent, _, last = name.rpartition(".")
     path = getattr(importlib.import_module(parent), "__path__", []) if parent else None
     return _meant(last, [module.name for module in pkgutil.iter_modules(path)])

@@ -1,8 +1,8 @@
-"""How a source topic is named at the target, and back.
+"""Maps a source topic to its name at the target, and back.
 
-The names are those of Kafka's own replication policies, so that tools which know MirrorMaker 2 understand them:
-`prefix` is DefaultReplicationPolicy, `identity` is IdentityReplicationPolicy (org.apache.kafka.connect.mirror). Any
-other name is a template.
+The names are those of Kafka's own replication policies, so that tools for MirrorMaker 2 understand them: `prefix` is
+DefaultReplicationPolicy, `identity` is IdentityReplicationPolicy (org.apache.kafka.connect.mirror). Any other name is a
+template.
 """
 
 from collections.abc import Callable
@@ -15,33 +15,36 @@ from mirrord.model.names import Alias
 SEPARATOR = "."
 HEARTBEATS = "heartbeats"
 PLACE = "{topic}"
-"""Where a template takes the name."""
+"""The place in a template where the topic name is inserted."""
 
 
 class Naming(Protocol):
-    """One flow's names. `source_topic` undoes `target_topic` exactly."""
+    """The topic names of one flow. `source_topic` inverts `target_topic` exactly."""
 
     def target_topic(self, source_topic: str) -> str:
-        """The name at the target."""
+        """Return the name at the target."""
         ...
 
     def source_topic(self, target_topic: str) -> str | None:
-        """The name at the source, or None for a topic that this flow cannot have written."""
+        """Return the name at the source, or None for a topic that this flow cannot have written."""
         ...
 
     def target_prefix(self, prefix: str) -> str | None:
-        """How the names of all copies begin whose names at the source begin so; None when no prefix fits them alone.
+        """Return the prefix of the copies of all topics that begin with this prefix at the source. Return None if no
+        prefix matches exactly those copies.
 
-        Heartbeats topics, which have names of their own, are left out of account."""
+        Heartbeats topics, which have their own names, are not considered.
+        """
         ...
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """The clusters whose aliases this name carries, the latest first; what a name cannot tell is not there."""
+        """Return the clusters whose aliases this name carries, the latest first. Clusters that the name does not show
+        are omitted."""
         ...
 
 
 class PrefixNaming:
-    """`orders` of cluster `eu` becomes `eu.orders`: names say where records come from, so flows may form rings."""
+    """Names `orders` of cluster `eu` as `eu.orders`. Names show where records come from, so flows may form rings."""
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
         self._prefix = source + separator
@@ -59,14 +62,15 @@ class PrefixNaming:
         return self._prefix + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Every piece before the last. As in MirrorMaker 2 a local topic `a.b` counts as one that came from `a`."""
+        """Return every part before the last. As in MirrorMaker 2, a local topic `a.b` counts as one that
+        came from `a`."""
         return tuple(topic.split(self._separator)[:-1])
 
 
 class IdentityNaming:
-    """Names stay as they are, for migrations and for consumers that must not notice.
+    """Keeps names unchanged, for migrations and for consumers that must not notice the change.
 
-    Heartbeats topics alone get the prefix, as in IdentityReplicationPolicy: each cluster has one of its own.
+    Only heartbeats topics get the prefix, as in IdentityReplicationPolicy, because each cluster has its own heartbeats.
     """
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
@@ -91,7 +95,7 @@ class IdentityNaming:
 
 
 class TemplateNaming:
-    """`dr-{topic}`: a fixed text before or behind the name. It does not tell where records come from."""
+    """Adds fixed text before or after the name, as in `dr-{topic}`. Names do not show where records come from."""
 
     def __init__(self, template: str, source: Alias, separator: str = SEPARATOR) -> None:
         self._before, _, self._behind = template.partition(PLACE)
@@ -117,7 +121,7 @@ class TemplateNaming:
 
 
 def is_heartbeats(topic: str, separator: str = SEPARATOR) -> bool:
-    """Whether this is MirrorMaker 2's heartbeats topic, of this cluster or copied from others."""
+    """Return whether this is MirrorMaker 2's heartbeats topic, of this cluster or copied from others."""
     return topic == HEARTBEATS or topic.endswith(separator + HEARTBEATS)
 
 
@@ -125,9 +129,9 @@ NAMINGS: dict[str, Callable[[Alias, str], Naming]] = {"prefix": PrefixNaming, "i
 
 
 def naming(name: str, source: Alias, separator: str = SEPARATOR) -> Naming:
-    """The naming of this name, or of this template, for a flow that copies from `source`.
+    """Return the naming of this name or template, for a flow that copies from `source`.
 
-    Raises ConfigError when the name is unknown.
+    Raises ConfigError if the name is unknown.
     """
     if PLACE in name:
         return TemplateNaming(name, source, separator)

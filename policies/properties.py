@@ -1,7 +1,8 @@
-"""Which settings of a topic are kept like the source's, and what becomes of those that it has at their default.
+"""Which topic configs are synced from the source, and how configs at their default are handled.
 
-The names are those of MirrorMaker 2's `use.defaults.from`; the excluded settings those of `config.properties.exclude`
-(org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Settings of tiered storage are never carried over.
+The names are those of MirrorMaker 2's `use.defaults.from`. The excluded configs are those of
+`config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Configs of tiered storage are
+never synced.
 """
 
 import re
@@ -12,30 +13,31 @@ from mirrord.config.toml_reader import choice
 from mirrord.model.errors import ConfigError
 
 OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")
-"""Settings of tiered storage (KIP-405). They belong to the storage of a cluster: one without tiered storage rejects
-them, together with all that was asked for in the same request, also when a topic is created."""
+"""Configs of tiered storage (KIP-405). They belong to the storage of a cluster. A cluster without tiered storage
+rejects them together with everything else in the same request, even when a topic is created."""
 
 
 class Properties(Protocol):
-    """The rule of one flow."""
+    """The config rule of one flow."""
 
     def passes(self, name: str) -> bool:
-        """Whether the setting is kept like the source's; what does not pass is never touched at the target."""
+        """Return whether the config is synced from the source. A config that does not pass is never changed at the
+        target."""
         ...
 
     def takes_default(self, name: str) -> bool:
-        """Of a setting that the source topic has no value of its own for: whether the value that counts at the source
-        is set at the target. Otherwise the target topic has none of its own either."""
+        """For a config that is not set on the source topic, return whether its effective value at the source is set at
+        the target. Otherwise the config is not set on the target topic either."""
         ...
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What the rule could not decide, one line each."""
+        """Return the configs that the rule could not decide on, one line each."""
         ...
 
 
 class _Excluding:
-    """All settings but those whose whole name matches a pattern, and those of tiered storage."""
+    """Syncs all configs except those whose whole name matches a pattern, and those of tiered storage."""
 
     faults: tuple[str, ...] = ()
 
@@ -52,14 +54,14 @@ class _Excluding:
 
 
 class DefaultsOfTarget(_Excluding):
-    """What the source leaves at its default, the target decides for itself."""
+    """Leaves configs that are at their default at the source to the defaults of the target."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return False
 
 
 class DefaultsOfSource(_Excluding):
-    """What counts at the source counts at the target, too."""
+    """Sets the effective values of the source at the target, including defaults."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return True
@@ -69,7 +71,7 @@ PROPERTIES: dict[str, Callable[[Iterable[str]], Properties]] = {"target": Defaul
 
 
 def properties(defaults_from: str, exclude: Iterable[str]) -> Properties:
-    """The rule of this name. Raises ConfigError when the name is unknown."""
+    """Return the rule of this name. Raises ConfigError if the name is unknown."""
     try:
         return PROPERTIES[choice(*PROPERTIES)(defaults_from)](exclude)
     except ValueError as rule:

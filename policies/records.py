@@ -1,6 +1,6 @@
-"""The built-in policies that look at records. Made as those of third parties are (`policies.contracts`)."""
+"""The built-in policies for records. They are created like third-party policies (`policies.contracts`)."""
 
-# ruff: noqa: ARG002 - the contract says which arguments there are
+# ruff: noqa: ARG002 - the contract defines the arguments
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,43 +14,44 @@ MASK = b"***"
 
 
 class Tombstones:
-    """A filter: records without a value stay where they are."""
+    """A filter that does not copy records without a value."""
 
     def __init__(self, source: Alias, target: Alias) -> None:
         pass
 
     def keeps(self, record: Record) -> bool:
-        """Whether there is a value."""
+        """Return whether the record has a value."""
         return record.value is not None
 
 
 class Keys:
-    """A filter: only records whose whole key matches `match`, and none whose key matches `exclude`."""
+    """A filter that copies only records whose whole key matches `match`, and none whose key matches `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
-        """Both are regexes over the key's bytes. A record without a key has an empty one. Raises ValueError."""
+        """Both are regexes over the key's bytes. A record without a key is treated as having an empty key. Raises
+        ValueError."""
         if match is None and exclude == "":
             raise ValueError("it leaves nothing out without a setting; allowed: match, exclude, or both")
         self._match = _key_pattern("match", ".*" if match is None else match)
         self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
 
     def keeps(self, record: Record) -> bool:
-        """By the key alone."""
+        """Return whether the key matches the patterns."""
         key = record.key or b""
         return self._match.fullmatch(key) is not None and not (self._exclude and self._exclude.fullmatch(key))
 
 
 class Headers:
-    """A transform: headers of the names `drop` are taken out, those of `mask` get the value `***`."""
+    """A transform that removes the headers named in `drop`, and sets those named in `mask` to `***`."""
 
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
-        """Raises ValueError."""
+        """Store the header names. Raises ValueError."""
         self._drop, self._mask = _header_names("drop", drop), _header_names("mask", mask)
         if not (self._drop or self._mask):
             raise ValueError("it changes nothing without the name of a header; allowed: drop, mask, or both")
 
     def changed(self, record: Any) -> Any:
-        """The same record with other headers."""
+        """Return the same record with changed headers."""
         kept = [(name, value) for name, value in record.headers if name not in self._drop]
         return record._replace(headers=[(name, MASK if name in self._mask else value) for name, value in kept])
 
@@ -65,7 +66,8 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:
-    """A text alone would be taken for the set of its letters, and mask nothing."""
+    """Return the header names. A single string is rejected: it would be taken as the set of its letters, and mask
+    nothing."""
     names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
     if not all(isinstance(name, str) for name in names):
         told = shown(cast(object, found))
@@ -75,4 +77,4 @@ def _header_names(setting: str, found: object) -> frozenset[str]:
 
 FILTERS: Mapping[str, str] = {"tombstones": f"{__name__}:Tombstones", "keys": f"{__name__}:Keys"}
 TRANSFORMS: Mapping[str, str] = {"headers": f"{__name__}:Headers"}
-"""By their names in the configuration."""
+"""Built-in transforms by their names in the configuration. `FILTERS` is the same for filters."""

@@ -1,10 +1,10 @@
-"""Which topics of the source a flow copies, and the reason why not for each of the others.
+"""Decides which source topics a flow copies, and gives the reason for each topic that it does not copy.
 
-A topic is selected when its whole name matches one of the includes and none of the excludes, and a policy of a third
-party, where the flow has one, does not leave it out. Three kinds are never selected, whatever the lists say: Kafka's
-own topics, the topics that mirrord and MirrorMaker 2 keep their state in, and a topic that came from the target in the
-first place. User topics whose names merely end in `.internal` are selected (KIP-1074). A flow can name topics that it
-copies whatever the lists say; MirrorMaker 2's heartbeats are such.
+A topic is selected if its whole name matches one of the includes and none of the excludes, and the flow's third-party
+policy, if there is one, does not refuse it. Three kinds are never selected, whatever the lists say: Kafka's own topics,
+the topics in which mirrord and MirrorMaker 2 store their state, and topics that originally came from the target. User
+topics whose names merely end in `.internal` are selected (KIP-1074). A flow can name topics that it copies regardless
+of the lists, such as MirrorMaker 2's heartbeats.
 """
 
 import functools
@@ -17,14 +17,14 @@ from mirrord.model.names import Alias
 from policies.naming import Naming
 
 Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "fault"]
-"""Why a topic is not copied. left-out: a policy of a third party says so; fault: such a policy gives no answer."""
+"""Why a topic is not copied. left-out: a third-party policy refuses it; fault: such a policy gives no answer."""
 
 
 class Leaving(Protocol):
-    """What a flow leaves out of the topics that its lists take."""
+    """The policy that decides which topics a flow skips among those that its lists accept."""
 
     def refusal(self, topic: str) -> str | None:
-        """Why this topic is left out, one line; None when it is not. Raises PolicyFault."""
+        """Return why this topic is skipped, in one line, or None if it is not. Raises PolicyFault."""
         ...
 
 
@@ -42,7 +42,7 @@ def _internal(separator: str) -> re.Pattern[str]:
 
 
 def is_internal(topic: str, separator: str = ".") -> bool:
-    """Whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user.
+    """Return whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user.
 
     `separator` is the one in the names of MirrorMaker 2's internal topics.
     """
@@ -62,7 +62,7 @@ class Selection:
         leaving: Leaving | None = None,
         always: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`always` tells the topics that are copied whatever the lists, and policies of third parties, say."""
+        """`always` returns whether a topic is copied regardless of the lists and of third-party policies."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
@@ -72,7 +72,7 @@ class Selection:
         self._always = always
 
     def refusal(self, topic: str) -> Refusal | None:
-        """Why this source topic is not copied; None when it is."""
+        """Return why this source topic is not copied, or None if it is copied."""
         if is_internal(topic, self._internal_separator):
             return "internal"
         always = self._always(topic)
@@ -81,7 +81,8 @@ class Selection:
         if not always and any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
         try:
-            # Every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in MirrorSourceConnector.isCycle.
+            # Check every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in
+            # MirrorSourceConnector.isCycle.
             if self._target in self._naming.hops(topic):
                 return "cycle"
             if always or self._leaving is None:
@@ -91,7 +92,7 @@ class Selection:
             return "fault"
 
     def reason(self, topic: str) -> str:
-        """What a policy of a third party says of a topic that it leaves out, or has no answer for."""
+        """Return what a third-party policy says about a topic that it refuses or has no answer for."""
         try:
             self._naming.hops(topic)
             return (self._leaving.refusal(topic) if self._leaving is not None else None) or ""
@@ -99,18 +100,19 @@ class Selection:
             return str(fault)
 
     def excluded_by(self, topic: str) -> str | None:
-        """The first pattern of the excludes that matches this name."""
+        """Return the first exclude pattern that matches this name."""
         return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
 
     def selects(self, topic: str) -> bool:
-        """Whether this source topic is copied. Raises PolicyFault when a policy has no answer."""
+        """Return whether this source topic is copied. Raises PolicyFault if a policy has no answer."""
         refusal = self.refusal(topic)
         if refusal == "fault":
             raise PolicyFault(self.reason(topic))
         return refusal is None
 
     def copy_of(self, topic: str) -> str | None:
-        """The target topic of a source topic that is copied; None for any other, and where that cannot be told."""
+        """Return the target topic of a copied source topic. Return None for any other topic, or if a policy has no
+        answer."""
         try:
             return self._naming.target_topic(topic) if self.selects(topic) else None
         except PolicyFault:

@@ -1,5 +1,5 @@
 """The `digest` and `records` levels of an audit. Ranges are spread over Spark tasks, and each task reads both logs of
-its own ranges.
+its ranges.
 
 `mirrord.jobs.audit_task` implements a task.
 """

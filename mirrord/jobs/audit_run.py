@@ -157,7 +157,7 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> Report:
-        """Return a report for people, with earlier audits as far as `results` and the ledgers know them."""
+        """Return a report for people, including the earlier audits that `results` and the ledgers know."""
         now_ms = SystemClock().wall_ms()
         return Report(
             at_ms=now_ms,

@@ -19,7 +19,7 @@ _made: dict[tuple[str, ...], dict[str, bytes]] = {}
 
 
 def new_id() -> str:
-    """Of a cluster or a folder, as Kafka writes them: 16 bytes in base64, without a dash in front."""
+    """Return a new id of a cluster or a folder in Kafka's format: 16 bytes in base64, without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
