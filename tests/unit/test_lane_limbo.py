@@ -196,12 +196,21 @@ def test_what_can_be_no_other_record_is_believed() -> None:
 def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
     """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
     lane, record, _ = idle()
-    record.regiven = 2
+    record.regiven, lane.check_later = 2, True
     assert settles(lane, Checked(1, 0, 2, 4, "equal"))
     assert settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
     assert not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
     new_round(lane)
     assert not settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
+
+
+def test_a_comparison_after_which_nothing_else_can_follow_settles_all_later_ordinals() -> None:
+    """The source deletes a record between its acknowledgement and the comparison that follows: the map is not rebuilt,
+    because the fact about the first comparison leaves nothing open."""
+    lane, record, _ = idle()
+    record.regiven = 2
+    assert settles(lane, Checked(1, 0, 2, 4, "equal"))
+    assert settles(lane, Checked(1, 0, 5, 5, "unverifiable", gone=((5, 6),)))
 
 
 def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_another_record() -> None:

@@ -37,7 +37,7 @@ from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark, Phase, Stage
+from mirrord.replication.lane.state import NEVER, Lane, Mark, Phase, Stage
 from mirrord.replication.lane.target import in_doubt, mark_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.relocation_result import Located
@@ -69,7 +69,8 @@ def settles(lane: Lane, told: Checked) -> bool:
         return True
     if any(end > first for _, end in told.gone):
         return False
-    lane.compared = told.last + 1
+    # The fact about this comparison leaves nothing open unless it says that more is compared later.
+    lane.compared = told.last + 1 if lane.check_later else NEVER
     return True
 
 

@@ -291,7 +291,7 @@ class Lane:
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
     compared: int = -1
-    """Ordinals below it matched the map in a comparison of this round; the ledger may not record that yet."""
+    """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
     handed: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
 
