@@ -404,10 +404,19 @@ def _keys(world: World) -> None:
 def _is_known(world: World, number: int) -> bool:
     """Whoever holds the lane can know that this record was in the target. What an election takes away without a trace,
     or what superseded it, before any mark tells of it, may as well never have been there."""
-    if number not in world.known.taken:
+    if number not in world.known.taken or _was_superseded(world, number):
         return False
     taker = world.known.takers[number][0]
     return not world.target.lost or number in world.known.below_mark or taker == world.hosts[-1].name
+
+
+def _was_superseded(world: World, number: int) -> bool:
+    """Return whether a copied record was lost and then left out because the target had newer ones, which an election
+    removed later. It is copied again without another lookup (decision 95)."""
+    facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
+    told = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
+    offset = world.source.offset_of[number]
+    return any(lost < 0 for lost in world.target.lost) and any(each.start <= offset < each.end for each in told)
 
 
 def _was_hidden(world: World, number: int) -> bool:
