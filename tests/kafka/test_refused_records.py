@@ -23,7 +23,7 @@ from mirrord.replication.dead_letters.records import Place, Returned, Standing
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 from mirrord.replication.host.batch_rebuild import build
-from mirrord.replication.lane.state import Rebuild
+from mirrord.replication.lane.second_path import Rebuild
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
     SECONDS,

@@ -12,7 +12,7 @@ from mirrord.kafka.protocol.errors import Malformed
 from mirrord.kafka.protocol.legacy_messages import group
 from mirrord.kafka.protocol.record_batch import intact
 from mirrord.replication.host.batch_rebuild import rebuild
-from mirrord.replication.lane.state import Rebuild
+from mirrord.replication.lane.second_path import Rebuild
 from tests.fixtures.old_messages import Magic, Message, messages, with_checksum
 
 MAGICS = st.sampled_from((0, 1))

@@ -22,6 +22,8 @@ from mirrord.replication.lane import (
     step,
 )
 from mirrord.replication.lane.dead_letter_signals import LettersTold
+from mirrord.replication.lane.phases import Phase, Stage
+from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
     Answer,
     Effects,
@@ -34,7 +36,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.epoch_cache import Epochs
-from mirrord.replication.lane.state import NOT_YET, Lane, Phase, Stage
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
 from mirrord.replication.lane.target.superseded_records import Judge, SupersededTold
 

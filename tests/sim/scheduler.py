@@ -3,8 +3,8 @@
 import random
 from dataclasses import fields, replace
 
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Drain, TargetFar
-from mirrord.replication.lane.state import Phase
 from tests.sim import toy, truth
 from tests.sim.host import LANE, Host, Shape
 from tests.sim.operator import decide_on_parked, seek

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.state import Lane
 from tests.sim.scheduler import STEPS, THEMES, Story
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"

@@ -12,7 +12,7 @@ import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
 from mirrord.ledger.facts.core import Verdict
-from mirrord.replication.lane.state import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import Rebuild, Rebuilt
 
 RECORD = Struct(">iq")
 

@@ -30,6 +30,8 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId
 from mirrord.replication.lane.fast_handoff import is_last
 from mirrord.replication.lane.ledger_signals import news
+from mirrord.replication.lane.limits import NEAR, Limits, Reach
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Answer,
     AskCheck,
@@ -68,7 +70,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.source.source_epochs import mended_until
-from mirrord.replication.lane.state import NEAR, Lane, Limits, Phase, Reach
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import mark_rewind
 from tests.fixtures.attic import no_room
 from tests.sim import toy

@@ -10,8 +10,9 @@ from mirrord.ledger.state import FlowState
 from mirrord.replication.lane.assignment import Former
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.opening import start
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import Append, EndTold, Start
-from mirrord.replication.lane.state import Lane, Phase, Stage
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import in_doubt
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened

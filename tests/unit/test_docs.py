@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.config.schema import load_text
 from mirrord.model.status import FlowState, HostState
-from mirrord.replication.lane.state import Phase
+from mirrord.replication.lane.phases import Phase
 
 ROOT = Path(__file__).parents[2]
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]

@@ -24,6 +24,8 @@ from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.assignment import SourceTold
 from mirrord.replication.lane.in_flight import window
 from mirrord.replication.lane.lane_report import describe
+from mirrord.replication.lane.limits import FAR, NEAR
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.quarantine import BY_RECORD, TOO_LARGE
 from mirrord.replication.lane.signals import (
     Answer,
@@ -54,7 +56,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.state import FAR, NEAR, Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
 

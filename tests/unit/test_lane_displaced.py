@@ -5,6 +5,7 @@ import pytest
 from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun, VerdictGiven
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AskScan,
@@ -19,7 +20,7 @@ from mirrord.replication.lane.signals import (
     SharedTold,
     VisibleTold,
 )
-from mirrord.replication.lane.state import Mark, Phase
+from mirrord.replication.lane.state import Mark
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from mirrord.replication.lane.target.target_scan import displaced_at
 from tests.unit.test_rebuilding import LANE, Play

@@ -6,6 +6,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import Progress, SourceRun, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Answer,
     Append,
@@ -28,7 +29,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import Epochs
 from mirrord.replication.lane.source.source_epochs import copied_from, is_another, recall_copied, tell_anew
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record, copying

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from mirrord.ledger.facts.core import LaneHalted, LaneTaken, Progress
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
@@ -29,7 +30,7 @@ from mirrord.replication.lane.signals import (
     Start,
     StopFetch,
 )
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record

@@ -7,6 +7,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import Progress, SourceRun, TakeoverChecked, TargetRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Answer,
     Append,
@@ -24,7 +25,7 @@ from mirrord.replication.lane.signals import (
     VisibleTold,
     Woken,
 )
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from tests.sim import toy
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play

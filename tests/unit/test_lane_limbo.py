@@ -5,6 +5,7 @@ import pytest
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.replication.lane.correlation import ask, new_round
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.rebuilding import settles
 from mirrord.replication.lane.resuming import must_wait_to_mend
 from mirrord.replication.lane.signals import (
@@ -24,7 +25,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import in_doubt
 from mirrord.replication.lane.target.target_scan import Reading, begins_at, stands_from

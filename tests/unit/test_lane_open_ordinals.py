@@ -5,6 +5,8 @@ import pytest
 
 from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
@@ -19,7 +21,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.declared_runs import once
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, told_in_front
-from mirrord.replication.lane.state import NEVER, Mark, Phase
+from mirrord.replication.lane.state import Mark
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target.target_scan import walk
 from tests.unit.test_lane_epochs import chunk, data

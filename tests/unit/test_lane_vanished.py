@@ -3,9 +3,10 @@
 import pytest
 
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, FetchFrom, Halted, Lost, Wake, Woken
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record, copying

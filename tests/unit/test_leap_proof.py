@@ -7,6 +7,7 @@ from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
@@ -24,7 +25,7 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.source.source_epochs import goes_on_at, last_copied
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.unit.test_lane_answers import Record, copying
 from tests.unit.test_lane_epochs import LANE as LANE0

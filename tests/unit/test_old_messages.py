@@ -16,8 +16,10 @@ from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane import intake
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.second_path import Rebuild, Rebuilt
 from mirrord.replication.lane.signals import Append, Chunk
-from mirrord.replication.lane.state import Lane, Phase, Rebuild, Rebuilt
+from mirrord.replication.lane.state import Lane
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages, with_checksum
 from tests.unit.test_rebuild import BASE, batch
 from tests.unit.test_rebuild import records as new_records

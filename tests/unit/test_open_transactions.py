@@ -15,8 +15,8 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.status import OpenTransaction
 from mirrord.replication.host.hanging_transactions import OpenTransactions
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source.last_stable_offset import StableEnd
-from mirrord.replication.lane.state import Phase
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.full_status import FULL
 

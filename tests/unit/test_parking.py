@@ -29,6 +29,8 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_rebuild import rebuild
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.second_path import Rebuild
 from mirrord.replication.lane.signals import (
     Answer,
     Append,
@@ -46,7 +48,7 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.source.batch_splitting import without_left_out
-from mirrord.replication.lane.state import Cut, Lane, Phase, Rebuild
+from mirrord.replication.lane.state import Cut, Lane
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.quarantine_orders import rule
 from tests.unit.test_lane_answers import copying, in_flight

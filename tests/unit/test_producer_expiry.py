@@ -10,8 +10,8 @@ from mirrord.config.security import Security
 from mirrord.kafka.client import producer_expiry as module
 from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.producer_expiry import NOT_TOLD, ProducerExpiry
+from mirrord.replication.lane.limits import Limits
 from mirrord.replication.lane.signals import ProducerEntry
-from mirrord.replication.lane.state import Limits
 from mirrord.replication.lane.target.evidence import remembers
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.fake_pipe import until

@@ -11,7 +11,7 @@ from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
 from mirrord.replication.host.batch_rebuild import rebuild
-from mirrord.replication.lane.state import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import Rebuild, Rebuilt
 
 BASE = 1_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -27,6 +27,7 @@ from mirrord.ledger.offset_map import Copied, LaneMap
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
 from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
@@ -53,7 +54,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target.scan_result import Log
 from mirrord.replication.lane.target.target_scan import walk

@@ -10,6 +10,7 @@ from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.replication.lane import intake
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Answer,
     Append,
@@ -22,7 +23,7 @@ from mirrord.replication.lane.signals import (
     VisibleTold,
 )
 from mirrord.replication.lane.source.declared_runs import planned
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import mark_rewind, missing_ordinals
 from mirrord.replication.lane.target.superseded_records import SupersededTold

@@ -31,6 +31,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
 from mirrord.operations import flow_lookup, seek_plan
 from mirrord.operations.status_report import LedgerView
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.seek import left_out
 from mirrord.replication.lane.signals import (
     Answer,
@@ -46,7 +47,7 @@ from mirrord.replication.lane.signals import (
     Wake,
     Woken,
 )
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
 from mirrord.supervision.rules.seek_orders import rule

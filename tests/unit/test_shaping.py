@@ -15,8 +15,8 @@ from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
 from mirrord.replication.host.record_policies import Shaping
 from mirrord.replication.lane.intake import take
+from mirrord.replication.lane.second_path import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
 from mirrord.replication.lane.signals import Batch, Chunk
-from mirrord.replication.lane.state import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
 from policies.flows import LOADING
 from tests.unit.test_lane_answers import copying
 from tests.unit.test_rebuild import BASE, PRODUCER, batch, records

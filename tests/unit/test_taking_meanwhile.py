@@ -11,8 +11,9 @@ from mirrord.ledger.facts.core import (
     TargetRun,
 )
 from mirrord.model.runs import Run
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Bound, Effects, Start
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.target import missing_ordinals
 from tests.sim import toy
 from tests.unit.test_rebuilding import LANE, Play

@@ -13,8 +13,9 @@ from mirrord.replication.host import retried_reads
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.intake import want_more
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Checked, FetchFrom, Input
-from mirrord.replication.lane.state import Mark, Phase
+from mirrord.replication.lane.state import Mark
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import unconfirmed_limit
 from tests.fixtures.fake_pipe import as_any, until

@@ -12,7 +12,7 @@ from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
 from mirrord.model.intervals import ranges
-from mirrord.replication.lane.state import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import Rebuild, Rebuilt
 
 _MAGIC = 2
 _UNLIMITED = (1 << 31) - 1

@@ -23,7 +23,7 @@ from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.model.status import OpenTransaction
 from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.lane.state import Phase
+from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock
 
 AGAIN_S = 30.0

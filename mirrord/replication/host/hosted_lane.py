@@ -14,8 +14,9 @@ from mirrord.replication.host.move_trace import Journey
 from mirrord.replication.host.partition_fetch import Tap
 from mirrord.replication.host.producer import Outlet
 from mirrord.replication.lane.assignment import LaneAssignment, Parting
+from mirrord.replication.lane.limits import FAR, NEAR, Limits
 from mirrord.replication.lane.signals import Input, LaneRecord
-from mirrord.replication.lane.state import FAR, NEAR, Lane, Limits
+from mirrord.replication.lane.state import Lane
 
 LANE_FETCH_BYTES = 4 << 20
 """Largest amount of data that one fetch returns for one lane, in bytes."""

@@ -41,6 +41,7 @@ from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignm
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.lane_report import describe, differs, progress
 from mirrord.replication.lane.ledger_signals import concerned, news
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
@@ -82,7 +83,7 @@ from mirrord.replication.lane.signals import (
     Woken,
 )
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import STILL, step
 from mirrord.replication.lane.target import unconfirmed_limit
 from mirrord.runtime.clock import Clock

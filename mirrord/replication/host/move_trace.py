@@ -7,8 +7,9 @@ from typing import Literal
 
 import structlog
 
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Chunk, Input
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 
 Station = Literal["ledger", "grant", "target", "fetch", "produce"]
 """The stations are: the ledger was read; the grant took effect; the content of the target is known; records arrived;

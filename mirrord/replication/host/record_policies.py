@@ -15,7 +15,7 @@ from mirrord.kafka.protocol.record import Record
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault
 from mirrord.replication.host.batch_rebuild import build, rebuild
-from mirrord.replication.lane.state import PolicyRefused, Rebuild, Rebuilder, Rebuilt
+from mirrord.replication.lane.second_path import PolicyRefused, Rebuild, Rebuilder, Rebuilt
 from policies.flows import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 

@@ -13,8 +13,8 @@ from mirrord.kafka.client.reconnecting_link import Backoff
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.host.hosted_lane import Hosted
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
-from mirrord.replication.lane.state import Phase
 
 REPORT_AFTER_S = 10.0
 """Time after which a failure is reported; one that lasts longer is more than a leader change."""

@@ -12,6 +12,7 @@ from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane import resuming
 from mirrord.replication.lane.correlation import answers, ask
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     AskEnd,
     AskProducers,
@@ -23,7 +24,7 @@ from mirrord.replication.lane.signals import (
     ProducersTold,
     StopFetch,
 )
-from mirrord.replication.lane.state import Handed, Lane, Phase, Stage
+from mirrord.replication.lane.state import Handed, Lane
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:

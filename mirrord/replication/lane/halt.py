@@ -2,8 +2,9 @@
 
 from mirrord.ledger.facts.core import LaneFact, LaneHalted
 from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 
 
 def drop(lane: Lane) -> None:

@@ -12,6 +12,7 @@ from mirrord.replication.lane import intake, quarantine, quiescing, resuming, se
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.lane_report import mark
 from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Answer,
     AskCheck,
@@ -27,7 +28,7 @@ from mirrord.replication.lane.signals import (
     Taken,
 )
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.target import in_doubt, mark_rewind
 
 CORRUPT = 2

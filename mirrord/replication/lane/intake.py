@@ -28,10 +28,11 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.intake_stops import Early, Parted, Unreadable, Vanished
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.second_path import ALL, PolicyRefused, Rebuild
 from mirrord.replication.lane.signals import AskParting, Batch, Chunk, Effects, FetchFrom
 from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
 from mirrord.replication.lane.source.loop_detection import Doubt, Origin
-from mirrord.replication.lane.state import ALL, NO_VERDICTS, Lane, PolicyRefused, Rebuild
+from mirrord.replication.lane.state import NO_VERDICTS, Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind, unconfirmed_limit
 
 _MARKED = CONTROL | TRANSACTIONAL

@@ -2,8 +2,9 @@
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceTold
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 
 
 def mark(lane: Lane) -> Mark:

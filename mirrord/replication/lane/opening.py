@@ -24,6 +24,7 @@ from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt, leave
 from mirrord.replication.lane.lane_report import mark
 from mirrord.replication.lane.notes import go_back_to_told, note
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AppendFailed,
     AskProducerId,
@@ -38,7 +39,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source.epoch_cache import Epochs
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
 
 

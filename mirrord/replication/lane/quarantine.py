@@ -15,8 +15,9 @@ from mirrord.ledger.facts.quarantine import Quarantined, lettered_from
 from mirrord.replication.lane import opening, resuming
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt, stand_still, tell, wait_here
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
-from mirrord.replication.lane.state import Cut, Lane, Phase, Stage, Unparked
+from mirrord.replication.lane.state import Cut, Lane, Unparked
 from mirrord.replication.lane.target import refused_retry
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})

@@ -1,8 +1,9 @@
 """How a copying lane stops in order to resume: all batches in flight are answered first."""
 
 from mirrord.replication.lane import resuming
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Effects
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 
 
 def wait(lane: Lane, now: float) -> Effects:

@@ -35,9 +35,11 @@ from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane import notes, resuming
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import NEVER, Lane, Mark, Phase, Stage
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.target import in_doubt, mark_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.relocation_result import Located

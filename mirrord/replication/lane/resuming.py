@@ -20,7 +20,10 @@ from mirrord.replication.lane import intake, rebuilding, seek
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Phase, Stage
+from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
     AskCheck,
     AskEnd,
@@ -40,7 +43,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import offset_gaps, source_epochs
 from mirrord.replication.lane.source.declared_runs import decided, once, planned
-from mirrord.replication.lane.state import NEVER, NO_VERDICTS, NOT_YET, Lane, Mark, Phase, Stage
+from mirrord.replication.lane.state import NO_VERDICTS, Lane, Mark
 from mirrord.replication.lane.target import hole_repair, in_doubt, mark_rewind, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import is_another_leader, next_by_entry, remembers, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading

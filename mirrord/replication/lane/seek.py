@@ -15,9 +15,10 @@ from mirrord.ledger.standing_orders import origin_words
 from mirrord.replication.lane import intake, quarantine, quiescing, resuming
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
 
 

@@ -3,11 +3,8 @@
 Only functions that `step` calls change it. It has no clock and no connection: it can be copied, compared and explored.
 """
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 
 import msgspec
 
@@ -16,51 +13,13 @@ from mirrord.ledger.facts.core import LaneFact, Mode, Progress, TakeoverChecked,
 from mirrord.ledger.facts.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER, Limits, Reach
+from mirrord.replication.lane.phases import Phase, Stage
+from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
 from mirrord.replication.lane.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
 from mirrord.replication.lane.source.epoch_cache import Epochs
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.target.scan_result import Reading
-
-
-class Phase(Enum):
-    """The phase of a lane. Transitions: opening → resuming ⇄ waiting; resuming → copying → settling → resuming; copying
-    → draining → drained; resuming, copying → rebuilding → resuming; any phase → halted or gone."""
-
-    OPENING = "opening"
-    """The lane's facts are being bound: producer id, grant, first source offset."""
-    WAITING = "waiting"
-    """The lane waits until a former holder or a dead connection can no longer write."""
-    RESUMING = "resuming"
-    """The lane asks the target which of its records are in the log."""
-    REBUILDING = "rebuilding"
-    """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
-    COPYING = "copying"
-    SETTLING = "settling"
-    """A batch was refused or an answer is in doubt. Nothing new is sent until all batches in flight are answered."""
-    DRAINING = "draining"
-    DRAINED = "drained"
-    HALTED = "halted"
-    GONE = "gone"
-
-
-class Stage(Enum):
-    """The question of the resume sandwich that is open."""
-
-    END = "end"
-    PRODUCERS = "producers"
-    END_AGAIN = "end-again"
-    VISIBLE = "visible"
-    SCAN = "scan"
-    VERIFY = "verify"
-    SHARED = "shared"
-    MISSING = "missing"
-    CHECK = "check"
-    DIFFERENCE = "difference"
-    LOCATE = "locate"
-    FACTS = "facts"
-    RELEASED = "released"
-    HANDED = "handed"
-    DONE = "done"
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -73,83 +32,6 @@ class Mark(msgspec.Struct, frozen=True):
 
 NOTHING = Mark(0, 0)
 NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
-
-
-class Rebuilt(msgspec.Struct, frozen=True):
-    """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
-
-    data: bytearray
-    pieces: tuple[tuple[int, int], ...]
-    """Empty if no record is left; `data` is then empty too."""
-    newest_ms: int
-    left_out: tuple[Verdict, ...] = ()
-    """Offsets of records that a policy skipped, ascending; each range lies between two pieces."""
-    is_cut: bool = False
-    """The batch holds only part of the requested records, because it would have been too large otherwise."""
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """A decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
-
-    The ledger holds it, and a different answer could no longer be written, so no filter is asked again.
-    """
-
-    pieces: tuple[tuple[int, int], ...]
-    """Ranges in ascending order."""
-    end: int
-    open: tuple[tuple[int, int], ...] = ()
-    """Offsets [start, end) that the ledger does not decide."""
-
-    def keeps(self, offset: int) -> bool | None:
-        """Return whether the record at an offset is copied, or None if that is undecided."""
-        if offset >= self.end:
-            return None
-        at = bisect_right(self.pieces, (offset, NEVER)) - 1
-        if at >= 0 and offset < sum(self.pieces[at]):
-            return True
-        return None if any(start <= offset < end for start, end in self.open) else False
-
-
-NEVER = 1 << 62
-ALL = Decided(((0, NEVER),), NEVER)
-"""The decision for records that are copied again: they were copied once, so all of them are kept."""
-NOT_YET = Decided((), 0)
-
-
-class Rebuild(msgspec.Struct, frozen=True):
-    """A request to the second path: at most `most` records of the batch buffer[start:end], from source offset
-    `from_offset` on and below `until_offset`."""
-
-    buffer: bytearray
-    start: int
-    end: int
-    from_offset: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    most: int = 1 << 31
-    until_offset: int = 1 << 62
-    decided: Decided = NOT_YET
-    refused_codecs: frozenset[int] = frozenset()
-    """Codecs that the new batch must not use."""
-
-    def codec(self, own: int) -> int:
-        """Return the codec that compresses the new batch, given the codec of the old one."""
-        return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
-
-
-INSTEAD = (3, 1, 0)
-"""Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
-Kafka version knows; none. A target never refuses an uncompressed batch for its codec
-(`quarantine`)."""
-
-
-class PolicyRefused(Exception):
-    """A policy of the flow has no answer for a record; the text says which record and why."""
-
-    def __init__(self, line: str, offset: int) -> None:
-        super().__init__(line)
-        self.offset = offset
 
 
 class Unparked(msgspec.Struct, frozen=True):
@@ -172,11 +54,6 @@ class Cut(msgspec.Struct, frozen=True):
     most: int
 
 
-Rebuilder = Callable[[Rebuild], Rebuilt | None]
-"""Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
-read, and PolicyRefused if a policy gives no answer."""
-
-
 @dataclass(slots=True, eq=False)
 class Handed:
     """The questions that were asked while a lane is handed over, and the answers received so far."""
@@ -190,35 +67,6 @@ class Handed:
     end: EndTold | None = None
     producers: ProducersTold | None = None
     chunk: Chunk | None = None
-
-
-class Reach(msgspec.Struct, frozen=True):
-    """Limits on how much of a lane may be in flight."""
-
-    batches: int
-    bytes: int
-    """Once this many bytes are fetched and not yet acknowledged, the lane asks for no chunk and sends no batch."""
-
-
-NEAR = Reach(64, 8 << 20)
-FAR = Reach(1_024, 24 << 20)
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane may hold and how long it waits. Times are in seconds of the shell's monotonic clock."""
-
-    near: Reach = NEAR
-    far: Reach = FAR
-    """The limits for a distant target broker: the data that one round trip needs, and the same amount again."""
-    producer_expiry_ms: int = 24 * 3600 * 1000
-    """The target's producer.id.expiration.ms: the age of its last record time at which a producer is forgotten."""
-    request_timeout_s: float = 8.0
-    """The longest time after which something that was sent can still be appended."""
-    poll_s: float = 0.05
-    retry_s: float = 0.2
-    denied_s: float = 5.0
-    skipped_offsets_noted: int = 10_000
-    """After this many skipped offsets without a record, the lane's position is recorded in the ledger."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -21,6 +21,7 @@ from mirrord.replication.lane import (
 from mirrord.replication.lane.correlation import answers, ask, settles
 from mirrord.replication.lane.halt import halt, leave, tell_again
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     Answer,
     AppendFailed,
@@ -53,7 +54,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
 from mirrord.replication.lane.source.cleanup_policy import CleanupTold
-from mirrord.replication.lane.state import Lane, Phase, Stage
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, late_verification, missing_ordinals, refused_retry, target_scan
 from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
 

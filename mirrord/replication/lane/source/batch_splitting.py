@@ -13,7 +13,8 @@ import msgspec
 from mirrord.kafka.protocol.record_batch import RAW_ATTRIBUTES
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.state import Lane, Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.state import Lane
 
 FAR = 1 << 62
 

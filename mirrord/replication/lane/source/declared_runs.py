@@ -5,9 +5,10 @@ from itertools import pairwise
 
 from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.second_path import NOT_YET, Decided
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import NEVER, NOT_YET, Decided
 
 
 def planned(record: LaneRecord, ordinal: int) -> list[Run]:

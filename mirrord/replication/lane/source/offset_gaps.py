@@ -10,9 +10,10 @@ verdicts in the ledger.
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Effects, Lost, Wake
 from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 
 
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:

@@ -6,8 +6,9 @@ Batches that were read before it are sent meanwhile. The batch itself is fetched
 
 from mirrord.replication.lane import intake
 from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AskOrigins, Effects, OriginsTold, Wake
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 
 
 def trace(lane: Lane, now: float) -> Effects:

@@ -17,9 +17,12 @@ from mirrord.replication.lane import intake, quiescing, rebuilding
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Phase, Stage
+from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskParting, Chunk, Effects, Lost, PartingTold, StopFetch, Wake
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import NEVER, NOT_YET, Lane, Phase, Stage
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
 
 OUT_OF_RANGE = 1

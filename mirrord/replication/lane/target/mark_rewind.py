@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.target import missing_ordinals
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})

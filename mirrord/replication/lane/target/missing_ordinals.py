@@ -15,9 +15,11 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane import rebuilding, resuming
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import AskScan, Effects, LaneRecord, Scanned
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import NEVER, Lane, Stage
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (

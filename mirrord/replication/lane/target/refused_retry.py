@@ -9,8 +9,9 @@ resumes when they have changed, no matter who changed them.
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.lane import quarantine, resuming
 from mirrord.replication.lane.correlation import answers, ask
+from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Batch, Effects, Wake
-from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
 
 SPREADING_S = 2.0

@@ -8,8 +8,9 @@ from mirrord.ledger.facts.core import HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, OwnBatch
-from mirrord.replication.lane.state import NEVER, Lane, Mark
+from mirrord.replication.lane.state import Lane, Mark
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 

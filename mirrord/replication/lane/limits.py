@@ -1,0 +1,35 @@
+"""Limits on what a lane may hold, and how long it waits."""
+
+import msgspec
+
+NEVER = 1 << 62
+"""Larger than any ordinal or offset."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Limits on how much of a lane may be in flight."""
+
+    batches: int
+    bytes: int
+    """Once this many bytes are fetched and not yet acknowledged, the lane asks for no chunk and sends no batch."""
+
+
+NEAR = Reach(64, 8 << 20)
+FAR = Reach(1_024, 24 << 20)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane may hold and how long it waits. Times are in seconds of the shell's monotonic clock."""
+
+    near: Reach = NEAR
+    far: Reach = FAR
+    """The limits for a distant target broker: the data that one round trip needs, and the same amount again."""
+    producer_expiry_ms: int = 24 * 3600 * 1000
+    """The target's producer.id.expiration.ms: the age of its last record time at which a producer is forgotten."""
+    request_timeout_s: float = 8.0
+    """The longest time after which something that was sent can still be appended."""
+    poll_s: float = 0.05
+    retry_s: float = 0.2
+    denied_s: float = 5.0
+    skipped_offsets_noted: int = 10_000
+    """After this many skipped offsets without a record, the lane's position is recorded in the ledger."""

@@ -1,0 +1,90 @@
+"""The second path: batches that cannot be copied raw are rebuilt record by record."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+import msgspec
+
+from mirrord.ledger.facts.core import Verdict
+from mirrord.replication.lane.limits import NEVER
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
+
+    data: bytearray
+    pieces: tuple[tuple[int, int], ...]
+    """Empty if no record is left; `data` is then empty too."""
+    newest_ms: int
+    left_out: tuple[Verdict, ...] = ()
+    """Offsets of records that a policy skipped, ascending; each range lies between two pieces."""
+    is_cut: bool = False
+    """The batch holds only part of the requested records, because it would have been too large otherwise."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
+
+    The ledger holds it, and a different answer could no longer be written, so no filter is asked again.
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    """Ranges in ascending order."""
+    end: int
+    open: tuple[tuple[int, int], ...] = ()
+    """Offsets [start, end) that the ledger does not decide."""
+
+    def keeps(self, offset: int) -> bool | None:
+        """Return whether the record at an offset is copied, or None if that is undecided."""
+        if offset >= self.end:
+            return None
+        at = bisect_right(self.pieces, (offset, NEVER)) - 1
+        if at >= 0 and offset < sum(self.pieces[at]):
+            return True
+        return None if any(start <= offset < end for start, end in self.open) else False
+
+
+ALL = Decided(((0, NEVER),), NEVER)
+"""The decision for records that are copied again: they were copied once, so all of them are kept."""
+NOT_YET = Decided((), 0)
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    """A request to the second path: at most `most` records of the batch buffer[start:end], from source offset
+    `from_offset` on and below `until_offset`."""
+
+    buffer: bytearray
+    start: int
+    end: int
+    from_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    most: int = 1 << 31
+    until_offset: int = 1 << 62
+    decided: Decided = NOT_YET
+    refused_codecs: frozenset[int] = frozenset()
+    """Codecs that the new batch must not use."""
+
+    def codec(self, own: int) -> int:
+        """Return the codec that compresses the new batch, given the codec of the old one."""
+        return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
+
+
+INSTEAD = (3, 1, 0)
+"""Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
+Kafka version knows; none. A target never refuses an uncompressed batch for its codec
+(`quarantine`)."""
+
+
+class PolicyRefused(Exception):
+    """A policy of the flow has no answer for a record; the text says which record and why."""
+
+    def __init__(self, line: str, offset: int) -> None:
+        super().__init__(line)
+        self.offset = offset
+
+
+Rebuilder = Callable[[Rebuild], Rebuilt | None]
+"""Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
+read, and PolicyRefused if a policy gives no answer."""
