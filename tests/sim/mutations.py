@@ -11,12 +11,14 @@ import pytest
 
 from mirrord.ledger.facts.core import LaneFact, Progress, Reason
 from mirrord.replication.lane import (
+    difference,
     fast_handoff,
     in_flight,
     intake,
     opening,
     quarantine,
     rebuilding,
+    resume_point,
     resuming,
     seek,
     step,
@@ -37,8 +39,10 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.epoch_cache import Epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
+from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.superseded_records import Judge, SupersededTold
+from mirrord.replication.lane.transitions import Resume
 
 
 class Mutation(NamedTuple):
@@ -126,14 +130,14 @@ def _no_entry_means_nothing_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def _end_not_read_again(patch: pytest.MonkeyPatch) -> None:
-    true = resuming.copy
+    true = resume_point.copy
 
     def copy(state: Lane) -> Effects:
         effects = true(state)
         state.confirm_end = False
         return effects
 
-    patch.setattr(resuming, "copy", copy)
+    patch.setattr(resume_point, "copy", copy)
 
 
 def _no_barrier(patch: pytest.MonkeyPatch) -> None:
@@ -142,11 +146,11 @@ def _no_barrier(patch: pytest.MonkeyPatch) -> None:
 
 def _went_back_is_lost(patch: pytest.MonkeyPatch) -> None:
     def copy_again(state: Lane) -> Effects:
-        state.acked = state.trusted = resuming.next_by_entry(state)
-        return resuming._resume_at(state, state.acked)
+        state.acked = state.trusted = next_by_entry(state)
+        return resume_point.resume_at(state, state.acked)
 
-    true = resuming.look_back
-    patch.setattr(resuming, "look_back", lambda state: copy_again(state) if resuming.went_back(state) else true(state))
+    true = look_back.begin
+    patch.setattr(look_back, "begin", lambda state: copy_again(state) if went_back(state) else true(state))
 
 
 def _last_fact_wins(patch: pytest.MonkeyPatch) -> None:
@@ -164,17 +168,15 @@ def _produce_before_intent(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_resync(patch: pytest.MonkeyPatch) -> None:
-    true = resuming.begin
-
-    def begin(state: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False) -> Effects:
+    def enter(state: Lane, now: float, wanted: Resume) -> Effects:
         if state.phase is not Phase.SETTLING:
-            return true(state, now, delay_s, refresh=refresh)
-        effects = true(state, now)
+            return resuming.enter(state, now, wanted)
+        effects = resuming.enter(state, now, Resume())
         state.stage = Stage.DONE
         state.resume_ordinal, state.end = state.acked, state.expected
-        return [effects[0], *resuming.copy(state)]
+        return [effects[0], *resume_point.copy(state)]
 
-    patch.setattr(resuming, "begin", begin)
+    patch.setitem(step.ENTER, Resume, enter)
 
 
 def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -196,7 +198,7 @@ def _a_removed_record_is_leapt_over_at_once(patch: pytest.MonkeyPatch) -> None:
 def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
     # What no rule keeps out must be there to be found.
     _a_removed_record_is_leapt_over_at_once(patch)
-    patch.setattr(resuming, "must_check", lambda _: False)
+    patch.setattr(resume_point, "must_check", lambda _: False)
     true = opening.bound
 
     def bound(state: Lane, now: float, told: Any) -> Effects:
@@ -225,7 +227,7 @@ def _any_leaders_word_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebuilding, "settles", lambda *_: True)
+    patch.setattr(difference, "settles", lambda *_: True)
 
 
 def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:
@@ -278,7 +280,7 @@ def _a_loss_goes_untold(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resuming, "decided", lambda *_: NOT_YET)
+    patch.setattr(resume_point, "decided", lambda *_: NOT_YET)
 
 
 def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:

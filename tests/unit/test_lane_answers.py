@@ -26,7 +26,6 @@ from mirrord.replication.lane.in_flight import window
 from mirrord.replication.lane.lane_report import describe
 from mirrord.replication.lane.limits import FAR, NEAR
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.quarantine import BY_RECORD, TOO_LARGE
 from mirrord.replication.lane.signals import (
     Answer,
     Append,
@@ -58,6 +57,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target.refused_retry import BY_RECORD, TOO_LARGE
 from tests.sim import toy
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.replication.lane.correlation import ask, new_round
+from mirrord.replication.lane.difference import settles
 from mirrord.replication.lane.lane_report import mark
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.rebuilding import settles
-from mirrord.replication.lane.resuming import must_wait_to_mend
+from mirrord.replication.lane.resume_point import must_wait_to_mend
 from mirrord.replication.lane.signals import (
     Answer,
     Append,

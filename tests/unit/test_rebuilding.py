@@ -26,7 +26,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.offset_map import Copied, LaneMap
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
-from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane import difference
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
@@ -356,6 +356,6 @@ def test_a_log_that_holds_only_records_of_a_hole_is_doubted_from_the_first_lost_
     play.begin("second")
     reading = walk(play.lane, [OwnBatch(0, 4, 53, 0, 5)], 0, Log(0, 4, (), compacts=compacts))
     found = msgspec.structs.replace(reading, void=2)
-    rebuilding.filled(play.lane, 0.0, found)
+    difference.filled(play.lane, 0.0, found)
     assert play.lane.differs is not None
     assert (play.lane.differs.first, play.lane.differs.last) == (0, 56)

@@ -25,6 +25,8 @@ from mirrord.replication.lane.signals import (
     StopFetch,
 )
 from mirrord.replication.lane.state import Handed, Lane
+from mirrord.replication.lane.target.evidence import next_by_entry, remembers
+from mirrord.replication.lane.transitions import Resume
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
@@ -45,7 +47,7 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
     return [AskEnd(ask(lane)), AskProducers(ask(lane), record.producer_id), fetch]
 
 
-def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
+def told(lane: Lane, answer: EndTold | ProducersTold) -> Effects:
     """Handle an answer from the target."""
     handed = lane.handed
     if handed is None:
@@ -55,7 +57,7 @@ def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
     else:
         handed.producers, lane.entry = answer, answer.entry
     if answer.error != NONE or not agrees(lane, answer):
-        return _resume(lane, now)
+        return _resume(lane)
     return go_on(lane)
 
 
@@ -64,14 +66,14 @@ def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
     mark = lane.mark
     if isinstance(answer, EndTold):
         return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
-    return resuming.remembers(lane) and resuming.next_by_entry(lane) == mark.ordinal
+    return remembers(lane) and next_by_entry(lane) == mark.ordinal
 
 
-def bound(lane: Lane, now: float, grant: int) -> Effects:
+def bound(lane: Lane, grant: int) -> Effects:
     """Handle the binding of the lane's own grant."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.handed is None or grant != lane.handed.grant + 1:
-        return _resume(lane, now)
+        return _resume(lane)
     return go_on(lane)
 
 
@@ -100,9 +102,10 @@ def go_on(lane: Lane) -> Effects:
     return effects
 
 
-def _resume(lane: Lane, now: float) -> Effects:
+def _resume(lane: Lane) -> Effects:
     if lane.phase is Phase.RESUMING:
-        return resuming.begin(lane, now)
+        lane.go(Resume())
+        return []
     lane.handed = None
     lane.questions.clear()
     return [StopFetch()]

@@ -8,7 +8,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.rules.error_policy import NONE, Produced, produced
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run, Runs
-from mirrord.replication.lane import intake, quarantine, quiescing, resuming, seek
+from mirrord.replication.lane import intake, quarantine, seek
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.lane_report import mark
 from mirrord.replication.lane.notes import note
@@ -29,7 +29,8 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, Mark
-from mirrord.replication.lane.target import in_doubt, mark_rewind
+from mirrord.replication.lane.target import in_doubt, mark_rewind, refused_retry
+from mirrord.replication.lane.transitions import Quiesce, Resume
 
 CORRUPT = 2
 
@@ -83,10 +84,11 @@ def send(lane: Lane) -> Effects:
     return [Produce(lane.round, batches)]
 
 
-def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
+def confirmed(lane: Lane, told: EndTold) -> Effects:
     """Handle the end of the log, asked for again just before the first produce."""
     if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
-        return resuming.begin(lane, now, lane.limits.retry_s if told.error else 0.0)
+        lane.go(Resume(lane.limits.retry_s if told.error else 0.0))
+        return []
     if told.end > lane.expected:
         return [AskScan(ask(lane), "confirm", lane.producer_id, lane.expected, told.end)]
     return go(lane, told.end)
@@ -129,7 +131,7 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
         if not lane.pipelined:
             effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
         if lane.phase is Phase.COPYING:
-            return _go_on(lane, now, effects)
+            return _go_on(lane, effects)
     else:
         effects = _doubted(lane, now, batch, answer, produced(answer.error))
     if not lane.in_flight:
@@ -165,16 +167,17 @@ def taken(lane: Lane, now: float, told: Taken) -> Effects:
         lane.copied_bytes += size
         lane.last_record_ms = batch.newest_ms
     if count == len(told.batches):
-        return _go_on(lane, now, effects)
+        return _go_on(lane, effects)
     for each, base_offset in zip(told.batches[count:], told.base_offsets[count:], strict=True):
         effects += answered(lane, now, Answer(told.round, each, NONE, base_offset))
     return effects
 
 
-def _go_on(lane: Lane, now: float, effects: Effects) -> Effects:
+def _go_on(lane: Lane, effects: Effects) -> Effects:
     """Send and fetch as much as there is room for now."""
     if lane.sought and seek.is_due(lane):
-        return effects + quiescing.wait(lane, now)
+        lane.go(Quiesce())
+        return effects
     if lane.ready:
         effects += send(lane)
     if not lane.fetching:
@@ -238,13 +241,15 @@ def _settled(lane: Lane, now: float) -> Effects:
     outcome = produced(error)
     if error == CORRUPT and lane.corrupt_at != batch.first:
         lane.corrupt_at = batch.first
-        return resuming.begin(lane, now)
+        lane.go(Resume())
+        return []
     if outcome is Produced.REFUSED and not lane.suspicious:
-        return quarantine.refused(lane, now, error, batch)
+        return refused_retry.refused(lane, error, batch)
     lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
-    if outcome is Produced.DENIED:
-        return resuming.begin(lane, now, lane.limits.denied_s)
-    return resuming.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)
+    is_denied = outcome is Produced.DENIED
+    delay_s = lane.limits.denied_s if is_denied else lane.limits.retry_s if error else 0.0
+    lane.go(Resume(delay_s, refresh=not is_denied))
+    return []
 
 
 def blocked(lane: Lane) -> Effects:

@@ -19,7 +19,7 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.model.runs import Run
-from mirrord.replication.lane import fast_handoff, resuming
+from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt, leave
 from mirrord.replication.lane.lane_report import mark
@@ -41,6 +41,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.epoch_cache import Epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
+from mirrord.replication.lane.transitions import Reopen, Resume
 
 
 def start(lane: Lane, start: Start) -> Effects:
@@ -183,7 +184,10 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
-    return effects + (resuming.begin(lane, now) if lane.handed is None else fast_handoff.bound(lane, now, record.grant))
+    if lane.handed is not None:
+        return effects + fast_handoff.bound(lane, record.grant)
+    lane.go(Resume())
+    return effects
 
 
 def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
@@ -206,10 +210,15 @@ def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
     return _bind(lane, tuple(facts))
 
 
-def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
-    """Take a new grant after an append with an unknown outcome. That settles it: facts of older grants no longer
-    bind."""
+def append_failed(lane: Lane, told: AppendFailed) -> Effects:
+    """Handle an append with an unknown outcome."""
     lane.record = told.record
+    lane.go(Reopen())
+    return []
+
+
+def enter(lane: Lane, now: float, _: Reopen) -> Effects:
+    """Take a new grant. That settles the append with an unknown outcome: facts of older grants no longer bind."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

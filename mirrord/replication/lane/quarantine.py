@@ -9,48 +9,22 @@ impossible, the lane waits like any other, and retries. Either way the ledger kn
 import msgspec
 
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER
 from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined, lettered_from
-from mirrord.replication.lane import opening, resuming
 from mirrord.replication.lane.correlation import append, ask
-from mirrord.replication.lane.halt import halt, stand_still, tell, wait_here
+from mirrord.replication.lane.halt import stand_still, tell, wait_here
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
-from mirrord.replication.lane.state import Cut, Lane, Unparked
-from mirrord.replication.lane.target import refused_retry
+from mirrord.replication.lane.signals import Batch, Effects, Halted, LettersTold, Park, Wake
+from mirrord.replication.lane.state import Lane, Unparked
+from mirrord.replication.lane.transitions import Reopen
 
-TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""The batch exceeds `max.message.bytes`, or the segment size."""
-BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
-"""One record is enough for the whole batch to be refused (KIP-467)."""
 LONGEST_PAUSE_S = 60.0
 """Longest pause between two attempts to park a record."""
-BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
-
-
-def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
-    """Handle a batch that the target refuses, now that nothing is in flight any more."""
-    if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
-        return halt(lane, "refused", _line(error, batch.offset, batch.next_offset), batch.offset, batch.next_offset)
-    if batch.count > 1 and error in TOO_LARGE:
-        lane.largest = min(lane.largest, (batch.end - batch.start) // 2)
-        return resuming.begin(lane, now)
-    if batch.count > 1 and error in BY_RECORD:
-        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)
-        return resuming.begin(lane, now)
-    if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
-        lane.refused_codecs |= {codec}
-        return resuming.begin(lane, now)
-    if batch.count > 1 and lane.on_reject == "skip":
-        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
-        return resuming.begin(lane, now)
-    return refused_retry.begin(lane, error, batch)
 
 
 def line_of(error: int, batch: Batch) -> str:
     """Return a line for people that says what the target refuses."""
-    return _line(error, *_range(batch))
+    return refusal_line(error, *_range(batch))
 
 
 def _range(batch: Batch) -> tuple[int, int]:
@@ -61,17 +35,13 @@ def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
     """Wait before a batch that the target will not accept, or skip it. `why`: the reason why its topic's configs
     differ."""
     start, end = _range(batch)
-    line = _line(error, start, end) + (f"; {why}" if why else "")
+    line = refusal_line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
         return _park_first(lane, Unparked(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
     return park(lane, "rejected", error, line, start, end)
 
 
-def _codec(batch: Batch) -> int:
-    return HEADER.unpack_from(batch.buffer, batch.start)[5] & CODEC_MASK
-
-
-def _line(error: int, start: int, end: int) -> str:
+def refusal_line(error: int, start: int, end: int) -> str:
     what = f"record at source offset {start}" if end == start + 1 else f"batch of source offsets [{start}, {end})"
     return f"the target refuses the {what} with Kafka error {error} ({ErrorCode.name_of(error)})"
 
@@ -127,13 +97,14 @@ def woken(lane: Lane) -> Effects:
     return [_park(lane, lane.unparked)] if lane.unparked is not None else []
 
 
-def released(lane: Lane, now: float) -> Effects:
+def released(lane: Lane) -> Effects:
     """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
     lane.halt_line, lane.halt_facts = "", ()
     lane.unparked, lane.park_pause, lane.settings_pause = None, -1, -1
     if lane.untold:
         lane.untold = False
-        return opening.append_failed(lane, now, AppendFailed(-1, lane.record))
+        lane.go(Reopen())
+        return []
     lane.phase, lane.stage = Phase.RESUMING, Stage.RELEASED
     effect = append(lane, (LaneResumed(lane.id, lane.grant),))
     lane.facts_tag = effect.tag

@@ -1,22 +1,20 @@
 """How a copying lane stops in order to resume: all batches in flight are answered first."""
 
-from mirrord.replication.lane import resuming
+from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Effects
 from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
-def wait(lane: Lane, now: float) -> Effects:
-    """Stop until nothing that was sent can arrive any more, and then read what the target holds."""
-    if not lane.in_flight:
-        return resuming.begin(lane, now, max(lane.dirty_until - now, lane.former_until - now, 0.0))
-    return settle(lane)
-
-
-def settle(lane: Lane) -> Effects:
+def enter(lane: Lane, now: float, wanted: Quiesce) -> Effects:
     """Send nothing new; when all batches in flight are answered, the lane resumes."""
+    if not lane.in_flight:
+        until = max(lane.dirty_until, lane.former_until) if wanted.until_safe else now
+        lane.go(Resume(max(until - now, 0.0)))
+        return []
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.phase = Phase.SETTLING
-    lane.failure = (resuming.NOT_LEADER, lane.in_flight[0])
+    lane.failure = (ErrorCode.NOT_LEADER_OR_FOLLOWER, lane.in_flight[0])
     return []

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mirrord.kafka.protocol import sequence as sequence_module
+from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
 from mirrord.ledger.facts.core import (
     HoleFound,
     LaneFact,
@@ -32,82 +32,27 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run, Runs
-from mirrord.replication.lane import notes, resuming
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt
-from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
+from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, Relocated, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, Mark
-from mirrord.replication.lane.target import in_doubt, mark_rewind, target_scan
+from mirrord.replication.lane.target import look_back, mark_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
+from mirrord.replication.lane.target.evidence import is_another_leader
 from mirrord.replication.lane.target.relocation_result import Located
+from mirrord.replication.lane.transitions import Rebuild, Resume
 
 
-def differ(lane: Lane, now: float, told: Checked) -> Effects:
-    """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
-    # After a take-over even an acknowledgement may have been for another holder's batch.
-    first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
-    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
-    line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
-    line = line if told.first <= told.last else told.note
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    return doubt(lane, now)
-
-
-def settles(lane: Lane, told: Checked) -> bool:
-    """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
-
-    If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
-    of the others may be in the target, and the source may still have it. Then the map is rebuilt from both logs.
-    """
-    record = lane.record
-    # If policies change records, a lane waits before each write (`resume.decide`).
-    if record is None or lane.shaped or record.regiven < 0:
-        return True
-    first = max(record.regiven, lane.compared)
-    if not told.first <= first <= told.last:
-        return True
-    if any(end > first for _, end in told.gone):
-        return False
-    # The fact about this comparison leaves nothing open unless it says that more is compared later.
-    lane.compared = told.last + 1 if lane.check_later else NEVER
-    return True
-
-
-def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
-    """Handle batches that fill a hole, in a log that went back: their records were to be copied again under later
-    ordinals."""
-    note = "records stand in a hole, and were to follow under later ordinals"
-    # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
-    first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
-    told = Checked(-1, 0, first, found.next_ordinal - 1, "different", note)
-    return notes.note(lane, found.facts) + differ(lane, now, told)
-
-
-def vanished(lane: Lane, now: float) -> Effects:
-    """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
-    note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
-    # None of these records is in the target.
-    return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
-
-
-def doubt(lane: Lane, now: float) -> Effects:
-    """Halt until the map is rebuilt."""
-    if lane.in_flight:
-        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
-    return [*resuming.begin(lane, now), Halted(lane.halt_line)]
-
-
-def begin(lane: Lane, now: float, delay_s: float) -> Effects:
+def enter(lane: Lane, now: float, wanted: Rebuild) -> Effects:
     """Begin a round of rebuilding; everything that was held is dropped."""
     lane.phase = Phase.REBUILDING
     if not is_told(lane):
         return _tell(lane)
     lane.stage = Stage.END
-    until = max(now + delay_s, lane.dirty_until, lane.former_until)
-    return [Wake(ask(lane), until, refresh=delay_s > 0)] if until > now else [AskEnd(ask(lane))]
+    until = max(now + wanted.delay_s, lane.dirty_until, lane.former_until)
+    return [Wake(ask(lane), until, refresh=wanted.delay_s > 0)] if until > now else [AskEnd(ask(lane))]
 
 
 def is_told(lane: Lane) -> bool:
@@ -135,10 +80,11 @@ def woken(lane: Lane) -> Effects:
     return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
 
 
-def bound(lane: Lane, now: float) -> Effects:
+def bound(lane: Lane) -> Effects:
     """Continue after the ledger has bound the difference, or the new map."""
     if lane.stage is Stage.DIFFERENCE:
-        return begin(lane, now, 0.0)
+        lane.go(Rebuild())
+        return []
     lane.differs = None
     lane.halt_line = ""
     lane.opened_here = False
@@ -148,14 +94,15 @@ def bound(lane: Lane, now: float) -> Effects:
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.end
     lane.mark = lane.told = Mark(lane.acked, lane.end, lane.end_epoch)
-    return resuming.begin(lane, now)
+    lane.go(Resume())
+    return []
 
 
 def locate(lane: Lane) -> Effects:
     """Find out what the target log holds, now that it is known to its end."""
     first = lane.differs.first if lane.differs is not None else 0
-    if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or resuming.is_another_leader(lane):
-        return resuming.look_back(lane)
+    if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or is_another_leader(lane):
+        return look_back.begin(lane)
     return search(lane)
 
 
@@ -191,13 +138,13 @@ def _stay(lane: Lane, why: str) -> Effects:
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 
 
-def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
+def relocated(lane: Lane, told: Relocated) -> Effects:
     """Handle the result of the search in both logs."""
     found = lane.differs
     if lane.stage is not Stage.LOCATE or found is None:
         return []
     if told.error:
-        return resuming.begin(lane, now, lane.limits.retry_s, refresh=True)
+        return lane.retry()
     if told.located is None:
         return _stay(lane, told.trouble)
     if told.compacts and told.located.missing:
@@ -227,10 +174,10 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
     """Return the batches from an ordinal on, with a batch that contains it cut to the part from there on."""
     kept: list[OwnBatch] = []
     for batch in own:
-        ordinal = sequence_module.nearest(batch.base_sequence, first)
+        ordinal = nearest(batch.base_sequence, first)
         cut = max(first - ordinal, 0)
         if cut < batch.count:
-            sequence = (batch.base_sequence + cut) % sequence_module.SEQUENCES
+            sequence = (batch.base_sequence + cut) % SEQUENCES
             kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
     return kept
 
@@ -239,7 +186,7 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     """Return the ordinals (first, last) between the given batches that are missing from the target."""
     found: list[tuple[int, int]] = []
     for batch in own:
-        ordinal = sequence_module.nearest(batch.base_sequence, expected)
+        ordinal = nearest(batch.base_sequence, expected)
         if ordinal > expected:
             found.append((expected, ordinal - 1))
         expected = ordinal + batch.count
@@ -322,7 +269,7 @@ def _expired_verdicts(
     placed = Runs([*located.runs])
     copied: list[tuple[int, int]] = [*located.missing, *covered_below(record, first)]
     for batch in own:
-        ordinal = sequence_module.nearest(batch.base_sequence, first)
+        ordinal = nearest(batch.base_sequence, first)
         copied += [(at, at + length) for _, at, length in placed.between(ordinal, ordinal + batch.count - 1)]
     for each in to_copy:
         for piece in target_scan.but_not_void(record.holes, *each):

@@ -12,7 +12,7 @@ from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.facts.quarantine import skipped_ranges
 from mirrord.ledger.facts.seeks import SeekDone, Seeks, passed_ranges, pending
 from mirrord.ledger.standing_orders import origin_words
-from mirrord.replication.lane import intake, quarantine, quiescing, resuming
+from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
@@ -20,6 +20,7 @@ from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt
+from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
@@ -29,16 +30,19 @@ def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
-def told(lane: Lane, now: float) -> Effects:
+def told(lane: Lane) -> Effects:
     """Handle an order in the ledger. A halted lane resumes by it; a copying lane stops first."""
     match lane.phase:
         case Phase.HALTED:
-            return quarantine.released(lane, now)
+            return quarantine.released(lane)
         case Phase.RESUMING:
-            return resuming.begin(lane, now)  # its next step was decided without that order
+            lane.go(Resume())  # its next step was decided without that order
+            return []
         case Phase.COPYING:
             lane.sought = pending(lane.record.seeks) if lane.record is not None else ()
-            return quiescing.wait(lane, now) if is_due(lane) else []
+            if is_due(lane):
+                lane.go(Quiesce())
+            return []
         case _:
             return []  # it handles the order when it resumes
 

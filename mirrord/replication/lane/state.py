@@ -16,10 +16,11 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER, Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
-from mirrord.replication.lane.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
+from mirrord.replication.lane.signals import Batch, Chunk, Effects, EndTold, LaneRecord, ProducerEntry, ProducersTold
 from mirrord.replication.lane.source.epoch_cache import Epochs
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.target.scan_result import Reading
+from mirrord.replication.lane.transitions import Resume, Transition
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -90,6 +91,8 @@ class Lane:
     """What to do about a record that cannot be copied: wait for a decision, or skip it, parked or not."""
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
+    transition: Transition | None = None
+    """The phase that a handler asked for; `step` enters it when the handler has returned."""
     round: int = 0
     asked: int = 0
     """Number of the last question."""
@@ -333,6 +336,20 @@ class Lane:
     last_record_ms: int = -1
     is_far: bool = False
     """The target's broker is far away."""
+
+    def go(self, transition: Transition) -> None:
+        """Ask `step` to enter another phase. The last request of a handler counts."""
+        self.transition = transition
+
+    @property
+    def is_copying(self) -> bool:
+        """Return whether the lane copies, and no handler has asked for another phase."""
+        return self.phase is Phase.COPYING and self.transition is None
+
+    def retry(self) -> Effects:
+        """Ask for a new round of questions after a pause."""
+        self.go(Resume(self.limits.retry_s, refresh=True))
+        return []
 
     @property
     def reach(self) -> Reach:

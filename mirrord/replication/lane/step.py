@@ -5,9 +5,13 @@ copy per chunk would cost more than the decision; nothing else in the project ch
 clock in seconds.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from mirrord.kafka.protocol import sequence
 from mirrord.kafka.rules.error_policy import Fetched, fetched
 from mirrord.replication.lane import (
+    difference,
     fast_handoff,
     in_flight,
     intake,
@@ -15,11 +19,14 @@ from mirrord.replication.lane import (
     quarantine,
     quiescing,
     rebuilding,
+    resume_point,
     resuming,
     seek,
+    target_reading,
 )
 from mirrord.replication.lane.correlation import answers, ask, settles
 from mirrord.replication.lane.halt import halt, leave, tell_again
+from mirrord.replication.lane.intake_stops import Early, Parted, Vanished
 from mirrord.replication.lane.lane_report import mark
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
@@ -55,14 +62,32 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
 from mirrord.replication.lane.source.cleanup_policy import CleanupTold
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, late_verification, missing_ordinals, refused_retry, target_scan
+from mirrord.replication.lane.target import in_doubt, late_verification, refused_retry, target_scan
 from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
+from mirrord.replication.lane.transitions import Quiesce, Rebuild, Reopen, Resume, Transition
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
 
-def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
+ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
+    Resume: resuming.enter,
+    Quiesce: quiescing.enter,
+    Reopen: opening.enter,
+    Rebuild: rebuilding.enter,
+}
+"""What enters the phase that a handler asked for (`mirrord.replication.lane.transitions`)."""
+
+
+def step(lane: Lane, now: float, signal: Input) -> Effects:
     """Process one input and return the effects, to be performed in this order."""
+    effects = _handle(lane, now, signal)
+    while (transition := lane.transition) is not None:
+        lane.transition = None
+        effects += ENTER[type(transition)](lane, now, transition)
+    return effects
+
+
+def _handle(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
         case Taken():
             return in_flight.taken(lane, now, signal) if lane.phase not in STILL else []
@@ -79,7 +104,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             lane.is_far = signal.is_far
             return []  # an answer follows it
         case Released():
-            return seek.told(lane, now) if signal.ahead or lane.phase is Phase.HALTED else []
+            return seek.told(lane) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
             return _while_halted(lane, now, signal)
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
@@ -91,9 +116,9 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
         case Bound():
             return _bound(lane, now, signal)
         case AppendFailed():
-            return opening.append_failed(lane, now, signal)
+            return opening.append_failed(lane, signal)
         case TargetMoved():
-            return resuming.target_moved(lane, now, signal)
+            return resuming.target_moved(lane, signal)
         case Start():
             return opening.start(lane, signal)
         case _:
@@ -126,7 +151,7 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             )
         case CleanupTold():
             effects = offset_gaps.told(lane, now, signal)
-            return effects + intake.want_more(lane) if lane.phase is Phase.COPYING else effects
+            return effects + intake.want_more(lane) if lane.is_copying else effects
         case OriginsTold():
             return origin_check.told(lane, now, signal)
         case SettingsTold():
@@ -136,13 +161,13 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
         case StartTold():
             return opening.start_told(lane, now, signal)
         case EndTold() | ProducersTold() if lane.handed is not None:
-            return _early(lane, now, fast_handoff.told(lane, now, signal))
+            return _early(lane, now, fast_handoff.told(lane, signal))
         case PartingTold():
             return _proven(lane, now, truncation.parting_told(lane, now, signal))
         case EndTold() if signal.question == lane.later_look:
             return late_verification.end_told(lane, now, signal)
         case EndTold() if lane.confirming:
-            return in_flight.confirmed(lane, now, signal)
+            return in_flight.confirmed(lane, signal)
         case EndTold():
             return resuming.end_told(lane, now, signal)
         case ProducersTold():
@@ -152,17 +177,17 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
         case Scanned() if signal.purpose == "later":
             return late_verification.scanned(lane, now, signal)
         case Scanned() if signal.purpose in ("confirm", "gap"):
-            return _between(lane, now, signal)
+            return _between(lane, signal)
         case Scanned():
-            return resuming.scanned(lane, now, signal)
+            return target_reading.scanned(lane, now, signal)
         case Checked():
-            return resuming.checked(lane, now, signal)
+            return resume_point.checked(lane, now, signal)
         case SharedTold():
-            return missing_ordinals.shared_told(lane, now, signal)
+            return target_reading.shared_told(lane, signal)
         case SupersededTold():
-            return missing_ordinals.told(lane, now, signal)
+            return target_reading.superseded_told(lane, signal)
         case Relocated():
-            return rebuilding.relocated(lane, now, signal)
+            return rebuilding.relocated(lane, signal)
         case _:
             return []
 
@@ -177,16 +202,22 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
     return resuming.woken(lane, now)
 
 
-def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
+def _between(lane: Lane, signal: Scanned) -> Effects:
     """The target offsets between the recorded end and the batch or end seen beyond it were read."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
-            return resuming.begin(lane, now, lane.limits.retry_s if signal.error else 0.0)
+            lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
+            return []
         return in_flight.go(lane, signal.end)
     if signal.error:
-        return resuming.begin(lane, now, lane.limits.retry_s)
+        lane.go(Resume(lane.limits.retry_s))
+        return []
     if signal.own and signal.own[0].leader_epoch > lane.end_epoch:
-        return _another_log(lane, now)
+        # A later leader appended the batch: the log went back since, and no record is in it twice. If the lane is not
+        # copying, a resume follows, or the mark stays before the offsets that were not read.
+        if lane.phase is Phase.COPYING:
+            lane.go(Quiesce(until_safe=False))
+        return []
     if signal.own:
         first = sequence.nearest(signal.own[0].base_sequence, lane.acked)
         return target_scan.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
@@ -195,13 +226,6 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
         lane.unread = None
         return intake.want_more(lane) if lane.phase is Phase.COPYING else []
     return []
-
-
-def _another_log(lane: Lane, now: float) -> Effects:
-    """A later leader appended the batch that the lane found: the log went back since, and no record is in it twice."""
-    if lane.phase is not Phase.COPYING:
-        return []  # a resume follows, or the mark stays before the offsets that were not read
-    return quiescing.settle(lane) if lane.in_flight else resuming.begin(lane, now)
 
 
 def _bound(lane: Lane, now: float, told: Bound) -> Effects:
@@ -214,13 +238,14 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
         if not lane.notes:
             lane.told = mark(lane)
     if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
-        return rebuilding.bound(lane, now)
+        return rebuilding.bound(lane)
     if lane.stage is Stage.RELEASED and told.tag == lane.facts_tag:
-        return resuming.begin(lane, now)
+        lane.go(Resume())
+        return []
     for intent in lane.intents:
         if intent[0] == told.tag:
             lane.intents.remove(intent)
-            return resuming.facts_bound(lane) if lane.phase is Phase.RESUMING else in_flight.send(lane)
+            return resume_point.facts_bound(lane) if lane.phase is Phase.RESUMING else in_flight.send(lane)
     return []
 
 
@@ -235,7 +260,7 @@ def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) ->
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
     """Process what was fetched before the lane could copy."""
-    if lane.handed is None or lane.phase is not Phase.COPYING:
+    if lane.handed is None or not lane.is_copying:
         return effects
     chunk, lane.handed = lane.handed.chunk, None
     return effects if chunk is None else effects + _chunk(lane, now, chunk)
@@ -243,7 +268,7 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
     """Process what was fetched before the source was known to still have what was copied."""
-    if lane.unproven is None or not lane.assured or lane.phase is not Phase.COPYING:
+    if lane.unproven is None or not lane.assured or not lane.is_copying:
         return effects
     chunk, lane.unproven = lane.unproven, None
     return effects + _chunk(lane, now, chunk)
@@ -258,11 +283,12 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         if lane.epoch < 0 and truncation.is_unproven(lane, chunk):
             return truncation.prove(lane, chunk)
         effects, unreadable = intake.take(lane, chunk)
-        if isinstance(unreadable, intake.Early):
-            return effects + quiescing.wait(lane, now)
-        if isinstance(unreadable, intake.Vanished):
-            return effects + rebuilding.vanished(lane, now)
-        if isinstance(unreadable, intake.Parted):
+        if isinstance(unreadable, Early):
+            lane.go(Quiesce())
+            return effects
+        if isinstance(unreadable, Vanished):
+            return effects + difference.vanished(lane, now)
+        if isinstance(unreadable, Parted):
             return effects + in_flight.send(lane) + truncation.parted(lane, now)
         if unreadable is not None:
             lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
@@ -270,7 +296,8 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
                 return effects + in_flight.blocked(lane)
         origin_check.passed(lane)
         if lane.sought and seek.is_due(lane):
-            return effects + quiescing.wait(lane, now)
+            lane.go(Quiesce())
+            return effects
         effects += in_flight.send(lane)
         effects += origin_check.trace(lane, now) + offset_gaps.look(lane)
         effects += intake.want_more(lane)
@@ -282,7 +309,7 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
     if outcome is Fetched.TAKE:
         return truncation.diverged(lane, now, chunk)
     if outcome is Fetched.RANGE:
-        return _out_of_range(lane, now, chunk)
+        return _out_of_range(lane, chunk)
     if outcome is Fetched.HALT:
         line = f"the source refuses to be read at offset {lane.position} with Kafka error {chunk.error}"
         return quarantine.park(lane, "unreadable", 0, line, lane.position, lane.position + 1)
@@ -291,18 +318,21 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]
 
 
-def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:
+def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
     if 0 <= lane.position < chunk.log_start:
         if lane.on_loss == "continue" and in_doubt.holds(lane, lane.next_ordinal):
-            return quiescing.wait(lane, now)
+            lane.go(Quiesce())
+            return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
         # If part of the source is copied again, ordinals are promised to records that are gone now.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
             # An order to seek that retention has overtaken is done: the next record may be long in coming.
-            is_due = bool(lane.sought) and seek.is_due(lane)
-            return effects + (quiescing.wait(lane, now) if is_due else intake.want_more(lane))
+            if lane.sought and seek.is_due(lane):
+                lane.go(Quiesce())
+                return effects
+            return effects + intake.want_more(lane)
         return halt(lane, "expired", line, lane.position, chunk.log_start)
     line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
     return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane import intake, quiescing, rebuilding
+from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.lane_report import mark
@@ -24,6 +24,7 @@ from mirrord.replication.lane.signals import AskParting, Chunk, Effects, Lost, P
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
+from mirrord.replication.lane.transitions import Quiesce
 
 OUT_OF_RANGE = 1
 
@@ -38,12 +39,13 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.assured = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, now, source_epochs.parting(lane, chunk.diverging_epoch, chunk.diverging_end))
+        return _lose_promised(lane, source_epochs.parting(lane, chunk.diverging_epoch, chunk.diverging_end))
     if lane.on_loss == "halt":
         return _halt(lane, start, lane.position)
     if is_settled(lane):
         return [*_check_anew(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
-    return quiescing.wait(lane, now)
+    lane.go(Quiesce())
+    return []
 
 
 def _halt(lane: Lane, start: int, end: int) -> Effects:
@@ -61,7 +63,7 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
         return []
     start = source_epochs.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     if start < _promised_until(lane):
-        return _lose_promised(lane, now, start)
+        return _lose_promised(lane, start)
     # An old broker knows nothing but the ends of its log.
     lane.assured = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
     lane.parting = ask(lane)
@@ -124,13 +126,14 @@ def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
         return _halt(lane, start, known[0])
     if is_settled(lane):
         return [*_check_anew(lane, now), *_go_back(lane, start, told.end, known[0])]
-    return quiescing.wait(lane, now)
+    lane.go(Quiesce())
+    return []
 
 
 def parted(lane: Lane, now: float) -> Effects:
     """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
     if lane.suspected == lane.position:
-        return rebuilding.vanished(lane, now)
+        return difference.vanished(lane, now)
     lane.suspected, lane.assured = lane.position, False
     lane.questions.discard(lane.parting)
     return intake.want_more(lane)
@@ -141,7 +144,7 @@ def _promised_until(lane: Lane) -> int:
     return max(lane.position, lane.plan[-1].offset)
 
 
-def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
+def _lose_promised(lane: Lane, start: int) -> Effects:
     """Handle a divergence of the source from what was copied while part of it is copied again. The records of that part
     that the source still has follow, and then the records that it has instead."""
     record = lane.record
@@ -149,7 +152,8 @@ def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
     if lane.on_loss == "halt" or record is None:
         return _halt(lane, start, end)
     if not is_settled(lane):
-        return quiescing.wait(lane, now)
+        lane.go(Quiesce())
+        return []
     runs, pieces = _rest(lane, start)
     epochs = (*source_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, source_epochs.before(lane, start)))
     gone = Verdict(start, end, "truncated")

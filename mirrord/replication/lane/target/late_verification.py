@@ -6,12 +6,12 @@ So the end of the target log is asked for first, and the comparison waits until 
 """
 
 from mirrord.kafka.rules.error_policy import NONE
-from mirrord.replication.lane import quiescing, resuming
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.transitions import Quiesce
 
 
 def begin(lane: Lane, now: float) -> Effects:
@@ -53,6 +53,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     if told.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     if told.own:
-        return quiescing.settle(lane) if lane.in_flight else resuming.begin(lane, now)
+        lane.go(Quiesce(until_safe=False))
+        return []
     lane.later_end = told.start
     return _compare(lane, now)

@@ -9,25 +9,22 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import HoleFound, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane import rebuilding, resuming
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import AskScan, Effects, LaneRecord, Scanned
+from mirrord.replication.lane.signals import Effects, LaneRecord, Scanned
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.target.evidence import next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
     AskShared,
     AskSuperseded,
-    SharedTold,
-    SupersededTold,
     too_many,
 )
 
@@ -55,29 +52,11 @@ def ask_shared(lane: Lane) -> Effects:
     return [AskShared(ask(lane), lane.mark.leader_epoch)]
 
 
-def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
-    """Handle the offset up to which the log is the one that the mark was taken in."""
-    if lane.stage is not Stage.SHARED:
-        return []
-    if told.error != NONE:
-        return resuming.again(lane, now)
-    is_same = told.epoch == lane.mark.leader_epoch and told.end >= 0
-    lane.shared = min(told.end, lane.mark.target_offset) if is_same else NOT_KNOWN
-    if lane.shared == NOT_KNOWN:
-        return resuming.look_back(lane)
-    is_whole = lane.shared == lane.mark.target_offset
-    if is_whole and lane.differs is not None:
-        return rebuilding.search(lane)
-    lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
-    purpose = "resume" if is_whole else "verify"
-    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
-
-
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
     """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last own batch that
     were acknowledged."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
-    behind = found.next_ordinal if lane.entry is None or not lane.cleaned else resuming.next_by_entry(lane)
+    behind = found.next_ordinal if lane.entry is None or not lane.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered them, and they were removed between the two questions.
@@ -151,26 +130,6 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     if last < found.next_ordinal:
         return []
     return [Missing("last", found.next_ordinal, last, above, has_room=True)]
-
-
-def told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
-    """Handle the result of the look-up."""
-    found = lane.found
-    if lane.stage is not Stage.MISSING or found is None:
-        return []
-    if answer.error != NONE:
-        return resuming.again(lane, now)
-    if answer.trouble:
-        line = f"it is not known whether the target lost records or a cleaner removed them: {answer.trouble}"
-        return halt(lane, "unexplained", line, lane.position, lane.position)
-    holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
-    again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
-    ordinal = max(found.next_ordinal, answer.until)
-    found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
-    lane.found = None
-    if not lane.lost:
-        return resuming.judged(lane, found)
-    return resuming.went_back_to(lane, found, None if again == lane.lost else again)
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:

@@ -7,22 +7,63 @@ resumes when they have changed, no matter who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.replication.lane import quarantine, resuming
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER
+from mirrord.replication.lane import quarantine
 from mirrord.replication.lane.correlation import answers, ask
+from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Batch, Effects, Wake
-from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.state import Cut, Lane
 from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+from mirrord.replication.lane.transitions import Resume
 
 SPREADING_S = 2.0
 """A config that the cluster has stored reaches the leader of the partition within this time."""
 AGAIN_S = 0.5
 PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""The batch exceeds `max.message.bytes`, or the segment size."""
+BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
+"""One record is enough for the whole batch to be refused (KIP-467)."""
+BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
 
-def begin(lane: Lane, error: int, batch: Batch) -> Effects:
+def refused(lane: Lane, error: int, batch: Batch) -> Effects:
+    """Handle a batch that the target refuses, now that nothing is in flight any more."""
+    if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
+        return halt(
+            lane,
+            "refused",
+            quarantine.refusal_line(error, batch.offset, batch.next_offset),
+            batch.offset,
+            batch.next_offset,
+        )
+    if batch.count > 1 and error in TOO_LARGE:
+        lane.largest = min(lane.largest, (batch.end - batch.start) // 2)
+        lane.go(Resume())
+        return []
+    if batch.count > 1 and error in BY_RECORD:
+        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)
+        lane.go(Resume())
+        return []
+    if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
+        lane.refused_codecs |= {codec}
+        lane.go(Resume())
+        return []
+    if batch.count > 1 and lane.on_reject == "skip":
+        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
+        lane.go(Resume())
+        return []
+    return _ask_configs(lane, error, batch)
+
+
+def _codec(batch: Batch) -> int:
+    return HEADER.unpack_from(batch.buffer, batch.start)[5] & CODEC_MASK
+
+
+def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
     """Ask for the configs, because the target refuses a batch that cannot be split further and nothing is in flight."""
     lane.failure = (error, batch)
     if error in NOT_BY_SETTINGS:
@@ -43,7 +84,8 @@ def told(lane: Lane, now: float, told: SettingsTold) -> Effects:
     if is_new or may_pass or (told.seen and now - lane.settings_since < SPREADING_S):
         line = quarantine.line_of(error, batch)
         lane.trouble = f"{line}; it is sent again" + (f": {told.trouble}" if told.trouble else "")
-        return resuming.begin(lane, now, lane.limits.denied_s if may_pass else AGAIN_S)
+        lane.go(Resume(lane.limits.denied_s if may_pass else AGAIN_S))
+        return []
     effects = quarantine.decide(lane, error, batch, told.trouble)
     lane.settings_reads = 0
     return [*effects, _pause(lane, now)] if lane.unparked is None else effects
@@ -69,4 +111,4 @@ def told_while_halted(lane: Lane, now: float, told: SettingsTold) -> Effects:
     if told.seen in {"", lane.settings_seen}:
         return [_pause(lane, now)]
     lane.settings_seen, lane.settings_since = told.seen, now
-    return quarantine.released(lane, now)
+    return quarantine.released(lane)

@@ -1,0 +1,70 @@
+"""A difference between target and source: it is noted, and the lane resumes with a rebuild of the map.
+
+It is found by a comparison, by a batch that fills a hole, or because records that were to be copied again are gone.
+"""
+
+from mirrord.ledger.facts.core import (
+    TakeoverChecked,
+)
+from mirrord.replication.lane import notes
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.signals import Checked, Effects, Halted
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import in_doubt, target_scan
+from mirrord.replication.lane.transitions import Resume
+
+
+def differ(lane: Lane, now: float, told: Checked) -> Effects:
+    """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
+    # After a take-over even an acknowledgement may have been for another holder's batch.
+    first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
+    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
+    line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
+    line = line if told.first <= told.last else told.note
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return _doubt(lane, now)
+
+
+def settles(lane: Lane, told: Checked) -> bool:
+    """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
+
+    If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
+    of the others may be in the target, and the source may still have it. Then the map is rebuilt from both logs.
+    """
+    record = lane.record
+    # If policies change records, a lane waits before each write (`resume.decide`).
+    if record is None or lane.shaped or record.regiven < 0:
+        return True
+    first = max(record.regiven, lane.compared)
+    if not told.first <= first <= told.last:
+        return True
+    if any(end > first for _, end in told.gone):
+        return False
+    # The fact about this comparison leaves nothing open unless it says that more is compared later.
+    lane.compared = told.last + 1 if lane.check_later else NEVER
+    return True
+
+
+def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
+    """Handle batches that fill a hole, in a log that went back: their records were to be copied again under later
+    ordinals."""
+    note = "records stand in a hole, and were to follow under later ordinals"
+    # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
+    first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
+    told = Checked(-1, 0, first, found.next_ordinal - 1, "different", note)
+    return notes.note(lane, found.facts) + differ(lane, now, told)
+
+
+def vanished(lane: Lane, now: float) -> Effects:
+    """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
+    note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
+    # None of these records is in the target.
+    return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
+
+
+def _doubt(lane: Lane, now: float) -> Effects:
+    """Halt until the map is rebuilt."""
+    if lane.in_flight:
+        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
+    lane.go(Resume())
+    return [Halted(lane.halt_line)]

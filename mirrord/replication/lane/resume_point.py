@@ -1,0 +1,187 @@
+"""The point at which a lane resumes: the comparison with the source, the repair of holes, and the first fetch."""
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import SourceRun, TakeoverChecked
+from mirrord.ledger.facts.seeks import pending
+from mirrord.model.runs import Run
+from mirrord.replication.lane import difference, intake, seek
+from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Phase, Stage
+from mirrord.replication.lane.second_path import NOT_YET
+from mirrord.replication.lane.signals import (
+    AskCheck,
+    Checked,
+    Effects,
+    SaveProgress,
+    Wake,
+)
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.declared_runs import decided, once, planned
+from mirrord.replication.lane.state import NO_VERDICTS, Lane, Mark
+from mirrord.replication.lane.target import hole_repair, in_doubt, mark_rewind, missing_ordinals, target_scan
+from mirrord.replication.lane.target.scan_result import Reading
+
+
+def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
+    """Return whether to wait before mending a hole, which reassigns the next ordinals. A broker that remembers the
+    producer would accept them from a former holder with the old meaning, so no one else may still be writing."""
+    return bool(found.holes) and lane.looked_at < lane.dirty_until
+
+
+def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
+    """Return whether the ledger has a hole or an epoch that begins at this ordinal or later. Batches that were sent
+    with that meaning may still arrive, so it must not be revoked while anyone else may be writing."""
+    return (
+        lane.looked_at < lane.dirty_until
+        and lane.record is not None
+        and source_epochs.is_told_from(lane.record, ordinal)
+    )
+
+
+def wait_to_mend(lane: Lane) -> Effects:
+    lane.phase = Phase.WAITING
+    lane.look_back = 0
+    missing_ordinals.forget(lane)
+    return [Wake(ask(lane), lane.dirty_until)]
+
+
+def _tell_anew(lane: Lane, ordinal: int) -> Effects:
+    """Record again what holds from here: the log went back below a hole, or below a change of the source's epoch, so
+    these ordinals are reused and later declarations in the ledger are void."""
+    lane.open_run = Run(ordinal, lane.position)
+    runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
+    lane.plan.clear()
+    lane.plan.extend(runs[1:])
+    epochs, regiven = source_epochs.tell_anew(lane, pieces), in_doubt.was_given(lane, ordinal)
+    rewound = mark_rewind.tell(lane, runs, lane.mark)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
+    lane.intents.append((effect.tag, ordinal))
+    lane.declared = -1
+    return [effect]
+
+
+def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
+    lane.resume_ordinal = ordinal
+    if must_check(lane):
+        lane.stage = Stage.CHECK
+        first = min(lane.trusted, ordinal)
+        begun = Mark(min(first, lane.mark.ordinal), lane.mark.target_offset, lane.mark.leader_epoch)
+        start = min(target_scan.stands_from(lane, begun), lane.end, begins)
+        epochs = source_epochs.known_epochs(lane, first)
+        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane), epochs)]
+    return _bind_holes(lane)
+
+
+def _goes_on_at(lane: Lane) -> int:
+    position = source_epochs.goes_on_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
+    return -1 if position is None else position
+
+
+def must_check(lane: Lane) -> bool:
+    """Trust, then check: return whether batches not acknowledged to this attempt must be compared with the source."""
+    return lane.resume_ordinal > lane.trusted
+
+
+def checked(lane: Lane, now: float, told: Checked) -> Effects:
+    """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
+    waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
+    is_later = told.question == lane.later_check
+    if told.error != NONE:
+        return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
+    if is_later:
+        lane.check_later, lane.check_from = False, None
+    if told.outcome == "different" or not difference.settles(lane, told):
+        return difference.differ(lane, now, told)
+    ends = (lane.check_later, is_later and lane.looked_at >= lane.dirty_until)
+    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
+    effects = note(lane, (fact,))
+    if waiting:
+        position = _goes_on_at(lane)
+        if source_epochs.ends_short(lane, told, position) or (
+            lane.on_loss == "halt" and 0 <= told.source_end < position
+        ):
+            line = f"the source log ends at offset {told.source_end}, below the position {position}"
+            return effects + halt(lane, "truncated", line, told.source_end, position)
+        lane.trusted = lane.resume_ordinal
+        lane.found_epoch = (position, told.source_epoch)
+        # The offsets between the last compared record and the position may belong to another history.
+        is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
+        lane.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
+        return effects + _bind_holes(lane)
+    return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
+
+
+def _bind_holes(lane: Lane) -> Effects:
+    """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
+    if (lane.holes or lane.retold is not None) and lane.record is not None:
+        facts = (*lane.beside_holes, *hole_repair.mend(lane, lane.record))
+        # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
+        lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
+        missing_ordinals.other_records_from(lane, lane.resume_ordinal)
+        effect = append(lane, facts)
+        lane.intents.append((effect.tag, lane.resume_ordinal))
+        lane.stage = Stage.FACTS
+        return [effect]
+    if lane.intents:
+        # An intent of an earlier round may still bind, and would change what the ledger declares.
+        lane.stage = Stage.FACTS
+        return []
+    return copy(lane)
+
+
+def facts_bound(lane: Lane) -> Effects:
+    """Handle the binding of an intent of the current or an earlier round."""
+    return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
+
+
+def copy(lane: Lane) -> Effects:
+    """Copy from here, now that everything is known."""
+    ordinal = lane.resume_ordinal
+    record = lane.record
+    run = record.source_runs.run_at(ordinal) if record is not None else None
+    if record is None or run is None:
+        return halt(lane, "unexplained", f"the ledger no longer explains ordinal {ordinal}", 0, 0)
+    lane.sought = pending(record.seeks)
+    if seek.must_wait(lane):
+        return wait_to_mend(lane)
+    lane.stage = Stage.DONE
+    lane.phase, lane.knows_sent = Phase.COPYING, True
+    lane.unbound = NO_VERDICTS
+    lane.suspicious = False
+    lane.unread, lane.gaps = None, 0
+    lane.open_run = run
+    lane.position = _goes_on_at(lane)
+    lane.next_ordinal = lane.acked = ordinal
+    source_epochs.recall(lane)
+    lane.given = max(lane.given, ordinal)
+    lane.trusted = min(lane.trusted, ordinal)  # records that were acknowledged and lost may come again, from elsewhere
+    lane.expected = lane.end
+    lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
+    if not lane.notes:
+        lane.told = lane.mark
+    lane.confirm_end = not lane.protected
+    if lane.check_later and (lane.check_from is None or ordinal < lane.check_from.ordinal):
+        lane.check_from, lane.check_begins = lane.mark, NEVER
+    effects: Effects = [SaveProgress()]
+    lane.plan.clear()
+    lane.plan.extend(planned(record, ordinal))
+    lane.assured, lane.parting, lane.suspected = False, -1, -1
+    intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
+    lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
+    if (
+        lane.decided.open
+        or any(hole.first >= ordinal for hole in record.holes)
+        or source_epochs.is_told_ahead(lane, record)
+    ):
+        effects += _tell_anew(lane, ordinal)
+    lowest = min([lane.position, *(run.offset for run in lane.plan)])
+    lane.left_out = seek.left_out(record, lowest)
+    effects += intake.leave_out(lane)
+    effects += seek.obey(lane)
+    effects += intake.want_more(lane)
+    if lane.check_later:
+        effects.append(Wake(ask(lane), lane.former_until))
+    return effects

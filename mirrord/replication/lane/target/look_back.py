@@ -1,0 +1,22 @@
+"""Looking back in the target log, to find the lane's last own batch in a log that is shorter than expected."""
+
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.phases import Stage
+from mirrord.replication.lane.signals import (
+    AskScan,
+    Effects,
+)
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import missing_ordinals
+
+LOOK_BACK_RECORDS = 10_000
+
+
+def begin(lane: Lane) -> Effects:
+    """Read the log at and below the recorded offset before anything is copied again: "went back" is not "was lost"."""
+    if missing_ordinals.must_ask(lane):
+        return missing_ordinals.ask_shared(lane)
+    lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
+    lane.stage = Stage.VERIFY
+    start = max(lane.log_start, min(lane.mark.target_offset, lane.end) - lane.look_back)
+    return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.end)]

@@ -1,0 +1,170 @@
+"""Reading the target log during a resume: what the scanned batches mean for the position at which the lane continues.
+
+The log is read from the last recorded position on. If it is shorter than that position, it is read further back
+(`mirrord.replication.lane.target.look_back`). Missing ordinals of a compacted log are looked up by their keys
+(`mirrord.replication.lane.target.missing_ordinals`).
+"""
+
+from msgspec.structs import replace
+
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import LaneFact, Verdict, VerdictGiven
+from mirrord.replication.lane import difference, rebuilding, resume_point
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.phases import Stage
+from mirrord.replication.lane.signals import (
+    AskScan,
+    Effects,
+    Scanned,
+)
+from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
+from mirrord.replication.lane.target.evidence import next_by_entry, went_back
+from mirrord.replication.lane.target.scan_result import Log, Reading
+from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
+
+
+def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+    """Handle the scanned log after the mark."""
+    if told.error != NONE:
+        return lane.retry()
+    log = missing_ordinals.read(lane, told)
+    target_scan.begins_at(lane, told.own)
+    if lane.stage is Stage.VERIFY:
+        return _verified(lane, now, told, log)
+    expected, own = lane.mark.ordinal, told.own
+    if told.start < lane.mark.target_offset and lane.mark.ordinal > 0:
+        if not target_scan.holds_mark(lane, own):
+            return look_back.begin(lane)
+        own, expected = target_scan.behind_mark(lane, own)
+        log = log._replace(start=own[0].base_offset if own is told.own else lane.mark.target_offset)
+    elif told.start > lane.mark.target_offset and own:
+        # The target has already expired the records right after the mark.
+        expected = max(expected, nearest(own[0].base_sequence, expected))
+    return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
+
+
+def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
+    if found.doubled is not None:
+        return target_scan.stand_still(lane, found.doubled)
+    if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
+        return lane.retry()  # a former holder's batch came in after the broker was asked
+    if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.cleaned:
+        line = (
+            f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
+            f"its log ends with {found.next_ordinal - 1}"
+        )
+        return halt(lane, "unexplained", line, lane.position, lane.position)
+    if found.void < NEVER:
+        return difference.filled(lane, now, found)
+    stood = found.next_ordinal if lane.entry is None else max(found.next_ordinal, next_by_entry(lane))
+    lost = missing_ordinals.lost_ordinals(lane, stood) if lane.cleaned else ()
+    return missing_ordinals.look_up(lane, found, log, lost) or judged(lane, found)
+
+
+def judged(lane: Lane, found: Reading) -> Effects:
+    """Continue, now that the contents and the gaps of the log are known."""
+    if resume_point.must_wait_to_mend(lane, found) or resume_point.must_wait_to_void(lane, found.next_ordinal):
+        return resume_point.wait_to_mend(lane)
+    return _keep(lane, found, ()) + resume_point.resume_at(lane, found.next_ordinal, found.begins)
+
+
+def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
+    """Record what was read. If records are copied again under other ordinals, both are recorded together."""
+    lane.holes = list(found.holes)
+    waits = bool(lane.holes) or lane.retold is not None
+    lane.beside_holes = (*more, *found.facts) if waits else ()
+    return [] if waits else note(lane, (*more, *found.facts))
+
+
+def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
+    own = told.own
+    is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, told.start)
+    if missing_ordinals.must_ask(lane) or (told.start > lane.log_start and is_late and lane.shared < 0):
+        return look_back.begin(lane)
+    if lane.shared >= 0 or (lane.cleaned and not own):
+        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(told.start, lane.shared)), log)
+    elif not own:
+        # If no record of the lane is left to read, the runs show which ordinal was at the end, or where others' records
+        # are.
+        displaced = target_scan.displaced_at(lane, told.others)
+        found = Reading(target_scan.ordinal_at(lane, lane.end if displaced is None else displaced), (), (), None)
+    else:
+        first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
+        late = target_scan.begins_late(lane, told.own, told.start)
+        found = target_scan.walk(lane, told.own, target_scan.ordinal_at(lane, told.start) if late else first, log)
+    if lane.differs is not None:
+        return rebuilding.verified(lane, found)
+    if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
+        return _read(lane, now, found, log)
+    if found.void < NEVER:
+        return difference.filled(lane, now, found)
+    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.cleaned else ()
+    return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
+
+
+def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
+    """Copy the lost end of the log again. `kept`: only these ordinals (first, last), because a compacted copy has newer
+    records of the other keys."""
+    must_wait = kept is not None and lane.looked_at < lane.dirty_until
+    if (
+        must_wait
+        or resume_point.must_wait_to_mend(lane, found)
+        or resume_point.must_wait_to_void(lane, found.next_ordinal)
+    ):
+        return resume_point.wait_to_mend(lane)
+    ordinal = found.next_ordinal
+    until = missing_ordinals.known_until(lane)
+    went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
+    verdicts: list[Verdict] = []
+    if kept is not None and lane.record is not None:
+        missing_ordinals.go_back(lane, kept, ordinal)
+        verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
+        went += ", except those of which the target has a newer record of the same key"
+    lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
+    lane.told = min(lane.told, lane.mark, key=lambda each: each.ordinal)
+    lane.acked = lane.trusted = min(lane.trusted, ordinal)
+    verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went)
+    return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
+
+
+def shared_told(lane: Lane, told: SharedTold) -> Effects:
+    """Handle the offset up to which the log is the one that the mark was taken in."""
+    if lane.stage is not Stage.SHARED:
+        return []
+    if told.error != NONE:
+        return lane.retry()
+    is_same = told.epoch == lane.mark.leader_epoch and told.end >= 0
+    lane.shared = min(told.end, lane.mark.target_offset) if is_same else missing_ordinals.NOT_KNOWN
+    if lane.shared == missing_ordinals.NOT_KNOWN:
+        return look_back.begin(lane)
+    is_whole = lane.shared == lane.mark.target_offset
+    if is_whole and lane.differs is not None:
+        return rebuilding.search(lane)
+    lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
+    purpose = "resume" if is_whole else "verify"
+    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
+
+
+def superseded_told(lane: Lane, answer: SupersededTold) -> Effects:
+    """Handle the result of the look-up."""
+    found = lane.found
+    if lane.stage is not Stage.MISSING or found is None:
+        return []
+    if answer.error != NONE:
+        return lane.retry()
+    if answer.trouble:
+        line = f"it is not known whether the target lost records or a cleaner removed them: {answer.trouble}"
+        return halt(lane, "unexplained", line, lane.position, lane.position)
+    holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
+    again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
+    ordinal = max(found.next_ordinal, answer.until)
+    found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
+    lane.found = None
+    if not lane.lost:
+        return judged(lane, found)
+    return went_back_to(lane, found, None if again == lane.lost else again)

@@ -1,0 +1,36 @@
+"""Requests of a lane's handlers to enter another phase; `step` carries them out.
+
+A handler calls `Lane.go` with one of these and returns. So the modules of the handlers do not import each other, and
+one table in `mirrord.replication.lane.step` says what enters each phase.
+"""
+
+import msgspec
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Drop what is held and ask the target log where to continue."""
+
+    delay_s: float = 0.0
+    """Pause before the first question."""
+    refresh: bool = False
+    """Look up the leader of the target partition again before the first question."""
+
+
+class Quiesce(msgspec.Struct, frozen=True):
+    """Send nothing new, wait until all batches in flight are answered, and resume."""
+
+    until_safe: bool = True
+    """If nothing is in flight, wait before the resume until nothing that was sent earlier can still be appended."""
+
+
+class Reopen(msgspec.Struct, frozen=True):
+    """Take a new grant, because the outcome of an append to the ledger is unknown."""
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    """Halt and rebuild the map, because target and source differ."""
+
+    delay_s: float = 0.0
+
+
+Transition = Resume | Quiesce | Reopen | Rebuild
