@@ -11,7 +11,6 @@ docs/measurements.md.
 
 import argparse
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -392,7 +391,3 @@ def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:
     if arguments.keep:
         pages.keep("simulator", result)
     return not outcome.failed
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -346,7 +346,3 @@ def main() -> int:
 
 def _terminated(*_: Any) -> NoReturn:
     raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())

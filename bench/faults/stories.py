@@ -8,7 +8,6 @@ with what plays it again: `python -m bench.stories --story SEED --theme THEME`. 
 import argparse
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -193,7 +192,3 @@ def _show(drawn: Drawn) -> int:
         return 1
     print(f"{drawn}: nothing went wrong")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -152,7 +152,3 @@ def main() -> int:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     print(msgspec.json.encode(uvloop.run(copy(parser.parse_args()))).decode())
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -32,7 +32,7 @@ PARTS = (
     WINDOW,
     "produce requests",
     "produce answers",
-    "shell",
+    "lane host",
     "ledger and lease",
     REST,
 )
@@ -63,8 +63,8 @@ _WHERE: dict[str, str] = {
     "replication/host/producer.py:answered": "produce answers",
     "replication/host/producer.py:_tell_taken": "produce answers",
     "replication/host/producer.py": "produce requests",
-    "replication/host/lane_host.py": "shell",
-    "replication/host/replicator.py": "shell",
+    "replication/host/lane_host.py": "lane host",
+    "replication/host/replicator.py": "lane host",
     "ledger/store/lease.py": "ledger and lease",
     "runtime/clock.py": "ledger and lease",
 }

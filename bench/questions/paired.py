@@ -267,7 +267,3 @@ def main() -> int:
     for each in dear:
         console.print(f"{each.codec}: the median ratio {each.ratio:.3f} is above {arguments.limit:g}")
     return 1 if dear else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

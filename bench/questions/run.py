@@ -250,7 +250,3 @@ def main() -> int:
             pages.keep(question, told)
     tell(f"failed: {', '.join(failed)}" if failed else "done")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
