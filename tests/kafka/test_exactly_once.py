@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from bench.campaign import VARIANTS, Outcome, Plan, Variant, run
+from bench.faults.campaign import VARIANTS, Outcome, Plan, Variant, run
 
 KILLS = 3
 RECORDS = 60_000

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
-from bench.delay import delayed
+from bench.faults.delay import delayed
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.mirror_maker import MirrorMaker, properties
+from bench.harness.mirror_maker import MirrorMaker, properties
 from mirrord.lab.checker import TopicPair, compare
 from mirrord.lab.settings import LabOptions
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.campaign import Plan, run
+from bench.faults.campaign import Plan, run
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.mirror_maker import MirrorMaker, properties
+from bench.harness.mirror_maker import MirrorMaker, properties
 from mirrord.lab.checker import TopicPair, compare
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.lab import LabPair

@@ -17,7 +17,7 @@ NOT_DRAWN = {
     *itertools.product(("draining", "rebuilding", "halted"), ("gone",)),
 }
 ELSEWHERE = {("resuming", "rebuilding"), ("rebuilding", "resuming"), ("rebuilding", "halted")}
-"""They take a former holder with another view of the source: tests/unit/test_rebuilding.py plays that."""
+"""They take a former holder with another view: tests/unit/replication/lane/test_rebuilding.py has those."""
 ROUNDS = 30
 
 

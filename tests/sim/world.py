@@ -179,7 +179,8 @@ class World:
         limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
-        # Gaps of the log are the cleaner's: no story loses a segment (tests/unit/test_lane_vanished.py).
+        # Gaps of the log are the cleaner's: no story loses a segment
+        # (tests/unit/replication/lane/source/test_offset_gaps.py).
         lane.compacts = True
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject

@@ -25,6 +25,8 @@ ENTRY_POINTS = {
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
 }
+CROSS_PACKAGE_TESTS = {"test_bounded.py", "test_docs.py", "test_tiers.py"}
+"""Files of tests/unit that belong to no package: limits of several packages, the documents, the test runner."""
 # Split, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = tuple(
     f"{name}.{domain}"
@@ -158,3 +160,13 @@ def test_no_folder_is_a_drawer() -> None:
         folders.setdefault(str(path.parent.relative_to(ROOT)), []).append(count)
     most = sum(lines.values()) / 5
     assert {name: len(counts) for name, counts in folders.items() if len(counts) > 30 or sum(counts) > most} == {}
+
+
+def test_unit_tests_mirror_the_packages() -> None:
+    """`tests/unit/X` holds the tests of `mirrord/X`, or of the top-level folder `X`, such as actors or bench."""
+    folders = {folder for path in tracked_files() for folder in path.relative_to(ROOT).parents}
+    tested = {folder.relative_to("tests/unit") for folder in folders if folder.is_relative_to("tests/unit")}
+    product = {folder.relative_to("mirrord") for folder in folders if folder.is_relative_to("mirrord")}
+    others = {folder for folder in folders if folder.parts[:1] in {("actors",), ("policies",), ("bench",), ("conf",)}}
+    assert sorted(map(str, tested - product - others)) == []
+    assert {path.name for path in (ROOT / "tests" / "unit").glob("test_*.py")} == CROSS_PACKAGE_TESTS

@@ -1,0 +1,3 @@
+"""Faults under load and the proof that every record arrived exactly once: the campaign and its variants, the demo, the
+simulator's stories, and what injects the faults.
+"""

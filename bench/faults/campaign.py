@@ -1,0 +1,393 @@
+"""`make campaign`: everything is killed with -9 again and again while records flow; then both clusters are compared.
+
+Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
+topics that are only just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: whoever copies is
+stopped for a minute and goes on when others have its partitions (`bench.faults.zombies`); `groups`: consumers that move
+over and back while what follows them is killed (`bench.faults.moving`); `both-ways`: one topic of two clusters, with
+writers on both sides (`bench.faults.both_ways`); `audits`: audits of each level beside traffic and kills of the daemon
+(`bench.faults.auditing`); `sim`: the simulator (`bench.stories`). Results are kept in bench/results and shown in
+docs/measurements.md.
+"""
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bench.faults import auditing, both_ways, moving, stories, zombies
+from bench.faults.killing import Faults, Kind, Mirror
+from bench.harness.clusters import Admin
+from bench.harness.daemon import Daemon, Settings, target_name
+from bench.harness.flood import TOPICS, Flood
+from bench.harness.pair import LASTING, pair
+from bench.report import pages
+from mirrord.lab.checker import Comparison, TopicPair, compare
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import FlowStatus, LaneStatus
+
+Variant = Literal["fresh", "old", "creating", "two-daemons", "zombies", "old-zombies"]
+
+VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons", "zombies", "old-zombies")
+OLD: tuple[Variant, ...] = ("old", "old-zombies")
+ZOMBIES: tuple[Variant, ...] = ("zombies", "old-zombies")
+KILLS_PER_ZOMBIE = 4
+"""A zombie takes a minute and more."""
+FORGETFUL: Mapping[str, str] = {"producer.id.expiration.check.interval.ms": "3000"}
+OLD_MS = 10 * 86_400_000
+SECONDS_PER_KILL = 4.5
+"""How long a kill and what follows takes about: so fast must the records flow that they last to the end."""
+CATCH_UP_S = 300.0
+STATUS_AGE_S = 5.0
+"""So old may be what the status says, on a busy machine."""
+_LOOK_S = 0.2
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One campaign."""
+
+    variant: Variant
+    seed: int
+    records: int
+    """At least so many flow."""
+    kills: int
+    """Of each kind."""
+    kinds: tuple[Kind, ...] = ()
+    """Empty: all that the variant and the engine have."""
+    engine: Literal["ray", "process"] = "ray"
+    minutes: float = 60.0
+    """The kills must be done by then."""
+    lease_ttl_s: float = 3.0
+    request_timeout_s: float = 3.0
+
+    @property
+    def wanted(self) -> dict[Kind, int]:
+        """How many kills of which kind."""
+        kills = self.kills
+        if self.kinds:
+            return dict.fromkeys(self.kinds, kills)
+        if self.variant in ZOMBIES:
+            each = max(1, kills // KILLS_PER_ZOMBIE)
+            return {"zombie": each, "frozen": each} if self.engine == "ray" else {"zombie": each}
+        wanted: dict[Kind, int] = {"target": kills, "source": kills}
+        if self.variant == "two-daemons":
+            # A stopped process is a zombie when it goes on: it believes that it holds the lease.
+            wanted |= {"daemon": kills, "stall": kills}
+        elif self.engine == "process":
+            wanted |= {"daemon": kills}
+        else:
+            wanted |= {"daemon": kills - kills // 2, "supervisor": kills // 2, "replicator": kills}
+        return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    plan: Plan
+    kills: dict[Kind, int]
+    while_copying: dict[Kind, int]
+    seconds: float
+    """Of the flowing and killing, without set-up and comparison."""
+    comparison: Comparison
+    flow: FlowStatus = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it did what it should, and nothing went wrong."""
+        return self.comparison.is_exact and self.kills == self.plan.wanted
+
+
+def run(plan: Plan, tell: Tell) -> Outcome:
+    """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
+    options = LabOptions(properties=LASTING)
+    target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant in OLD else options
+    with tempfile.TemporaryDirectory(prefix="mirrord-campaign-") as name, ExitStack() as everything:
+        source, target = everything.enter_context(pair(options, target_options))
+        daemons = _daemons(plan, Path(name), source, target)
+        for daemon in daemons:
+            everything.callback(daemon.kill)
+        seconds_per_kill = zombies.PAUSE_S if plan.variant in ZOMBIES else SECONDS_PER_KILL
+        rate = plan.records / (seconds_per_kill * sum(plan.wanted.values()))
+        age_ms = OLD_MS if plan.variant in OLD else 0
+        creating = plan.variant == "creating"
+        flood = everything.enter_context(Flood(source.bootstrap, plan.seed, rate, age_ms=age_ms, creating=creating))
+        flood.begin()
+        began = time.monotonic()
+        for daemon in daemons:
+            daemon.start()
+            if plan.variant in ZOMBIES and daemon is daemons[0]:
+                # The other one is quicker without Ray, and the first one is to be stopped first.
+                daemon.wait_for("flow", lambda flow: flow.state == "running", CATCH_UP_S)
+        mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
+        faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
+        _kill_while_flowing(plan, flood, faults, tell)
+        flow = _await_end(daemons, _ends(source, flood), tell)
+        seconds = time.monotonic() - began
+        for daemon in daemons:
+            daemon.stop()
+        tell("comparing record by record")
+        pairs = [TopicPair(topic.name, target_name(topic.name)) for topic in flood.topics]
+        comparison = compare(source.bootstrap, target.bootstrap, pairs)
+        tally = faults.tally
+        return Outcome(
+            plan=plan,
+            kills={kind: tally.kills[kind] for kind in plan.wanted},
+            while_copying={kind: tally.while_copying[kind] for kind in plan.wanted},
+            seconds=seconds,
+            comparison=comparison,
+            flow=flow,
+        )
+
+
+def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list[Daemon]:
+    names = ("one", "two") if plan.variant in {"two-daemons", *ZOMBIES} else ("one",)
+    # Who stands by needs no Ray of its own.
+    engines: dict[str, Literal["ray", "process"]] = {
+        name: "process" if name == "two" or plan.variant == "two-daemons" else plan.engine for name in names
+    }
+    return [
+        Daemon(
+            folder,
+            Settings(
+                source=source.bootstrap,
+                target=target.bootstrap,
+                topics=TOPICS,
+                engine=engines[name],
+                instance=name,
+                lease_ttl_s=plan.lease_ttl_s,
+                request_timeout_s=plan.request_timeout_s,
+                replicators="auto" if engines[name] == "process" else 2,
+            ),
+        )
+        for name in names
+    ]
+
+
+def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) -> None:
+    """Until all kills are done and all records are written."""
+    deadline = time.monotonic() + plan.minutes * 60
+    with ThreadPoolExecutor(1) as thread:
+        killing: Future[None] = thread.submit(faults.run)
+        try:
+            while not killing.done() or flood.records < plan.records:
+                flood.tick()
+                if killing.done():
+                    killing.result()
+                if time.monotonic() > deadline:
+                    raise EnvironmentFault(f"not done after {plan.minutes:g} minutes: {dict(faults.tally.kills)}")
+                time.sleep(_LOOK_S)
+        finally:
+            faults.end.set()
+        killing.result()
+    flood.stop()
+    tell(f"all kills done, {flood.records:,} records written; waiting until all are copied")
+
+
+def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
+    """Where the source ends for good: nobody writes there any more."""
+    admin = Admin(source.bootstrap)
+    deadline = time.monotonic() + CATCH_UP_S
+    while True:
+        ends = admin.ends(flood.partitions)
+        if len(ends) == sum(flood.partitions.values()):
+            return ends
+        if time.monotonic() > deadline:
+            raise EnvironmentFault("the source cannot be asked where its partitions end")
+        time.sleep(_LOOK_S)
+
+
+def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell: Tell) -> FlowStatus:
+    """The status of the one that copies, once it has nothing left to copy. It must not go on saying so before."""
+    deadline = time.monotonic() + CATCH_UP_S
+    since: float | None = None
+    said = ""
+    behind: list[LaneStatus] = []
+    while True:
+        for daemon in daemons:
+            _ = daemon.pid
+            flow = daemon.flow()
+            if flow is None or flow.state != "running":
+                continue
+            if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
+                wrong = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
+                if not wrong:
+                    return flow
+                since = since or time.monotonic()
+                if time.monotonic() > since + STATUS_AGE_S:
+                    raise EnvironmentFault(f"the status says that there is no lag; these are behind: {wrong}")
+            else:
+                since = None
+            halted = [lane for lane in flow.lanes if lane.state == "halted"]
+            if halted:
+                raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")
+            behind = [lane for lane in flow.lanes if lane.lag_records != 0]
+            word = f"{flow.totals.lanes}, lag {flow.totals.lag_records}"
+            if word != said:
+                said = word
+                tell(word)
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s: {behind}")
+        time.sleep(_LOOK_S)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
+    parser.add_argument(
+        "--variant", choices=(*VARIANTS, "groups", "both-ways", "audits", "sim"), action="append", help="default: all"
+    )
+    parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
+    parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
+    parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
+    parser.add_argument("--stories", type=int, default=100_000, help="of the simulator (default: %(default)s)")
+    parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
+
+    failed: list[str] = []
+    for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "audits", "sim"):
+        tell(f"--- {variant}, seed {arguments.seed}")
+        try:
+            if variant == "sim":
+                passed = _simulate(arguments, tell)
+            elif variant == "groups":
+                passed = _move_groups(arguments, tell)
+            elif variant == "both-ways":
+                passed = _copy_both_ways(arguments, tell)
+            elif variant == "audits":
+                passed = _audit(arguments, tell)
+            else:
+                passed = _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
+        except EnvironmentFault as fault:
+            tell(f"{variant}: {fault}")
+            passed = False
+        if not passed:
+            failed.append(variant)
+    tell(f"failed: {', '.join(failed)}" if failed else "passed")
+    return 1 if failed else 0
+
+
+def _plan(variant: Variant, arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        variant=variant,
+        seed=arguments.seed,
+        records=arguments.records,
+        kills=arguments.kills,
+        engine=arguments.engine,
+        minutes=arguments.minutes,
+    )
+
+
+def _fault_campaign(plan: Plan, tell: Tell, *, keep: bool) -> bool:
+    outcome = run(plan, tell)
+    comparison = outcome.comparison
+    tell(f"{plan.variant}: {comparison.records:,} records, {outcome.kills}, {comparison.difference}")
+    if not comparison.is_exact:
+        print(comparison.describe())
+    if keep:
+        pages.keep("campaign", _result(outcome))
+    return outcome.passed
+
+
+def _result(outcome: Outcome) -> pages.Result:
+    plan, comparison = outcome.plan, outcome.comparison
+    return {
+        "variant": plan.variant,
+        "engine": plan.engine if plan.variant != "two-daemons" else "process",
+        "seed": plan.seed,
+        "records": comparison.records,
+        "payload_bytes": comparison.payload_bytes,
+        "partitions": len(comparison.partitions),
+        "kills": outcome.kills,
+        "while_copying": outcome.while_copying,
+        "seconds": round(outcome.seconds, 1),
+        "difference": comparison.difference._asdict(),
+        "passed": outcome.passed,
+    }
+
+
+def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
+    moved = moving.run(arguments.engine, arguments.kills, arguments.seed, tell)
+    tell(
+        f"groups: {moved.records:,} records read and committed, {moved.moves:,} moves, {moved.commits:,} commits seen, "
+        f"{dict(moved.kills)}, wrong: {dict(moved.wrong) or 'nothing'}{' - ' if moved.first_wrong else ''}"
+        f"{moved.first_wrong}"
+    )
+    variant = f"groups, {moved.moves:,} moves"
+    return _judge(arguments, variant, moving.PARTITIONS, moved, passed=not moved.wrong and moved.moves > 0)
+
+
+def _copy_both_ways(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = both_ways.run(arguments.engine, arguments.kills, arguments.seed, tell)
+    tell(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
+    passed = not outcome.wrong and outcome.records > 0
+    return _judge(arguments, "both-ways", both_ways.PARTITIONS, outcome, passed=passed)
+
+
+def _audit(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = auditing.run(arguments.engine, arguments.audit_minutes, arguments.seed, tell)
+    wrong = outcome.wrong or "nothing"
+    tell(f"audits: {outcome.records:,} records, {outcome.audits} audits, {outcome.kills}, wrong: {wrong}")
+    variant = f"audits, {outcome.audits:,} of them in {outcome.seconds / 60:.0f} minutes"
+    passed = not outcome.wrong and outcome.audits > 0
+    return _judge(arguments, variant, outcome.partitions, outcome, passed=passed)
+
+
+def _judge(
+    arguments: argparse.Namespace,
+    variant: str,
+    partitions: int,
+    outcome: moving.Moved | both_ways.Outcome | auditing.Outcome,
+    *,
+    passed: bool,
+) -> bool:
+    result: pages.Result = {
+        "variant": variant,
+        "engine": arguments.engine,
+        "seed": arguments.seed,
+        "records": outcome.records,
+        "payload_bytes": 0,
+        "partitions": partitions,
+        "kills": dict(outcome.kills),
+        "while_copying": dict(outcome.kills),
+        "seconds": round(outcome.seconds, 1),
+        "difference": dict(outcome.wrong),
+        "passed": passed,
+    }
+    if arguments.keep:
+        pages.keep("campaign", result)
+    return passed
+
+
+def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = stories.run(arguments.seed, arguments.stories, tell)
+    result: pages.Result = {
+        "seed": outcome.seed,
+        "stories": outcome.stories,
+        "steps": outcome.steps,
+        "processes": outcome.processes,
+        "seconds": round(outcome.seconds, 1),
+        "violations": len(outcome.failed),
+        "failed_stories": [str(each.story) for each in outcome.failed[:20]],
+        "passed": not outcome.failed,
+    }
+    if arguments.keep:
+        pages.keep("simulator", result)
+    return not outcome.failed

@@ -1,0 +1,194 @@
+"""`python -m bench.stories`: random stories of the simulator over all its themes, on all cores.
+
+Story number n of a seed is always the same one: a theme, two of them, or a world by chance, with a seed of its own;
+some play with a target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed
+with what plays it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
+"""
+
+import argparse
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from mirrord.ledger.facts.core import Mode
+from tests.fixtures.attic import scarce
+from tests.sim.scheduler import BESIDE, STEPS, THEMES, Story, shape_named
+
+_AT_ONCE = 100
+_PROGRESS_S = 10.0
+_ANY = "by chance"
+_PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE = 0.1, 0.25, 0.15, 0.15
+"""Of stories in a world by chance, of two themes, in the mode at-least-once, and with hardly any memory for runs."""
+
+
+class Drawn(NamedTuple):
+    """What a story is played from."""
+
+    seed: int
+    theme: str = ""
+    """Or two at once (`shape_named`); empty: the seed draws the world, too."""
+    mode: Mode = "sequence"
+    scarce: bool = False
+
+    def __str__(self) -> str:
+        """The options that play it again."""
+        words = [f"--story {self.seed}", f'--theme "{self.theme or _ANY}"']
+        words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
+        return " ".join([*words, *(["--scarce"] if self.scarce else [])])
+
+
+class Violation(NamedTuple):
+    """A story that went wrong, and the first line of why."""
+
+    story: Drawn
+    why: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it. `steps` are those with faults, of each story."""
+
+    seed: int
+    stories: int
+    steps: int
+    processes: int
+    seconds: float
+    failed: list[Violation]
+
+
+def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
+    """Story `number` of a seed."""
+    chance = random.Random(f"{seed} {number}")
+    kind, theme = chance.random() if themes == tuple(THEMES) else 1.0, chance.choice(themes)
+    if kind < _PLAIN_SHARE:
+        theme = ""
+    elif kind < _PLAIN_SHARE + _PAIR_SHARE:
+        theme = BESIDE.join(chance.sample(themes, 2))
+        both = shape_named(theme)
+        # Retention also deletes what would tell that the source lost records: nobody can know then.
+        theme = themes[0] if both.retention and both.truncation else theme
+    mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
+    return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
+
+
+def begun(drawn: Drawn) -> Story:
+    """The story, before its first step."""
+    return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode) if drawn.theme else None)
+
+
+def play(drawn: Drawn, story: Story) -> None:
+    """Play it to its end. Raises what it finds."""
+    with scarce(fewest=2, most=8, block=3) if drawn.scarce else nullcontext():
+        story.run(STEPS)
+
+
+def run(
+    seed: int,
+    stories: int,
+    tell: Callable[[str], None],
+    *,
+    themes: tuple[str, ...] = tuple(THEMES),
+    processes: int | None = None,
+    minutes: float = float("inf"),
+) -> Outcome:
+    """Play the first stories of a seed, as far as the minutes last."""
+    began, count = time.monotonic(), processes or os.cpu_count() or 1
+    failed: list[Violation] = []
+    done, next_word = 0, began + _PROGRESS_S
+    stretches = (range(at, min(at + _AT_ONCE, stories)) for at in range(0, stories, _AT_ONCE))
+    with ProcessPoolExecutor(count) as pool:
+
+        def begin(many: int) -> Iterator[Future[tuple[int, list[Violation]]]]:
+            late = time.monotonic() - began > minutes * 60
+            return (pool.submit(_play, seed, each, themes) for each in islice(stretches, 0 if late else many))
+
+        running = set(begin(2 * count))
+        while running:
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in finished:
+                played, found = each.result()
+                done += played
+                failed += found
+                for violation in found:
+                    tell(f"{violation.story}: {violation.why}")
+            running |= set(begin(len(finished)))
+            if time.monotonic() > next_word or not running:
+                next_word = time.monotonic() + _PROGRESS_S
+                rate = done / (time.monotonic() - began)
+                tell(f"seed {seed}: {done:,} of {stories:,} stories, {rate:.0f} a second, {len(failed)} violations")
+    return Outcome(seed, done, STEPS, count, time.monotonic() - began, failed)
+
+
+def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, list[Violation]]:
+    """How many were played, and those that went wrong."""
+    failed: list[Violation] = []
+    for number in numbers:
+        drawn = draw(seed, number, themes)
+        try:
+            play(drawn, begun(drawn))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
+            failed.append(Violation(drawn, next(iter(str(error).splitlines()), repr(error))))
+    return len(numbers), failed
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.stories", description=__doc__)
+    parser.add_argument("--stories", type=_count, default=100_000, help="how many (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no story begins after so many")
+    parser.add_argument("--processes", type=_count, help="default: one a core")
+    parser.add_argument("--theme", type=_theme, action="append", help=f"or two, THEME{BESIDE}THEME (default: all)")
+    parser.add_argument("--story", type=int, metavar="SEED", help="play this one again, and show what happened")
+    parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
+    parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
+    arguments = parser.parse_args()
+    themes = tuple(arguments.theme or ())
+    if arguments.story is not None:
+        if len(themes) > 1:
+            parser.error("--story takes one --theme")
+        return _show(Drawn(arguments.story, "".join(themes), arguments.mode, arguments.scarce))
+    limits = {"processes": arguments.processes, "minutes": arguments.minutes}
+    outcome = run(
+        arguments.seed,
+        arguments.stories,
+        lambda line: print(line, flush=True),
+        themes=themes or tuple(THEMES),
+        **limits,
+    )
+    return 1 if outcome.failed else 0
+
+
+def _theme(text: str) -> str:
+    """A theme, or two; empty for a world by chance. Raises ArgumentTypeError."""
+    if text == _ANY:
+        return ""
+    if not all(each in THEMES for each in text.split(BESIDE, 1)):
+        raise argparse.ArgumentTypeError(f"there is no theme {text!r}; themes are {', '.join(THEMES)}")
+    return text
+
+
+def _count(text: str) -> int:
+    """A number from 1 on. Raises ValueError."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _show(drawn: Drawn) -> int:
+    """Play one story, with its trail when it goes wrong."""
+    story = begun(drawn)
+    try:
+        play(drawn, story)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is a finding
+        print(*story.world.trail, f"{drawn}: {error!r}", sep="\n")
+        return 1
+    print(f"{drawn}: nothing went wrong")
+    return 0

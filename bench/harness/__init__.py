@@ -1,0 +1,3 @@
+"""What questions and campaigns share: clusters, writers and readers of records, mirrord and MirrorMaker 2 as processes,
+and the yardsticks for their CPU time.
+"""

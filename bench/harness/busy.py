@@ -1,0 +1,75 @@
+"""A daemon with two replicators that copies one busy topic, and readers of both sides: for moves and kills."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from bench.harness.arrivals import Stream
+from bench.harness.clusters import Admin
+from bench.harness.daemon import Daemon, Settings, target_name
+from bench.harness.load import Topic
+from mirrord.lab.checker import TopicPair
+from mirrord.lab.cluster import Cluster
+from mirrord.model.status import FlowStatus
+
+REPLICATORS = 2
+WARM_UP_S = 5.0
+START_S = 180.0
+
+
+class BusyTopic:
+    """The daemon is in a folder of its own, the flow has the name that is given."""
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        flow: str,
+        engine: Literal["ray", "process"],
+        folder: Path,
+        *,
+        partitions: int,
+        records_per_s: int,
+    ) -> None:
+        self.pair = TopicPair(f"{flow}.busy", target_name(f"{flow}.busy"))
+        self._partitions = partitions
+        self._records_per_s = records_per_s
+        self._bootstraps = source.bootstrap, target.bootstrap
+        settings = Settings(
+            source=source.bootstrap,
+            target=target.bootstrap,
+            topics=self.pair.source,
+            engine=engine,
+            flow=flow,
+            replicators=REPLICATORS,
+        )
+        self.daemon = Daemon(folder, settings)
+
+    @contextmanager
+    def flowing(self) -> Generator[Stream]:
+        """From warm caches on until the block ends, and the daemon with it. Raises EnvironmentFault."""
+        Admin(self._bootstraps[0]).create([Topic(self.pair.source, self._partitions, "none")])
+        with ExitStack() as everything:
+            everything.callback(self.daemon.stop)
+            self.daemon.start()
+            self.settled()
+            names = (self.pair.source, self.pair.target)
+            stream = Stream(*self._bootstraps, names, self._partitions, self._records_per_s)
+            everything.enter_context(stream)
+            time.sleep(WARM_UP_S)
+            yield stream
+
+    def settled(self, replicators: int = REPLICATORS, patience_s: float = START_S) -> FlowStatus:
+        """When all lanes copy, and there are so many replicators, each with some. Raises EnvironmentFault."""
+        what = f"lanes on {replicators} replicators"
+        return self.daemon.wait_for(what, _settled_on(self._partitions, replicators), patience_s)
+
+
+def _settled_on(partitions: int, replicators: int) -> Callable[[FlowStatus], bool]:
+    def settled(flow: FlowStatus) -> bool:
+        hosts = {lane.host for lane in flow.lanes}
+        return flow.totals.lanes == {"copying": partitions} and len(hosts) == len(flow.replicators) == replicators
+
+    return settled

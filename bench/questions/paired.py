@@ -1,0 +1,269 @@
+"""Does this checkout copy for as little CPU time as another one? `python -m bench.paired BASE_CHECKOUT` answers.
+
+Both copy the same backlog on the same two clusters, in turns: a pair is a copy by each, and every second pair begins
+with the other one. A machine that gets slower meanwhile thus slows down both, and the ratio within a pair tells more
+than either figure. With `--instructions` Valgrind counts what each executes per batch, which other work on the machine
+does not change (`bench.harness.instructions`). The exit code is 1 when the median of the ratios is above the limit, or
+nothing could be measured.
+"""
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from rich.console import Console
+
+from bench.harness.backlog import Codec
+from bench.harness.copying import Cost
+from bench.harness.instructions import counted, per_batch
+from bench.harness.pair import LASTING, pair
+from bench.questions.run import BROKER_HEAP_MB
+from bench.questions.throughput import HERE, Cell, Checkout, copy_once, fill, run_in
+from bench.report.table import Table
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+
+PAIRS = 12
+COUNTED_PAIRS = 3
+CODECS: tuple[Codec, ...] = ("lz4", "none")
+LIMIT = 1.02
+"""Of the median ratio of CPU-seconds per GB."""
+BATCHES = 16_000
+"""Of 64 KiB, in each copy."""
+_BATCH_RECORDS = 64
+_VALUE_BYTES = 1_010
+_GB = 1e9
+_WHERE = "import bench.copying, mirrord; print(bench.copying.__file__); print(mirrord.__file__)"
+
+Tell = Callable[[str], None]
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
+
+
+class Figures(NamedTuple):
+    """Of one copy."""
+
+    cpu_s_per_gb: float
+    mb_per_s: float
+
+
+class Pair(NamedTuple):
+    """A copy by each, one right after the other."""
+
+    base: Figures
+    here: Figures
+
+    @property
+    def ratio(self) -> float:
+        """CPU-seconds per GB of this checkout, of the other one's."""
+        return self.here.cpu_s_per_gb / self.base.cpu_s_per_gb
+
+
+class Instructions(NamedTuple):
+    """Of both checkouts per batch, counted in copies of the same size."""
+
+    base: float
+    here: float
+
+    @property
+    def ratio(self) -> float:
+        """Instructions of this checkout, of the other one's."""
+        return self.here / self.base
+
+
+class Comparison(NamedTuple):
+    """All pairs of one codec."""
+
+    codec: Codec
+    pairs: Sequence[Pair]
+    counts: Sequence[Instructions] = ()
+    """Counted instead of timed."""
+
+    @property
+    def ratio(self) -> float:
+        """The median of all pairs."""
+        return statistics.median(pair.ratio for pair in self.counts or self.pairs)
+
+
+def figures(cost: Cost) -> Figures:
+    """From what a copy took."""
+    return Figures(cost.cpu_s / cost.copied_bytes * _GB, cost.copied_bytes / cost.wall_s / 1e6)
+
+
+def other_checkout(folder: Path) -> Checkout:
+    """The one to compare with, run by its own .venv, or else by this interpreter. Raises EnvironmentFault."""
+    folder = folder.resolve()
+    for part in ("mirrord/__init__.py", "bench/copying.py"):
+        if not (folder / part).is_file():
+            raise EnvironmentFault(f"{folder} is no checkout of mirrord: it has no {part}")
+    python = folder / ".venv/bin/python"
+    checkout = Checkout(folder, str(python) if python.exists() else sys.executable)
+    found = run_in(checkout, "-c", _WHERE).split()
+    foreign = [path for path in found if not Path(path).resolve().is_relative_to(folder)]
+    if foreign:
+        raise EnvironmentFault(f"{checkout.python} imports {', '.join(foreign)}, which is not of {folder}")
+    return checkout
+
+
+def backlog(codec: Codec, batches: int) -> Cell:
+    """What is copied."""
+    return Cell(f"paired {codec}", _VALUE_BYTES, _BATCH_RECORDS, batches, codec)
+
+
+def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Pair]:
+    """Fill the topic and copy it, twice for each pair. Raises EnvironmentFault."""
+    tell(f"{cell.codec}: writing {cell.batches:,} batches")
+    fill(source.bootstrap, cell)
+    copies = 0
+
+    def copied(by: Checkout) -> Figures:
+        nonlocal copies
+        copies += 1
+        return figures(copy_once(source, target, cell, f"{cell.topic}.copy-{copies}", by=by))
+
+    # Java compiles and Python writes its bytecode meanwhile; these do not count.
+    for by in (base, HERE):
+        copied(by)
+    done: list[Pair] = []
+    for at in range(pairs):
+        if at % 2:
+            here = copied(HERE)
+            done.append(Pair(copied(base), here))
+        else:
+            done.append(Pair(copied(base), copied(HERE)))
+        last = done[-1]
+        tell(
+            f"{cell.codec}: pair {at + 1} of {pairs}, {last.base.cpu_s_per_gb:.3f} and {last.here.cpu_s_per_gb:.3f} "
+            f"CPU-seconds per GB, ratio {last.ratio:.3f}"
+        )
+    return done
+
+
+def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Instructions]:
+    """Fill two topics, of which the larger one has five times the batches, and count copies of both. Raises
+    EnvironmentFault."""
+    few = max(cell.batches // 5, 1)
+    cells = [cell._replace(name=f"{cell.name} {batches}", batches=batches) for batches in (few, cell.batches)]
+    for each in cells:
+        tell(f"{each.codec}: writing {each.batches:,} batches")
+        fill(source.bootstrap, each)
+    copies = 0
+
+    def executed(by: Checkout) -> float:
+        nonlocal copies
+        copies += 1
+        small, large = (
+            counted(partial(copy_once, source, target, each, f"{each.topic}.copy-{copies}", by=by)) for each in cells
+        )
+        return per_batch(small, large)
+
+    done: list[Instructions] = []
+    for at in range(pairs):
+        done.append(Instructions(executed(base), executed(HERE)))
+        last = done[-1]
+        tell(
+            f"{cell.codec}: pair {at + 1} of {pairs}, {last.base:,.0f} and {last.here:,.0f} instructions per batch, "
+            f"ratio {last.ratio:.3f}"
+        )
+    return done
+
+
+def table(comparisons: Sequence[Comparison]) -> Table:
+    """Both sides of each codec; in every cell the least, the median and the most."""
+    head = ["codec", "checkout", "CPU-seconds per GB", "MB/s by the clock", "ratio of a pair", "median ratio"]
+    rows: list[list[str]] = []
+    for each in comparisons:
+        ratios = [_spread([done.ratio for done in each.pairs]), f"{each.ratio:.3f}"]
+        rows.append([each.codec, "base", *_side([done.base for done in each.pairs]), "", ""])
+        rows.append([each.codec, "this", *_side([done.here for done in each.pairs]), *ratios])
+    return Table("Copies of batches of 64 KiB, in turns (least, median, most)", head, rows)
+
+
+def table_of_counts(comparisons: Sequence[Comparison]) -> Table:
+    """Both sides of each codec; in every cell the least, the median and the most."""
+    head = ["codec", "instructions per batch, base", "this", "ratio of a pair", "median ratio"]
+    rows: list[list[str]] = []
+    for each in comparisons:
+        sides = [[done.base for done in each.counts], [done.here for done in each.counts]]
+        ratios = [_spread([done.ratio for done in each.counts]), f"{each.ratio:.3f}"]
+        rows.append([each.codec, *(_spread(side, 0) for side in sides), *ratios])
+    return Table("Instructions in user space for batches of 64 KiB (least, median, most)", head, rows)
+
+
+def too_dear(comparisons: Sequence[Comparison], limit: float) -> list[Comparison]:
+    """Those whose median ratio is above the limit."""
+    return [each for each in comparisons if each.ratio > limit]
+
+
+def _side(copies: Sequence[Figures]) -> list[str]:
+    return [_spread([copy.cpu_s_per_gb for copy in copies]), _spread([copy.mb_per_s for copy in copies], 0)]
+
+
+def _spread(values: Sequence[float], digits: int = 3) -> str:
+    return ", ".join(f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.paired", description=__doc__)
+    parser.add_argument(
+        "base", type=Path, metavar="BASE_CHECKOUT", help="the directory of the checkout to compare with"
+    )
+    parser.add_argument("--pairs", type=int, help=f"of each codec (default: {PAIRS}, or {COUNTED_PAIRS} if counted)")
+    parser.add_argument("--instructions", action="store_true", help="count instead of timing; needs valgrind")
+    parser.add_argument("--codec", choices=get_args(Codec), action="append", help="default: lz4 and none")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="of the median ratio (default: %(default)g)")
+    parser.add_argument("--batches", type=int, default=BATCHES, help="in each copy (default: %(default)s, about 1 GB)")
+    arguments = parser.parse_args()
+    arguments.pairs = (
+        (COUNTED_PAIRS if arguments.instructions else PAIRS) if arguments.pairs is None else arguments.pairs
+    )
+    for name in ("pairs", "batches"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
+    if not 0 < arguments.limit < math.inf:
+        parser.error(f"--limit is {arguments.limit:g}; it must be a number above 0")
+    try:
+        arguments.base = other_checkout(arguments.base)
+    except EnvironmentFault as fault:
+        parser.error(str(fault))
+    arguments.codec = list(dict.fromkeys(arguments.codec or CODECS))
+    return arguments
+
+
+def main() -> int:
+    """The exit code."""
+    arguments = _arguments()
+    began = time.monotonic()
+
+    def tell(line: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
+
+    tell(f"{arguments.base.folder} by {arguments.base.python}; load average {os.getloadavg()[0]:.1f}")
+    comparisons: list[Comparison] = []
+    options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
+    try:
+        with pair(options, options) as (source, target):
+            run = (source, target, arguments.base)
+            for codec in arguments.codec:
+                cell = backlog(codec, arguments.batches)
+                if arguments.instructions:
+                    comparisons.append(Comparison(codec, (), count(*run, cell, arguments.pairs, tell)))
+                else:
+                    comparisons.append(Comparison(codec, measure(*run, cell, arguments.pairs, tell)))
+    except EnvironmentFault as fault:
+        console.print(f"[red]{fault}[/]", soft_wrap=True, markup=False)
+        return 1
+    result = table_of_counts(comparisons) if arguments.instructions else table(comparisons)
+    console.print(result.for_terminal())
+    dear = too_dear(comparisons, arguments.limit)
+    for each in dear:
+        console.print(f"{each.codec}: the median ratio {each.ratio:.3f} is above {arguments.limit:g}")
+    return 1 if dear else 0

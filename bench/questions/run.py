@@ -1,0 +1,252 @@
+"""`make bench`, `make bench-whole`: how fast, how small and how late, each figure beside what it is compared with.
+
+Figures are kept in bench/results and shown in docs/measurements.md. bench/README.md says how they are measured.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+from rich.console import Console
+
+from bench.harness.pair import LASTING, pair
+from bench.questions import (
+    audit_cost,
+    catch_up,
+    compact_cost,
+    discovery,
+    fairness,
+    far,
+    groups,
+    growth,
+    idle,
+    kills,
+    latency,
+    map_cost,
+    memory,
+    mm2_nodes,
+    moves,
+    recovery,
+    soak,
+    throughput,
+    topics,
+)
+from bench.report import pages, tables
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+
+Question = Literal[
+    "catch-up",
+    "far",
+    "throughput",
+    "memory",
+    "latency",
+    "recovery",
+    "idle",
+    "topics",
+    "moves",
+    "kills",
+    "discovery",
+    "groups",
+    "growth",
+    "map",
+    "compact",
+    "audit",
+    "fairness",
+    "soak",
+    "mm2",
+]
+Engine = Literal["ray", "process"]
+
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+LONG: tuple[Question, ...] = ("soak", "mm2")
+"""Only when they are asked for."""
+SHORT: tuple[Question, ...] = ("catch-up", "throughput", "latency", "recovery")
+SHORT_SHARE = 0.1
+"""What `--short` asks, and of it."""
+ENGINES: tuple[Engine, ...] = ("process", "ray")
+BROKER_HEAP_MB = 1_024
+"""As Kafka's own start script has it. With half of it collections take 1 % of the time at 1,000 records a second, each
+of them a request, and so are all that a p99 tells of."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
+
+
+class Order(NamedTuple):
+    """What is asked, and how thoroughly."""
+
+    engines: Sequence[Engine]
+    share: float
+    """Of bytes, time and repetitions."""
+    seed: int
+    minutes: float
+    """Of a soak."""
+
+
+Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
+
+
+def _throughput(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [throughput.measure(source, target, cell, order.share, tell) for cell in throughput.CELLS]
+
+
+def _catch_up(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(catch_up.measure(source, target, order.share, tell))
+
+
+def _memory(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(memory.measure(source, target, order.share, tell))
+
+
+def _latency(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(latency.measure(source, target, order.engines, order.share, tell))
+
+
+def _recovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    repetitions = max(1, round(recovery.REPETITIONS * order.share))
+    waits: list[msgspec.Struct] = []
+    for engine in order.engines:
+        waits += recovery.measure(source, target, engine, repetitions, order.seed, tell)
+    return waits
+
+
+def _idle(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(idle.measure(source, target, order.engines, order.share, tell))
+
+
+def _topics(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [topics.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+
+
+def _moves(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [moves.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+
+
+def _kills(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [kills.measure(source, target, order.share, order.seed, tell)]
+
+
+def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [discovery.measure(source, target, order.share, tell)]
+
+
+def _groups(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [groups.measure(source, target, engine, order.share, tell) for engine in order.engines]
+
+
+def _growth(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(growth.measure(source, target, order.share, order.seed, tell))
+
+
+def _map(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(map_cost.measure(source, target, order.share, order.seed, tell))
+
+
+def _compact(_source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [compact_cost.measure(target, order.share, order.seed, tell)]
+
+
+def _audit(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [audit_cost.measure(source, target, order.share, tell)]
+
+
+def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    windows: list[msgspec.Struct] = []
+    for engine in order.engines:
+        windows += fairness.measure(source, target, engine, order.share, tell)
+    return windows
+
+
+def _mm2(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(mm2_nodes.measure(source, target, order.share, order.seed, tell))
+
+
+def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    kinds: list[msgspec.Struct] = []
+    for engine in order.engines:
+        kinds += soak.measure(source, target, engine, order.minutes, order.seed, tell)
+    return kinds
+
+
+_MEASURES: dict[str, Measure] = {
+    "catch-up": _catch_up,
+    "throughput": _throughput,
+    "memory": _memory,
+    "latency": _latency,
+    "recovery": _recovery,
+    "idle": _idle,
+    "topics": _topics,
+    "moves": _moves,
+    "kills": _kills,
+    "discovery": _discovery,
+    "groups": _groups,
+    "growth": _growth,
+    "map": _map,
+    "compact": _compact,
+    "audit": _audit,
+    "fairness": _fairness,
+    "soak": _soak,
+    "mm2": _mm2,
+}
+
+
+def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    """One question, on two clusters of its own. Raises EnvironmentFault."""
+    options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
+    tell(f"{question}: starting two clusters")
+    if question == "far":
+        return list(far.measure(options, order.share, tell))
+    with pair(options, options) as (source, target):
+        return _MEASURES[question](source, target, order, tell)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak and mm2")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"
+    )
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=soak.MINUTES, help="of a soak (default: %(default)g)")
+    parser.add_argument("--short", action="store_true", help="four questions in ten minutes; nothing is kept")
+    parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
+    arguments = parser.parse_args()
+    if not 0 < arguments.share <= 1:
+        parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
+    if arguments.minutes < 2:
+        parser.error(f"--minutes is {arguments.minutes:g}; it must be at least 2")
+    if arguments.short and arguments.share < 1:
+        parser.error(f"--short is a share of {SHORT_SHARE:g}; --share {arguments.share:g} cannot stand beside it")
+    if arguments.short:
+        arguments.question, arguments.share, arguments.keep = arguments.question or SHORT, SHORT_SHARE, False
+    order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed, arguments.minutes)
+    began, load = time.monotonic(), os.getloadavg()[0]
+
+    def tell(line: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
+
+    tell(f"seed {order.seed}, share {order.share:g}, load average {load:.1f}")
+    failed: list[Question] = []
+    questions: Sequence[Question] = arguments.question or [each for each in QUESTIONS if each not in LONG]
+    for question in questions:
+        try:
+            results = ask(question, order, tell)
+        except EnvironmentFault as fault:
+            console.print(f"[red]{question}: {fault}[/]", soft_wrap=True, markup=False)
+            failed.append(question)
+            continue
+        for table in tables.TABLES[question](msgspec.to_builtins(results)):
+            console.print(table.for_terminal())
+        if arguments.keep:
+            told = {"share": order.share, "seed": order.seed, "load": load, "results": msgspec.to_builtins(results)}
+            pages.keep(question, told)
+    tell(f"failed: {', '.join(failed)}" if failed else "done")
+    return 1 if failed else 0

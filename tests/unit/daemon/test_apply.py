@@ -1,0 +1,169 @@
+"""A daemon takes another configuration: flows come, go and change, or nothing of it is taken."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+
+from mirrord.config.jobs import AuditConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
+from mirrord.daemon.daemon import DaemonAccess, Supervisor
+from mirrord.ledger.codec import decode_entry
+from mirrord.ledger.facts.core import ConfigChanged, Entry, TargetProbed
+from mirrord.ledger.standing_orders import Order
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import Alias, ClusterId
+from mirrord.supervision import flow_supervisor
+from mirrord.supervision.upgrade.daemon_client import order_apply
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
+from tests.unit.daemon.test_http_api import free_port
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",), refresh_ms=100)
+OTHER = FlowConfig(name="other", source="eu", target="us", topics=("payments",), refresh_ms=100)
+ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
+
+
+class World(DaemonAccess):
+    """Clusters and ledgers in memory."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.clusters = {alias: FakeCluster(ClusterId(f"{alias}-id")) for alias in ("eu", "us")}
+        self.ledgers = {name: MemoryLedger() for name in (FLOW.name, OTHER.name)}
+
+    def admin(self, alias: Alias) -> FakeAdmin:
+        return FakeAdmin(self.clusters[alias])
+
+    def upkeep(self, alias: Alias) -> FakeUpkeep:
+        return FakeUpkeep(self.clusters[alias])
+
+    def mm2(self, flow: FlowConfig) -> None:  # noqa: ARG002
+        return None
+
+    def ledger(self, flow: FlowConfig) -> LedgerStore:
+        return LedgerStore(MemoryLog(self.ledgers[flow.name]), self.clock, deadline_seconds=1.0)
+
+    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
+        return known or TargetProbed(ClusterId("us-id"), flow.name, passed=True)
+
+
+@pytest.fixture
+async def daemon(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Supervisor]:
+    monkeypatch.setattr(flow_supervisor, "POLL_S", 0.05)
+    config = Config(
+        clusters={"eu": ELSEWHERE, "us": ELSEWHERE},
+        flows=(FLOW,),
+        runtime=RuntimeConfig(lease_ttl_ms=1000, request_timeout_ms=1000),
+        http=HttpConfig(listen=HostPort("127.0.0.1", free_port())),
+    )
+    world = World(config)
+    for topic in ("orders", "payments"):
+        world.clusters["eu"].add(topic, 1)
+    engine = FakeEngine(world.ledgers[FLOW.name])
+    engine.ledgers = world.ledgers
+    made = Supervisor(config, engine, world)
+    await made.start()
+    waiting = asyncio.create_task(made.wait())
+    await eventually(lambda: states(made) == {"eu-us": "running"})
+    yield made
+    await made.stop()
+    await waiting
+
+
+def states(daemon: Supervisor) -> dict[str, str]:
+    return {flow.name: flow.state for flow in daemon.status().flows}
+
+
+def with_flows(daemon: Supervisor, *flows: FlowConfig) -> Config:
+    return msgspec.structs.replace(daemon.config, flows=flows)
+
+
+async def test_flows_come_and_go(daemon: Supervisor) -> None:
+    both = with_flows(daemon, FLOW, OTHER)
+    await daemon.apply(both, own_file=False, dry_run=True)
+    assert states(daemon) == {"eu-us": "running"}
+    changes = await daemon.apply(both, own_file=False, dry_run=False)
+    assert [(change.flow, change.kind) for change in changes.flows] == [("other", "added")]
+    await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
+    await daemon.apply(with_flows(daemon, FLOW), own_file=False, dry_run=False)
+    assert states(daemon) == {"eu-us": "running"}
+    assert daemon.config.flows == (FLOW,)
+
+
+async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) -> None:
+    wider = with_flows(daemon, msgspec.structs.replace(FLOW, topics=("orders", "payments")))
+    (change,) = (await daemon.apply(wider, own_file=False, dry_run=False)).flows
+    assert change.topics == ("begins to copy payments into eu.payments",)
+    await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
+    assert (await daemon.apply(wider, own_file=False, dry_run=False)).flows == ()
+
+
+async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_their_ledgers(
+    daemon: Supervisor,
+) -> None:
+    engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(engine, FakeEngine)
+    await eventually(lambda: len(engine.alive) == 1)
+    config = msgspec.structs.replace(daemon.config, replicators=ReplicatorsConfig(count=1, spares=1))
+    planned = await daemon.apply(config, own_file=False, dry_run=True)
+    assert planned.replicators == ("replicators.count: auto -> 1", "replicators.spares: 0 -> 1")
+    assert len(engine.alive) == 1
+    await daemon.apply(config, own_file=False, dry_run=False)
+    await eventually(lambda: len(engine.alive) == 2)
+    await eventually(lambda: any(ConfigChanged(planned.replicators) in entry.facts for entry in entries(engine)))
+    assert (await daemon.apply(config, own_file=False, dry_run=False)).replicators == ()
+    await daemon.apply(with_flows(daemon), own_file=False, dry_run=False)
+
+
+def entries(engine: FakeEngine) -> list[Entry]:
+    return [decode_entry(data) for data in engine.ledger.entries]
+
+
+async def test_orders_are_taken_until_the_daemon_drains(daemon: Supervisor) -> None:
+    order = Order(verb="pause", name="orders", by="ada@host")
+    await daemon.apply(with_flows(daemon, FLOW, OTHER), own_file=False, dry_run=False)
+    await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
+    await eventually(lambda: all(flow.lanes for flow in daemon.status().flows))
+    assert (await daemon.order(order, dry_run=False)).flow == "eu-us"
+    paused = (await daemon.order(msgspec.structs.replace(order, name="other"), dry_run=False)).done
+    assert paused == ("flow other is paused",)
+    with pytest.raises(ConfigError, match='no flow or topic or partition "refunds"'):
+        await daemon.order(msgspec.structs.replace(order, name="refunds"), dry_run=False)
+    await daemon.stop()
+    with pytest.raises(EnvironmentFault, match="nothing is changed: this daemon is draining"):
+        await daemon.order(msgspec.structs.replace(order, verb="resume"), dry_run=False)
+
+
+async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
+    before = daemon.config
+    stolen = {**before.clusters, "us": ClusterConfig(("thief:9092",), Security())}
+    config = msgspec.structs.replace(with_flows(daemon, FLOW, OTHER), clusters=stolen)
+    changes = await daemon.apply(config, own_file=True, dry_run=False)
+    assert len(changes.refused) == 1
+    assert daemon.config == before
+    assert states(daemon) == {"eu-us": "running"}
+
+
+async def test_two_orders_over_http_swap_no_cluster_and_start_no_code(daemon: Supervisor) -> None:
+    """What one order may not change must not wait in the configuration for the next one."""
+    before, http = daemon.config, f"http://{daemon.config.http.listen}"
+    thief = {"eu": ClusterConfig(("attacker:9092",), Security("SASL_PLAINTEXT", "PLAIN", "x", Secret("file:/etc/x")))}
+    code = AuditConfig(every_ms=10_000, out="/anywhere", spark={"spark.driver.extraJavaOptions": "-XX:OnError=x"})
+    steps = [
+        msgspec.structs.replace(before, clusters={**before.clusters, **thief}, flows=()),
+        msgspec.structs.replace(before, clusters={**before.clusters, **thief}),
+        msgspec.structs.replace(before, clusters={**before.clusters, "loot": thief["eu"]}),
+        msgspec.structs.replace(before, flows=(FLOW, msgspec.structs.replace(OTHER, source="loot"))),
+        msgspec.structs.replace(before, audit=code),
+        msgspec.structs.replace(before, flows=(msgspec.structs.replace(FLOW, name="../../flow"),)),
+    ]
+    for config in steps:
+        changes = await order_apply(http, config, dry_run=False)
+        assert changes.refused
+        assert daemon.config == before
+    assert states(daemon) == {"eu-us": "running"}

@@ -1,0 +1,231 @@
+"""What the source lost of what was copied, where no fetch from the position would show it: the lane asks, or knows."""
+
+import pytest
+
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    Append,
+    AskCheck,
+    AskParting,
+    Bound,
+    Checked,
+    Drain,
+    Effects,
+    FetchFrom,
+    Lost,
+    OwnBatch,
+    PartingTold,
+    Scanned,
+    Wake,
+    Woken,
+)
+from mirrord.replication.lane.source.source_epochs import goes_on_at, last_copied
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.step import step
+from tests.unit.replication.lane.source.test_source_epochs import LANE as LANE0
+from tests.unit.replication.lane.source.test_source_epochs import chunk, data, fetch_of, idle
+from tests.unit.replication.lane.test_answers import Record, copying
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+OUT_OF_RANGE, NOT_LEADER = 1, 6
+
+
+Leapt = tuple[Play, FetchFrom]
+
+
+@pytest.fixture
+def leapt() -> Leapt:
+    """Source offsets 0 to 12 were copied, of epochs 1 and 4 (from offset 8 on). An order left out 13 and 14."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1), (8, 4))))
+    play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "skipped"),), ((13, -1),)))
+    play.begin("second")
+    play.sandwich(13)
+    own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))
+    effects = play.tell(Scanned(play.lane.asked, 0, "resume", 9, 13, own))
+    (check,) = [each for each in effects if isinstance(each, AskCheck)]
+    # What the source has in front of the position may be of another history than what was copied.
+    effects = play.tell(Checked(check.question, 0, 10, 12, "unverifiable", "", 5))
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, fetch.last_epoch) == (15, -1)
+    return play, fetch
+
+
+def fetched(play: Play, fetch: FetchFrom) -> AskParting:
+    """The first batch after the leap has arrived."""
+    (asked,) = play.tell(chunk(fetch, data((15, 2, 5, 0))))
+    assert isinstance(asked, AskParting)
+    assert (asked.position, asked.epoch) == (13, 4)
+    return asked
+
+
+def is_taken(play: Play) -> bool:
+    """What was fetched is about to be produced as ordinals 13 and 14."""
+    return (play.lane.position, play.lane.next_ordinal) == (17, 15)
+
+
+@pytest.mark.parametrize("error", [0, OUT_OF_RANGE])
+def test_what_the_source_still_has_is_no_reason_to_wait(leapt: Leapt, error: int) -> None:
+    play, _ = leapt
+    asked = fetched(*leapt)
+    assert not is_taken(play)
+    play.tell(PartingTold(asked.question, error))
+    assert is_taken(play)
+
+
+@pytest.mark.parametrize(("epoch", "end", "start"), [(4, 11, 11), (1, 10, 8), (1, 4, 4)])
+def test_what_the_source_has_lost_is_reported_and_copied_again(leapt: Leapt, epoch: int, end: int, start: int) -> None:
+    """(1, 10): the source has records of epoch 1 instead of those of epoch 4 that were copied."""
+    play, _ = leapt
+    effects = play.tell(PartingTold(fetched(*leapt).question, 0, epoch, end))
+    (lost,) = [each for each in effects if isinstance(each, Lost)]
+    assert "and the source has lost them" in lost.line
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (fact,) = append.facts
+    assert isinstance(fact, SourceRun)
+    assert fact.runs == (Run(13, start),)
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert fetch.position == start
+    play.bind(effects)
+    assert play.lane.unproven is None
+
+
+def test_a_flow_that_halts_for_losses_halts(leapt: Leapt) -> None:
+    play, _ = leapt
+    play.lane.on_loss = "halt"
+    play.tell(PartingTold(fetched(*leapt).question, 0, 4, 11))
+    assert play.lane.phase is Phase.HALTED
+    assert "[11, 13)" in play.lane.halt_line
+
+
+def test_a_source_that_does_not_answer_is_asked_again(leapt: Leapt) -> None:
+    play, _ = leapt
+    (wake,) = play.tell(PartingTold(fetched(*leapt).question, NOT_LEADER))
+    assert isinstance(wake, Wake)
+    (asked,) = play.tell(Woken(wake.question))
+    assert isinstance(asked, AskParting)
+    play.tell(PartingTold(asked.question, 0))
+    assert is_taken(play)
+
+
+def test_nothing_is_asked_before_a_record_is_there(leapt: Leapt) -> None:
+    play, fetch = leapt
+    (again,) = play.tell(chunk(fetch, bytearray()))
+    assert isinstance(again, FetchFrom)
+
+
+def test_a_lane_resumes_where_the_source_parts_if_both_sides_have_lost_a_record() -> None:
+    """The source has lost offsets 8 to 12. They were copied as ordinals 8 to 12; what follows is copied from 8 on."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1),)))
+    play.fold(SourceRun(LANE, 1, (Run(13, 8),), (Verdict(8, 13, "truncated"),), ((13, 1),)))
+    assert [goes_on_at(play.record, ordinal) for ordinal in (7, 8, 11, 13, 14)] == [7, 8, 8, 8, 9]
+    # The records of ordinals 6 and 7 are to be copied again as 11 and 12.
+    play.fold(HoleFound(LANE, 1, 6, 7, 11, 13), SourceRun(LANE, 1, (Run(11, 6), Run(13, 8))))
+    assert [goes_on_at(play.record, ordinal) for ordinal in (11, 12, 13)] == [6, 7, 8]
+
+
+def after_retention() -> tuple[Lane, Record, Append, Effects]:
+    """Offsets 0 to 5 of epochs 1 and 3 were copied. Two of epoch 5 follow, and the ledger has not answered yet; then
+    the source has deleted all below 20."""
+    lane, record, fetch = idle()
+    effects = step(lane, 0.0, chunk(fetch, data((6, 2, 5, 0))))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
+    return lane, record, told, step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
+
+
+def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() -> None:
+    """With epoch 3, which is all that the ledger knows, the answer would be that offsets 6 and 7 are lost."""
+    _, _, _, effects = after_retention()
+    (asked,) = effects
+    assert isinstance(asked, AskParting)
+    assert (asked.position, asked.epoch) == (8, 5)
+
+
+def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
+    """Offsets 6 and 7 are markers. If the source has lost them, records may stand there by now."""
+    lane, _, fetch = idle()
+    marker = CONTROL | TRANSACTIONAL
+    effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))
+    effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    (asked,) = step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
+    assert isinstance(asked, AskParting)
+    assert (asked.position, asked.epoch) == (8, 3)
+    step(lane, 0.0, Bound(told.tag, (True,), lane.record))
+    effects = step(lane, 0.0, PartingTold(asked.question, 0, 3, 7))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert append.facts == (SourceRun(LANE0, 1, (Run(6, 7),), (Verdict(7, 8, "truncated"),), ((6, 3),)),)
+
+
+def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
+    """Offsets 13 and 14 were left out, not copied."""
+    play, _ = leapt
+    effects = play.tell(PartingTold(fetched(*leapt).question, 0, 4, 11))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (fact,) = append.facts
+    assert isinstance(fact, SourceRun)
+    assert fact.verdicts == (Verdict(11, 13, "truncated"),)
+    assert [each.line for each in effects if isinstance(each, Lost)] == [
+        "orders-0: source offsets [11, 13) were copied, and the source has lost them: an unclean election"
+    ]
+
+
+def test_a_lane_that_stands_still_holds_no_chunk(leapt: Leapt) -> None:
+    play, _ = leapt
+    fetched(*leapt)
+    assert play.lane.unproven is not None
+    halt(play.lane, "unexplained", "a test", 0, 0)
+    assert play.lane.unproven is None
+
+
+def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
+    play, _ = leapt
+    fetched(*leapt)
+    play.lane.notes.add(99)
+    play.tell(Drain())
+    assert play.lane.phase is Phase.DRAINING
+    assert play.lane.unproven is None
+
+
+def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
+    play, _ = leapt
+    earlier = ask(play.lane)
+    fetched(*leapt)
+    play.tell(PartingTold(earlier, 0))
+    assert not is_taken(play)
+
+
+def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
+    lane, _, fetch = idle()
+    effects = step(lane, 0.0, chunk(fetch, bytearray()))
+    lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane goes on behind a leap
+    lane.assured = True
+    effects = step(lane, 0.0, chunk(fetch_of(effects), data((6, 2, 3, 0))))
+    fetch = fetch_of(effects)
+    assert (fetch.position, fetch.last_epoch, lane.assured) == (30, -1, False)
+
+
+def test_what_was_copied_between_holes_counts() -> None:
+    """Ordinals 0 to 12 are offsets 0 to 12. Those of ordinals 6 and 7 were copied again as 13 and 14."""
+    lane, _ = copying()
+    hole = HoleFound(LANE0, 1, 6, 7, 13, 15)
+    lane.record = Record(source_runs=Runs([Run(0, 0), Run(13, 6), Run(15, 30)]), holes=(hole,), epochs=((0, 4),))
+    lane.next_ordinal, lane.position = 15, 30
+    assert last_copied(lane) == (13, 4)
+
+
+def test_a_chunk_does_not_wait_for_what_is_known_to_be_lost_by_now(leapt: Leapt) -> None:
+    play, _ = leapt
+    (wake,) = play.tell(PartingTold(fetched(*leapt).question, NOT_LEADER))
+    assert isinstance(wake, Wake)
+    play.lane.record, play.lane.left = None, None
+    (again,) = play.tell(Woken(wake.question))
+    assert isinstance(again, FetchFrom)
+    assert play.lane.unproven is None

@@ -1,0 +1,149 @@
+"""Where a lane's batches really stand in the source, found by what their records hold."""
+
+import pytest
+
+from mirrord.ledger.facts.core import HoleFound
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.target.batch_relocation import (
+    Original,
+    Range,
+    Standing,
+    Unplaced,
+    covered_below,
+    is_open,
+    locate,
+    search_range,
+)
+from mirrord.replication.lane.target.relocation_result import Located
+from tests.unit.replication.lane.test_answers import Record
+
+
+def source(text: str, at: int = 0) -> list[Original]:
+    """One batch of one record a letter; `.` is a record that was removed, `#` a batch that is not copied."""
+    return [
+        Original(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
+        for offset, letter in enumerate(text, at)
+    ]
+
+
+def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Located:
+    """The target's batches, apart by spaces, as ordinals from `first` on; earlier ones cover the first offsets."""
+    standing: list[Standing] = []
+    ordinal = first
+    for batch in target.split():
+        standing.append(Standing(ordinal, batch))
+        ordinal += len(batch)
+    below = [Range(0, covered)] if covered else []
+    return locate(standing, source(text), below, covered - 1, Range(0, len(text)))
+
+
+def test_what_stands_where_it_should() -> None:
+    assert found("abc d", "abcd") == Located((Run(0, 0),), (), (), 4, 0, 4)
+
+
+def test_a_removed_record_has_the_only_place_that_there_is() -> None:
+    # The other view did not have offset 2: the ledger says that ordinal 2 is d.
+    assert found("ab cd", "ab.d").runs == (Run(0, 0),)
+    assert found("ab c d", "ab.d").runs == (Run(0, 0),)
+    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3, 0, 3)
+
+
+def test_a_batch_of_the_other_view() -> None:
+    assert found("ab de", "ab.de").runs == (Run(0, 0), Run(2, 3))
+
+
+def test_what_one_view_leapt_over_is_missing() -> None:
+    # The first holder wrote three, the next one took the removed one for not written and went on one too far.
+    located = found("abc ef", "ab.def", first=0)
+    assert located.missing == ((3, 4),)
+    assert located.runs == (Run(0, 0), Run(3, 4))
+    assert located.next_offset == 6
+
+
+def test_what_both_wrote_stands_twice() -> None:
+    located = found("d de", "ab.de", first=2, covered=2)
+    assert located.doubled == ((3, 4),)
+    assert located.runs == (Run(2, 3), Run(3, 3))
+    assert (located.missing, located.next_offset) == ((), 5)
+
+
+def test_what_stands_below_counts_too() -> None:
+    assert found("bc", "abcd", first=2, covered=2).doubled == ((1, 2),)
+
+
+def test_a_target_that_holds_nothing_lacks_everything_behind() -> None:
+    assert found("", "abcd", covered=2) == Located((), (), (), 2, 2, 2)
+
+
+def test_what_is_not_copied_is_no_place_for_a_removed_record() -> None:
+    assert found("ab cd", "ab#.d").runs == (Run(0, 0), Run(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "why"),
+    [
+        ("ab c", "ab..e", "ordinals 2 to 2, and it is open"),
+        ("ab x de", "abde", "ordinals 2 to 2, and it is open"),
+        ("aa", "aaa", "more than once"),
+        ("ba", "ab", "another order"),
+        ("ac", "abc", "another order"),
+    ],
+)
+def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None:
+    with pytest.raises(Unplaced, match=why):
+        found(target, text)
+
+
+def test_the_epochs_of_the_source_are_told() -> None:
+    batches = [
+        Original(0, 2, {0: "a", 1: "b"}, epoch=3),
+        Original(4, 5, {}, False, 5),
+        Original(5, 6, {5: "c"}, epoch=5),
+    ]
+    located = locate([Standing(0, "ab"), Standing(2, "c")], batches, [], -1, Range(0, 6))
+    assert located.epochs == ((0, 3), (2, 5))
+
+
+def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> None:
+    assert found("bxc xd", "abxcxd", covered=1, first=1).runs == (Run(1, 1),)
+
+
+def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
+    standing = [Standing(0, "ab"), Standing(2, "x"), Standing(3, "de")]
+    assert locate(standing, source("ab.de"), [], -1, Range(0, 5)).open == ()
+    located = locate(standing, source("ab.de"), [], -1, Range(0, 5), lambda ordinal: ordinal >= 2)
+    assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+    assert (located.missing, located.next_offset) == ((), 5)
+
+
+def test_what_neither_log_holds_any_more_is_left_open() -> None:
+    """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
+    standing, left = [Standing(0, ("a", None, "c"))], source("de", 3)
+    located = locate(standing, left, [], -1, Range(3, 5), lambda _: True, lambda ordinal: ordinal)
+    assert (located.runs, located.open, located.missing, located.next_offset) == ((), ((0, 3),), (), 3)
+    with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
+        locate(standing, left, [], -1, Range(3, 5))
+    with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 2"):
+        locate(standing, source("bc", 1), [], -1, Range(1, 3), lambda _: True)
+
+
+def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
+    """The map names offset 3 for ordinal 2, but the source was read up to offset 3 only."""
+    standing = [Standing(0, "xby")]
+    located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
+    assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
+
+
+def test_what_may_be_open() -> None:
+    hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
+    assert [at for at in range(10) if is_open(Record(holes=(hole,)), at)] == [5, 6]
+    assert [at for at in range(10) if is_open(Record(regiven=8), at)] == [8, 9]
+
+
+def test_where_to_search() -> None:
+    runs = Runs((Run(0, 100), Run(10, 150), Run(20, 105), Run(22, 160)))
+    record = Record(source_runs=runs, holes=(HoleFound(LaneId("a.0.b"), 1, 5, 6, 20, 22),))
+    assert search_range(record, 15, 19) == Range(100, 1164)
+    assert covered_below(record, 15) == [Range(100, 105), Range(107, 110), Range(150, 155)]
+    assert covered_below(record, 0) == []

@@ -1,0 +1,105 @@
+"""What the last comparison behind a take-over ends: nothing more can follow of what a former holder sent."""
+
+import pytest
+from msgspec.structs import replace
+
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import Progress, SourceRun, TakeoverChecked, TargetRun
+from mirrord.model.runs import Run
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    Answer,
+    Append,
+    AskCheck,
+    AskEnd,
+    Bound,
+    Checked,
+    Effects,
+    EndTold,
+    FetchFrom,
+    Produce,
+    ProducerEntry,
+    ProducersTold,
+    Start,
+    VisibleTold,
+    Woken,
+)
+from mirrord.replication.lane.state import Lane
+from tests.sim import toy
+from tests.unit.replication.lane.source.test_source_epochs import chunk, data
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+MARK = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4, epochs_told=True)
+
+
+def take(play: Play, progress: Progress, replicator: str, *, left_cleanly: bool) -> Effects:
+    """A holder takes the lane; the target ends with its mark, and its broker remembers the producer."""
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    play.bind(play.tell(Start(play.record, progress, replicator, 8.0, left_cleanly)))
+    end = progress.target_offset
+    play.tell(EndTold(play.lane.asked, 0, 1, end))
+    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(end - 1, 0)))
+    play.tell(EndTold(play.lane.asked, 0, 1, end))
+    return play.tell(VisibleTold(play.lane.asked, 0, end, 0))
+
+
+def compared(play: Play, check: AskCheck) -> TakeoverChecked:
+    effects = play.tell(Checked(check.question, 0, check.first, check.last, "equal"))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    play.bind(effects)
+    (fact,) = append.facts
+    assert isinstance(fact, TakeoverChecked)
+    return fact
+
+
+@pytest.fixture
+def play() -> Play:
+    """Taken over from a holder that may be alive. One transaction was copied since as ordinals 10 and 11, and while
+    something could still arrive the ledger was told that what follows its marker has ordinal 12."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    effects = take(play, MARK, "second", left_cleanly=False)
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    found = data((10, 2, 4, TRANSACTIONAL), (12, 1, 4, CONTROL | TRANSACTIONAL))
+    effects = play.tell(chunk(fetch, found, high_watermark=13, last_stable=13))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    bound = play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
+    (produce,) = [each for each in (*effects, *bound) if isinstance(each, Produce)]
+    assert play.record.regiven == 12
+    effects = play.tell(Answer(play.lane.round, produce.batches[0], 0, 10))
+    (check,) = [each for each in effects if isinstance(each, AskCheck)]
+    assert compared(play, check) == TakeoverChecked(LANE, 2, 10, 11, "equal", "", more=True)
+    return play
+
+
+def later(play: Play) -> AskCheck:
+    """The former holder's time has run out; the target still ends behind ordinal 11."""
+    play.now = 20.0
+    (asked,) = play.tell(Woken(ask(play.lane)))
+    assert isinstance(asked, AskEnd)
+    (check,) = play.tell(EndTold(asked.question, 0, 1, 12))
+    assert isinstance(check, AskCheck)
+    return check
+
+
+def test_the_ordinal_behind_all_that_stands_is_open_no_longer(play: Play) -> None:
+    fact = compared(play, later(play))
+    assert fact == TakeoverChecked(LANE, 2, 10, 11, "equal", "", is_all=True)
+    assert play.record.regiven == -1
+
+
+def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> None:
+    """Otherwise the next holder compares all of it, and where the source has deleted it meanwhile the lane halts."""
+    compared(play, later(play))
+    progress = replace(MARK, grant=2, ordinal=5_000, target_offset=5_000, source_offset=5_001)
+    effects = take(play, progress, "third", left_cleanly=True)
+    assert not [each for each in effects if isinstance(each, AskCheck)]
+    assert play.lane.phase is Phase.COPYING
+
+
+def test_while_something_else_may_arrive_it_stays_open(play: Play) -> None:
+    play.lane.dirty_until = 30.0
+    check = later(play)
+    assert not compared(play, check).is_all
+    assert play.record.regiven == 12

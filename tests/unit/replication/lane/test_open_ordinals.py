@@ -1,0 +1,190 @@
+"""Ordinals under which other records may have been sent: nothing is taken for known before it is seen."""
+
+import msgspec
+import pytest
+
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.limits import NEVER
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import (
+    Append,
+    AskCheck,
+    AskRebuild,
+    AskScan,
+    EndTold,
+    FetchFrom,
+    OwnBatch,
+    ProducersTold,
+    Scanned,
+    VisibleTold,
+)
+from mirrord.replication.lane.source.declared_runs import once
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, told_in_front
+from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target.target_scan import walk
+from tests.unit.replication.lane.source.test_source_epochs import chunk, data
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+
+@pytest.fixture
+def play() -> Play:
+    """Ten ordinals stand for the offsets 0 to 9; the ledger tells that epoch 4 begins with ordinal 10."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3), (10, 4))), TargetRun(LANE, 1, 0, 0, 1))
+    return play
+
+
+def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
+    """The next holder finds nothing behind ordinal 9, and copies."""
+    play.begin("second")
+    effects = play.sandwich(10)
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    play.bind(effects)
+    (run,) = told.facts
+    assert isinstance(run, SourceRun)
+    return run, fetch
+
+
+def test_of_what_may_arrive_yet_no_epoch_is_told(play: Play) -> None:
+    run, fetch = resumed_at_its_end(play)
+    assert (run.runs, run.epochs) == ((Run(10, 10),), ((10, UNKNOWN),))
+    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one in front is known
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_the_first_record_that_follows_tells_its_epoch(play: Play, epoch: int) -> None:
+    _, fetch = resumed_at_its_end(play)
+    effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, epoch, 0), (12, 1, epoch, 0))))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    assert told.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
+
+
+def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> None:
+    resumed_at_its_end(play)
+    assert told_in_front(play.record, play.record.epochs, 10) == 3
+    assert told_in_front(play.record, play.record.epochs, 11) == UNKNOWN
+    play.begin("third")
+    effects = play.sandwich(10)
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, fetch.last_epoch) == (10, 3)
+    assert not [each for each in effects if isinstance(each, Append)]  # it is told already
+
+
+def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
+    play.fold(SourceRun(LANE, 1, (Run(6, 7),), regiven=True))
+    play.begin("second")
+    (check,) = play.sandwich(10)
+    assert isinstance(check, AskCheck)
+    assert (check.first, check.last, check.start, check.end) == (6, 9, 6, 10)
+
+
+def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
+    """The log went back and grew again: the last ordinals stand further in front than ledger and mark say."""
+    play.begin("second")
+    play.lane.mark = Mark(10, 12, 0)
+    play.lane.acked = play.lane.trusted = 8
+    play.sandwich(11)
+    own = (OwnBatch(0, 7, 0, 0), OwnBatch(7, 4, 7, 0))
+    (check,) = [
+        each for each in play.tell(Scanned(play.lane.asked, 0, "verify", 0, 11, own)) if isinstance(each, AskCheck)
+    ]
+    assert (check.first, check.last, check.start, check.end) == (8, 10, 7, 11)
+
+
+def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
+    """The log went back to the middle of a hole, and bytes of one of its records came late."""
+    hole = HoleFound(LANE, 1, 4, 5, 8, 10)
+    play.fold(hole, SourceRun(LANE, 1, (Run(8, 4), Run(10, 8)), (), ((8, 3),)))
+    play.begin("second")
+    own = (OwnBatch(0, 4, 0, 0), OwnBatch(4, 1, 4, 0))
+    assert walk(play.lane, own[:1], 0).void == NEVER
+    assert walk(play.lane, own, 0).void == 4
+    play.lane.mark = Mark(10, 12, 0)
+    play.sandwich(5)
+    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, own))
+    assert play.lane.phase is Phase.REBUILDING
+    for effect in [each for each in effects if isinstance(each, Append)]:
+        play.bind([effect])
+    (again,) = play.sandwich(5)
+    assert isinstance(again, AskScan)  # the log may have gone back further since
+    (ask,) = play.tell(Scanned(again.question, 0, "verify", 0, 5, own))
+    assert isinstance(ask, AskRebuild)
+    assert (ask.first, ask.end) == (4, 5)
+
+
+def test_the_mending_of_a_map_made_anew_is_no_hole_that_batches_stand_in(play: Play) -> None:
+    play.fold(MapRebuilt(LANE, 1, 6, 9, 12))
+    play.begin("second")
+    assert len(play.record.holes) == 1
+    assert walk(play.lane, (OwnBatch(0, 10, 0, 0),), 0).void == NEVER
+
+
+def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:
+    play.bind(play.differ())
+    play.lane.end_epoch = 1
+    play.tell(EndTold(play.lane.asked, 0, 2, 6))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 2, 6))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 6, 0))
+    assert isinstance(scan, AskScan)
+    (ask,) = play.tell(Scanned(scan.question, 0, "verify", 0, 6, (OwnBatch(0, 6, 0, 0),)))
+    assert isinstance(ask, AskRebuild)
+    assert (ask.first, ask.end) == (6, 6)
+
+
+def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
+    """What was told anew up to its end is one run with what follows, and the epoch changes within it."""
+    play.bind(play.differ())
+    play.sandwich(16)
+    told = play.relocated()
+    assert told.located is not None
+    located = msgspec.structs.replace(
+        told.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4)), end=16
+    )
+    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    assert play.record.epochs == ((0, 3), (10, 3), (13, 4))
+
+
+def test_what_an_open_hole_names_is_not_copied_twice() -> None:
+    # The ordinal of a hole is given again, and its record was to follow under later ones, too.
+    assert once([Run(0, 1), Run(1, 1)]) == ([Run(0, 1), Run(1, 2)], [(0, 0, 1), (1, 1, 1)])
+    runs, pieces = once([Run(4, 10), Run(8, 12), Run(14, 30)])
+    assert runs == [Run(4, 10), Run(8, 14), Run(12, 30)]
+    assert pieces == [(4, 4, 4), (8, 10, 4), (12, 14, 1)]
+
+
+def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
+    """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not tell."""
+    play.begin("second")
+    lane = play.lane
+    lane.resume_ordinal, lane.holes = 10, [(6, 7)]
+    lane.found_epoch = (10, 5)
+    assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((10, 3), (12, 4))
+    play.fold(SourceRun(LANE, 2, (Run(10, 10),), (), ((10, UNKNOWN),)))
+    lane.found_equal = True
+    assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((6, UNKNOWN), (10, UNKNOWN))
+    lane.found_epoch = (10, 3)
+    assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
+
+
+def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(play: Play) -> None:
+    play.begin("second")
+    play.lane.mark = Mark(10, 10, 0)
+    play.sandwich(5)
+    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
+    runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
+    assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, UNKNOWN),), True)]
+
+
+def test_a_hole_of_which_the_source_has_lost_everything_is_not_an_open_one(play: Play) -> None:
+    """Nothing stands in it, and nothing follows: bytes that come late are found there all the same."""
+    play.fold(HoleFound(LANE, 1, 4, 5, 8, 10), SourceRun(LANE, 1, (Run(8, 4), Run(10, 8))))
+    play.fold(SourceRun(LANE, 1, (Run(8, 3),), (Verdict(3, 8, "truncated"),)))
+    play.begin("second")
+    (hole,) = play.record.holes
+    assert (hole.until, hole.is_open) == (8, False)
+    own = (OwnBatch(0, 4, 0, 0), OwnBatch(4, 1, 4, 0))
+    assert walk(play.lane, own, 0).void == 4

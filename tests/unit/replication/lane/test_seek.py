@@ -1,0 +1,338 @@
+"""Orders to go on further ahead in the source: what a lane makes of them, and which can be given."""
+
+import json
+
+import pytest
+
+from mirrord.cli import main as cli
+from mirrord.config.schema import Config
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import AnyFact, LaneResumed, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.ledger.facts.quarantine import Parked
+from mirrord.ledger.facts.seeks import (
+    KEPT,
+    LaneSought,
+    Seek,
+    SeekDone,
+    Seeks,
+    Standing,
+    cut,
+    done,
+    passed_ranges,
+    sought,
+)
+from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.standing_orders import Order, Orders
+from mirrord.ledger.state import FlowState
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import TopicPartition
+from mirrord.model.runs import Run
+from mirrord.operations import flow_lookup, seek_plan
+from mirrord.operations.status_report import LedgerView
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.seek import left_out
+from mirrord.replication.lane.signals import (
+    Answer,
+    Append,
+    AskEnd,
+    Effects,
+    EndTold,
+    FetchFrom,
+    Lost,
+    ProducersTold,
+    Released,
+    VisibleTold,
+    Wake,
+    Woken,
+)
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.step import step
+from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
+from mirrord.supervision.rules.seek_orders import rule
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+from tests.unit.cli.verbs.test_order_verbs import Daemons, conf, daemons
+from tests.unit.replication.lane.test_answers import Record, chunk, copying, in_flight
+
+__all__ = ["conf", "daemons"]
+
+LANE = lane_id(0)
+ADA = Origin("ada@host", "broken", 0)
+
+
+def order(end: int, start: int = 0, log_start: int = 0) -> LaneSought:
+    return LaneSought(LANE, start, end, log_start, ADA)
+
+
+def told(effects: Effects) -> list[object]:
+    return [fact for effect in effects if isinstance(effect, Append) for fact in effect.facts]
+
+
+def give(lane: Lane, end: int, start: int = 0, log_start: int = 0) -> Effects:
+    """The ledger holds an order."""
+    assert isinstance(lane.record, Record)
+    seeks = sought(lane.record.seeks, order(end, start, log_start))
+    assert seeks is not None
+    lane.record.seeks = seeks
+    return step(lane, 0.0, Released(ahead=True))
+
+
+def resume(lane: Lane, end: int = 0) -> Effects:
+    """The target is asked where it ends, and what it remembers."""
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, end))
+    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, end))
+    return step(lane, 0.0, VisibleTold(lane.asked, 0, end, 0))
+
+
+def test_a_lane_with_nothing_on_its_way_goes_on_there() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
+    effects = resume(lane)
+    verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
+    assert told(effects) == [
+        SeekDone(lane.id, lane.grant, 0, 7),
+        SourceRun(lane.id, lane.grant, (Run(0, 7),), verdicts, ((0, -1),)),
+    ]
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert fetch.position == 7
+    (line,) = [each.line for each in effects if isinstance(each, Lost)]
+    assert line.startswith("orders-0: source offsets [0, 7) are left out by ada@host at ")
+
+
+def test_what_is_in_flight_is_waited_for() -> None:
+    lane, produce = in_flight()
+    assert give(lane, 4) == []
+    assert lane.phase is Phase.SETTLING
+    effects = step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    (wake,) = [each for each in effects if isinstance(each, Wake)]
+    # The log tells what of it stands there.
+    assert [type(each) for each in step(lane, 1.0, Woken(wake.question))] == [AskEnd]
+
+
+def test_a_lane_that_stands_still_goes_on_by_the_order() -> None:
+    lane, _ = copying()
+    lane.on_loss = "halt"
+    step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
+    assert lane.phase is Phase.HALTED
+    assert LaneResumed(lane.id, lane.grant) in told(give(lane, 7, log_start=5))
+    assert lane.phase is Phase.RESUMING
+
+
+def test_what_the_source_has_not_written_yet_is_not_left_out() -> None:
+    lane, _ = copying()
+    lane.source_end = 4
+    assert give(lane, 7) == []
+    assert lane.phase is Phase.COPYING
+    assert [each.end for each in lane.sought] == [7]
+
+
+def test_what_lies_in_front_is_copied_first() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    assert give(lane, 7, start=2) == []
+    assert lane.phase is Phase.COPYING
+
+
+def test_an_order_for_what_is_copied_already_comes_to_nothing() -> None:
+    lane, _ = copying()
+    lane.source_end = 9
+    lane.position = 5
+    give(lane, 4)
+    assert isinstance(lane.record, Record)
+    lane.record.source_runs.add(0, 5)
+    assert told(resume(lane)) == [SeekDone(lane.id, lane.grant, 4, 4)]
+
+
+def test_while_a_former_holder_may_write_the_lane_waits() -> None:
+    lane, _ = copying()
+    lane.source_end, lane.former_until, lane.dirty_until = 9, 14.0, 14.0
+    effects = give(lane, 7)
+    assert [each.at for each in effects if isinstance(each, Wake)] == [14.0]
+    assert lane.phase is Phase.WAITING
+
+
+def test_what_a_lane_comes_to_again_is_left_out_again() -> None:
+    record = Record()
+    record.seeks = (Seek(3, 9, 0, ADA, done=True), Seek(9, 12, 0, ADA))
+    record.quarantine = (Parked(1, 2, 10, "refused", ADA), Parked(20, 21, 10, "refused"))
+    assert left_out(record, 0) == [Verdict(1, 2, "rejected"), Verdict(3, 9, "skipped")]
+    assert left_out(record, 9) == []
+
+
+def test_orders_that_stand() -> None:
+    assert sought((), order(9)) == (Seek(0, 9, 0, ADA),)
+    first = sought((), order(9)) or ()
+    assert sought(first, order(9)) is None
+    assert sought(first, order(8)) is None
+    both = sought(first, order(12, 4)) or ()
+    assert done(both, SeekDone(LANE, 1, 5, 9)) == (Seek(5, 9, 0, ADA, done=True), Seek(4, 12, 0, ADA))
+    carried = done(both, SeekDone(LANE, 1, 5, 12))
+    assert carried == (Seek(5, 12, 0, ADA, done=True),)
+    assert done(both, SeekDone(LANE, 1, 12, 12)) == ()
+    assert (cut(carried, 11), cut(carried, 12)) == ((), carried)
+    many: Seeks = ()
+    for end in range(1, 2 * KEPT):
+        many = done(sought(many, order(end, end - 1)) or (), SeekDone(LANE, 1, end - 1, end))
+    assert len(many) == len(passed_ranges(many)) == KEPT
+
+
+def ledger(*facts: AnyFact) -> tuple[FlowState, Gaps]:
+    state = FlowState()
+    gaps = Gaps(state)
+    given = [(FLOW,), (LeaseTaken(1, HOLDER, 6000),), (opened(), LaneTaken(LANE, 1, "r"))]
+    for offset, told in enumerate([*given, *((fact,) for fact in facts)]):
+        bound = fold(state, entry(*told, epoch=1 if offset else 0), offset)
+        for fact, binds in zip(told, bound, strict=True):
+            if binds:
+                gaps.take(fact, 0)
+    return state, gaps
+
+
+def test_what_the_ledger_tells_of_it() -> None:
+    skipped = Verdict(4, 9, "skipped")
+    runs = SourceRun(LANE, 1, (Run(4, 9),), (skipped,))
+    facts = (SourceRun(LANE, 1, (Run(0, 0),)), order(9), order(9), SeekDone(LANE, 1, 4, 9), runs)
+    state, gaps = ledger(*facts)
+    assert state.lanes[LANE].seeks == (Seek(4, 9, 0, ADA, done=True),)
+    assert state.standing(LANE) == Standing(0, (Seek(4, 9, 0, ADA, done=True),))
+    assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(4, 9, "skipped")]
+    # Where the source lost what was left out, other records stand there now.
+    state, gaps = ledger(*facts, SourceRun(LANE, 1, (Run(4, 6),), (Verdict(6, 9, "truncated"),)))
+    assert state.lanes[LANE].seeks == ()
+
+
+def test_which_orders_can_be() -> None:
+    at = Standing(10, (Seek(2, 8, 0, ADA, done=True), Seek(5, 20, 0, ADA)))
+    assert rule("orders-0", LANE, Standing(10), 15, 3, ADA) == (
+        LaneSought(LANE, 10, 15, 3, ADA),
+        "orders-0 goes on at source offset 15 and leaves out [10, 15)",
+    )
+    for to, what in ((8, "orders-0 went on at source offset 8 already, by ada@host"), (10, "orders-0 stands at"),
+                     (20, "orders-0 is to go on at source offset 20 already")):  # fmt: skip
+        fact, line = rule("orders-0", LANE, at, to, 0, ADA)
+        assert fact is None
+        assert line.startswith(what)
+    for to, why in ((9, "stands at source offset 10: going back to 9 would copy records twice"),
+                    (15, "is to go on at source offset 20, by ada@host")):  # fmt: skip
+        with pytest.raises(ConfigError, match=why):
+            rule("orders-0", LANE, at, to, 0, ADA)
+
+
+def test_what_a_daemon_decides() -> None:
+    name = TopicPartition("orders", 0)
+    view = FlowView("eu-us", {name: LANE}, [TopicPartition("old", 0)], [], {}, (), Orders.of(()))
+
+    def decided(of: str, view: FlowView) -> Decision:
+        given = Order(verb="seek", name=of, offset=2, until=9, by="ada@host", reason="broken")
+        return decide(given, find(given, [view]), view, 0)
+
+    with pytest.raises(ConfigError, match="has not begun yet"):
+        decided("orders-0", view)
+    with pytest.raises(ConfigError, match="is not copied now"):
+        decided("old-0", view)
+    found = decided("orders-0", view._replace(standings={LANE: Standing(4)}))
+    assert found.facts == (LaneSought(LANE, 4, 9, 2, ADA),)
+    assert found.lanes == (name,)
+    assert found.done == ("orders-0 of eu-us goes on at source offset 9 and leaves out [4, 9)",)
+    again = decided("orders-0", view._replace(standings={LANE: Standing(4, (Seek(4, 9, 0, ADA),))}))
+    assert (again.facts, again.lanes) == ((), ())
+
+
+@pytest.fixture
+def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
+    """orders-0 stands at source offset 150 of a source that holds [120, 300)."""
+    state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)))
+    mark = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
+    state.mark_progress(mark)
+
+    async def read(config: Config, _: object) -> dict[str, LedgerView]:
+        views = await daemons.read(config, _)
+        if "eu-us" in views:
+            state.holder = views["eu-us"].state.holder
+            views["eu-us"] = LedgerView(views["eu-us"].flow, state, None)
+        return views
+
+    async def offsets(_: object, partitions: list[TopicPartition], which: str) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 120 if which == "start" else 300)
+
+    async def at(_: object, partitions: list[TopicPartition], time_ms: int) -> dict[TopicPartition, object]:
+        return dict.fromkeys(partitions, (222, time_ms) if time_ms < 2000 else None)
+
+    monkeypatch.setattr(flow_lookup, "read_ledgers", read)
+    monkeypatch.setattr(seek_plan, "log_offsets", offsets)
+    monkeypatch.setattr(seek_plan, "offsets_at", at)
+    return daemons
+
+
+def seek(conf: str, *options: str) -> int:
+    return cli.main(["seek", "orders-0", conf, "--reason", "broken", *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "to"),
+    [
+        (["--to", "200"], 200),
+        (["--to", "latest"], 300),
+        (["--to-time", "1000"], 222),
+        (["--to-time", "1970-01-01T00:00:10Z"], 300),
+    ],
+)
+def test_the_plan_comes_before_the_order(
+    known: Daemons, conf: str, options: list[str], to: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert seek(conf, *options, "--dry-run") == 3
+    planned = capsys.readouterr().out
+    assert known.taken == []
+    assert f"[150, {to}) is left out: {to - 150} offsets" in planned
+    assert "follows behind target offset 160 of eu.orders-0" in planned
+    assert seek(conf, *options) == 0
+    assert capsys.readouterr().out.startswith(planned)
+    ((_, given, _),) = known.taken
+    assert (given.verb, given.name, given.flow, given.offset, given.until) == ("seek", "orders-0", "eu-us", 120, to)
+    assert given.reason == "broken"
+
+
+def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert seek(conf, "--to", "200", "--dry-run", "--json") == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["position"], document["to"], document["log_start"], document["log_end"]) == (150, 200, 120, 300)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--to", "301"], "--to: found 301; allowed: 120 to 300, which is what the source holds of orders-0"),
+        (["--to", "119"], "--to: found 119; allowed: 120 to 300"),
+        (["--to", "149"], "stands at source offset 150: going back to 149 would copy records twice"),
+        (["--to", "earliest"], "going back to 120 would copy records twice"),
+        (["--to", "-1"], "allowed: a source offset from 0 on, earliest, latest"),
+        (["--to", "newest"], 'found "newest"; allowed: a source offset'),
+        (["--to-time", "yesterday"], '--to-time: "yesterday" is no time'),
+        (["--to", "200", "--reason", " "], "--reason: it is empty"),
+        (["--to", "200", "--reason", "two\nlines"], "--reason: one line"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    known: Daemons, conf: str, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert seek(conf, *(["--to=-1"] if options == ["--to", "-1"] else options)) == 2
+    assert told in capsys.readouterr().err
+    assert known.taken == []
+
+
+def test_names_that_mean_nothing(known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["seek", "order-0", conf, "--reason", "x", "--to", "200"]) == 2
+    assert 'no partition "order-0" is copied; did you mean "orders-0"?' in capsys.readouterr().err
+    assert cli.main(["seek", "us-eu:orders-0", conf, "--reason", "x", "--to", "200"]) == 2
+    assert 'no partition "orders-0" is copied' in capsys.readouterr().err
+
+
+def test_without_a_daemon_nothing_is_changed(known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
+    known.at = {}
+    assert seek(conf, "--to", "150") == 0
+    assert "stands at source offset 150 already" in capsys.readouterr().out
+    assert seek(conf, "--to", "200") == 1
+    assert "nothing is changed: no daemon runs these flows" in capsys.readouterr().err

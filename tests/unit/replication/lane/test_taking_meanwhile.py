@@ -1,0 +1,57 @@
+"""What a former holder binds between the start of a new holder and the binding of its grant."""
+
+from mirrord.ledger.facts.core import (
+    AnyFact,
+    LaneHalted,
+    LaneResumed,
+    Progress,
+    Rewound,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+)
+from mirrord.model.runs import Run
+from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.signals import Append, Bound, Effects, Start
+from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.target import missing_ordinals
+from tests.sim import toy
+from tests.unit.replication.lane.test_rebuilding import LANE, Play
+
+
+def taken(*meanwhile: AnyFact) -> tuple[Play, Effects]:
+    """The lane was copied up to ordinal 10; the former holder binds facts while the new one takes the lane."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    (append,) = play.tell(Start(play.record, progress, "second", 8.0, False))
+    assert isinstance(append, Append)
+    play.fold(*meanwhile)
+    return play, play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
+
+
+def test_ordinals_that_were_told_anew_meanwhile() -> None:
+    play, _ = taken(SourceRun(LANE, 1, (Run(6, 10),), rewound=Rewound(6, 6, 6, 3)))
+    assert play.lane.mark == Mark(6, 6, 3)
+    assert missing_ordinals.known_until(play.lane) == 6
+    assert play.lane.trusted == 6
+
+
+def test_a_difference_that_was_found_meanwhile() -> None:
+    play, effects = taken(
+        TakeoverChecked(LANE, 1, 8, 9, "different", "ordinal 8 has another value"),
+        LaneHalted(LANE, 1, "unexplained", "orders-0: target and source differ", 8, 10),
+    )
+    assert play.lane.phase is Phase.REBUILDING
+    assert play.lane.differs is not None
+    assert not any(isinstance(effect, Append) for effect in effects)
+
+
+def test_a_halt_that_was_told_meanwhile_is_ended() -> None:
+    """A lane that copies must not be told of as one that stands still."""
+    play, effects = taken(LaneHalted(LANE, 1, "unreadable", "orders-0: source offset 10 cannot be read", 10, 11))
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    assert append.facts == (LaneResumed(LANE, 2),)
+    play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
+    assert play.record.halted is None

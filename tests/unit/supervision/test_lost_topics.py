@@ -1,0 +1,83 @@
+"""What supervision tells of topics that vanish from the source, and of lanes that wait."""
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+import structlog.testing
+
+from mirrord.ledger.facts.core import VerdictGiven
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.supervision.lane_wait_log import SEEN_TIMES, LaneWaits
+from tests.fixtures.one_flow import Mirror, mirrors
+from tests.fixtures.supervision import eventually
+from tests.unit.supervision.test_order_execution import of_kind, running
+
+
+@pytest.fixture
+async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
+    async for made in mirrors(monkeypatch):
+        made.clusters["eu"].add("orders", 4)
+        yield made
+
+
+async def test_a_topic_that_may_not_be_seen_any_more_is_no_deleted_one(mirror: Mirror) -> None:
+    flow, _ = await running(mirror)
+    source = mirror.clusters["eu"]
+    topic = source.topics.pop("orders")
+    source.hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    line = "eu does not show orders any more (TOPIC_AUTHORIZATION_FAILED), so nothing of it is copied: allow READ on it"
+    await eventually(lambda: line in flow.status().note)
+    await eventually(lambda: {lane.state for lane in flow.status().lanes} == {"waiting"})
+    assert {(lane.note, lane.lag_records) for lane in flow.status().lanes} == {(line, None)}
+    assert of_kind(mirror, VerdictGiven) == []
+    del source.hidden["orders"]
+    source.topics["orders"] = topic
+    await eventually(lambda: flow.status().note == "")
+    assert "waiting" not in {lane.state for lane in flow.status().lanes}
+
+
+async def test_a_deleted_topic_tells_its_loss_once_the_source_says_so_by_name(mirror: Mirror) -> None:
+    """The made-up replicators have copied 7 of 10 records of each partition."""
+    flow, _ = await running(mirror)
+    source = mirror.clusters["eu"]
+    source.topics.pop("orders")
+    await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 4 * 3)
+    told = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
+    assert {verdict.reason for fact in told for verdict in fact.verdicts} == {"recreated"}
+
+
+def lane_report(phase: str, note: str, partition: int = 0) -> LaneReport:
+    values = {
+        "lane": f"S.{partition}.T", "source_topic": "orders", "target_topic": "eu.orders", "partition": partition,
+        "phase": phase, "ordinal": 0, "source_offset": 0, "source_end": 0, "target_offset": 0, "protected": True,
+        "last_record_ms": -1, "raw_batches": 0, "rebuilt": {}, "copied_records": 0, "copied_bytes": 0,
+        "in_flight_bytes": 0, "note": note,
+    }  # fmt: skip
+    return msgspec.convert(values, LaneReport)
+
+
+def reports(*lanes: LaneReport) -> dict[str, ReplicatorReport]:
+    values = {
+        "name": "r", "pid": 1, "host": "h", "loop_age_ms": 0.0, "cpu_seconds": 0.0, "rss_bytes": 1, "lanes": [],
+        "source_error": "", "target_error": "", "lease_valid_s": 1.0, "lost": False,
+    }  # fmt: skip
+    return {"r": msgspec.structs.replace(msgspec.convert(values, ReplicatorReport), lanes=lanes)}
+
+
+def test_why_lanes_wait_is_logged_once_and_again_when_it_comes_back() -> None:
+    waits = LaneWaits("eu-us")
+    stuck = reports(*(lane_report("opening", "rebuild it", number) for number in range(2)))
+    with structlog.testing.capture_logs() as logged:
+        waits.see(reports(lane_report("waiting", "a leader moved")))
+        for _ in range(3 * SEEN_TIMES):
+            waits.see(stuck)
+    (once,) = logged
+    assert (once["event"], once["log_level"], once["lanes"], once["count"], once["reason"]) == (
+        "lanes_wait", "warning", ["orders-0", "orders-1"], 2, "rebuild it"
+    )  # fmt: skip
+    with structlog.testing.capture_logs() as logged:
+        waits.see(reports(lane_report("copying", "a quota is used up")))
+        for _ in range(SEEN_TIMES):
+            waits.see(stuck)
+    assert len(logged) == 1
