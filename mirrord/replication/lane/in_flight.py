@@ -283,7 +283,7 @@ def _tell_passed(lane: Lane) -> Effects:
         return []  # facts that the ledger already has must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
-    epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.was_given(lane, run.ordinal)
+    epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.assign(lane, run.ordinal)
     rewound = mark_rewind.tell(lane, (run,), mark(lane))
     return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven, rewound),))
 
@@ -295,6 +295,8 @@ def drained(lane: Lane, now: float) -> Effects:
     # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.unread is None and now >= lane.dirty_until
+    # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).
+    lane.clean = lane.clean and not lane.unanswered
     lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)
     lane.phase = Phase.DRAINED
     return [SaveProgress(), Drained(lane.clean)]

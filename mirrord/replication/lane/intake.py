@@ -130,7 +130,7 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    told = (tuple(gone), source_epochs.tell_anew(lane, pieces), in_doubt.was_given(lane, runs[0].ordinal))
+    told = (tuple(gone), source_epochs.tell_anew(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
     effect = append(
         lane, (SourceRun(lane.id, lane.grant, tuple(runs), *told, mark_rewind.tell(lane, runs, mark(lane))),)
     )
@@ -476,7 +476,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     first = runs[0].ordinal
     told, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, told)
-    epochs, regiven = source_epochs.take_new(lane, first), in_doubt.was_given(lane, first)
+    epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
     rewound = mark_rewind.tell(lane, runs, mark(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))

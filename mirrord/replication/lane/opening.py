@@ -230,7 +230,7 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
         lane.mark = mark(lane)
     drop(lane)
     lane.intents.clear()
-    lane.holes = []
+    lane.holes, lane.beside_holes = [], ()
     lane.phase = Phase.OPENING
     lane.facts_tag = -1
     if lane.grant > 0:

@@ -108,7 +108,7 @@ def locate(lane: Lane) -> Effects:
 
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
     """Extend the search if the log went back and lost records before the difference."""
-    lowest = min([found.next_ordinal, *(first for first, _ in found.holes)])
+    lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     if lane.differs is not None and lowest < lane.differs.first:
         lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
     return search(lane)
@@ -213,7 +213,7 @@ def _facts(
         ordinal += end - start
     behind = Run(ordinal, located.next_offset)
     follow.append(behind)
-    told = Runs([*runs, *follow])
+    told = Runs([*_leapt(lane, first, (*runs, *follow)[0].ordinal), *runs, *follow])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
     verdicts: list[Verdict] = []
     at = located.start
@@ -245,6 +245,13 @@ def _facts(
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal),
         LaneResumed(lane.id, lane.grant),
     ]
+
+
+def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
+    """Return the run of the first ordinals that the target leaps over. Without it, the holes and runs that the ledger
+    has for them would stay, because new runs supersede only what begins at or after them."""
+    offset = lane.record.source_runs.offset_of(first) if lane.record is not None and first < begin else None
+    return [] if offset is None else [Run(first, offset)]
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:

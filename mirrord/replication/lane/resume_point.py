@@ -55,7 +55,7 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
     lane.plan.clear()
     lane.plan.extend(runs[1:])
-    epochs, regiven = source_epochs.tell_anew(lane, pieces), in_doubt.was_given(lane, ordinal)
+    epochs, regiven = source_epochs.tell_anew(lane, pieces), in_doubt.assign(lane, ordinal)
     rewound = mark_rewind.tell(lane, runs, lane.mark)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
     lane.intents.append((effect.tag, ordinal))

@@ -38,9 +38,6 @@ from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinal
 from mirrord.replication.lane.target.evidence import is_another_leader, next_by_entry, remembers, went_back
 from mirrord.replication.lane.transitions import Quiesce, Rebuild, Resume
 
-NO_ANSWER = 13
-"""NETWORK_EXCEPTION: the shell returns it for a question whose connection was lost."""
-
 
 def target_moved(lane: Lane, told: TargetMoved) -> Effects:
     """Handle a new leader epoch of the target: an idle lane would not notice by itself what was lost with it."""
@@ -64,6 +61,7 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     lane.doubt_line = ""
     offset_gaps.forget(lane)
     missing_ordinals.forget(lane)
+    lane.holes, lane.beside_holes = [], ()  # the log may have lost them since
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0
@@ -96,7 +94,7 @@ def woken(lane: Lane, now: float) -> Effects:
 def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     """Handle the answers to questions 1 and 3."""
     if told.error != NONE:
-        if told.error == NO_ANSWER:
+        if told.error == in_doubt.NO_ANSWER:
             in_doubt.unreachable(lane)
         return lane.retry()
     if lane.stage is Stage.END:

@@ -185,7 +185,7 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
         case SharedTold():
             return target_reading.shared_told(lane, signal)
         case SupersededTold():
-            return target_reading.superseded_told(lane, signal)
+            return target_reading.superseded_told(lane, now, signal)
         case Relocated():
             return rebuilding.relocated(lane, signal)
         case _:

@@ -60,7 +60,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
-        return difference.filled(lane, now, found)
+        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
     stood = found.next_ordinal if lane.entry is None else max(found.next_ordinal, next_by_entry(lane))
     lost = missing_ordinals.lost_ordinals(lane, stood) if lane.cleaned else ()
     return missing_ordinals.look_up(lane, found, log, lost) or judged(lane, found)
@@ -98,11 +98,11 @@ def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
         late = target_scan.begins_late(lane, told.own, told.start)
         found = target_scan.walk(lane, told.own, target_scan.ordinal_at(lane, told.start) if late else first, log)
     if lane.differs is not None:
-        return rebuilding.verified(lane, found)
+        return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found, log)
     if found.void < NEVER:
-        return difference.filled(lane, now, found)
+        return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
     lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.cleaned else ()
     return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
 
@@ -150,7 +150,7 @@ def shared_told(lane: Lane, told: SharedTold) -> Effects:
     return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
 
 
-def superseded_told(lane: Lane, answer: SupersededTold) -> Effects:
+def superseded_told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
     """Handle the result of the look-up."""
     found = lane.found
     if lane.stage is not Stage.MISSING or found is None:
@@ -165,6 +165,10 @@ def superseded_told(lane: Lane, answer: SupersededTold) -> Effects:
     ordinal = max(found.next_ordinal, answer.until)
     found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
     lane.found = None
+    if lane.differs is not None:
+        return rebuilding.verified(lane, found)
+    if found.void < NEVER:
+        return difference.filled(lane, now, found)
     if not lane.lost:
         return judged(lane, found)
     return went_back_to(lane, found, None if again == lane.lost else again)

@@ -9,6 +9,9 @@ that could still arrive then may have arrived since.
 
 from mirrord.replication.lane.state import Lane
 
+NO_ANSWER = 13
+"""NETWORK_EXCEPTION: the host returns it for a question whose connection was lost."""
+
 
 def leave(lane: Lane, now: float, behind: int) -> None:
     """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
@@ -60,6 +63,15 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     own. That comparison covers no later run, so nothing would end the doubt there.
     """
     return lane.check_later or ordinal < lane.given or (lane.check_first_ack and ordinal == lane.acked)
+
+
+def assign(lane: Lane, ordinal: int) -> bool:
+    """Note that a run begins at this ordinal, and return whether another record may have been sent under it. If so,
+    that is a new doubt, which no earlier comparison of this round settles (`difference.settles`)."""
+    if not was_given(lane, ordinal):
+        return False
+    lane.compared = min(lane.compared, ordinal)
+    return True
 
 
 def holds(lane: Lane, ordinal: int) -> bool:

@@ -10,7 +10,7 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.target import in_doubt, target_scan
 from mirrord.replication.lane.transitions import Quiesce
 
 
@@ -18,14 +18,19 @@ def begin(lane: Lane, now: float) -> Effects:
     """Begin the second comparison, now that the former holder can no longer write."""
     if lane.later_end >= 0:
         return _compare(lane, now)
-    lane.later_look = ask(lane)
+    lane.later_look, lane.end_asked_at = ask(lane), now
     return [AskEnd(lane.later_look)]
 
 
 def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     """Handle the end of the target log: everything appended from now on is the lane's own."""
+    if told.error == in_doubt.NO_ANSWER:
+        in_doubt.unreachable(lane)
     if told.error != NONE or told.leader_epoch != lane.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
+    in_doubt.answered(lane, now)
+    if now < lane.former_until:
+        return [Wake(ask(lane), lane.former_until)]
     lane.later_end = told.end
     return _compare(lane, now)
 

@@ -66,6 +66,17 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         missing += _last(lane, found, room, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in parts]
+    return _ask(lane, found, log, missing, lost)
+
+
+def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
+    """Ask about the ordinals missing between own batches, if there are any: what was lost counts as a difference, and
+    what a cleaner removed does not."""
+    missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
+    return _ask(lane, found, log, missing, ())
+
+
+def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
     if not missing:
         return []
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING

@@ -42,16 +42,20 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
                 missing += [Missing("between", *piece, above, has_room) for piece in pieces]
             elif (expected, ordinal - 1) not in known:
                 holes.append((expected, ordinal - 1))
-        facts += placed(lane, runs, ordinal, batch.base_offset)
+        facts += placed(lane, runs, ordinal, batch.base_offset, batch.count)
         expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
     return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
-def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:
-    """Return the fact, if one is needed, that makes the runs map this ordinal to this target offset."""
-    if runs.offset_of(ordinal) == target_offset:
+def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1) -> tuple[TargetRun, ...]:
+    """Return the fact, if one is needed, that makes the runs map these ordinals to the target offsets from this one
+    on."""
+    inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
+    if runs.offset_of(ordinal) == target_offset and all(
+        run.offset - run.ordinal == target_offset - ordinal for run in inside
+    ):
         return ()
     runs.add(ordinal, target_offset)
     return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.end_epoch),)
