@@ -19,6 +19,14 @@ settings.register_profile("mirrord", deadline=None)
 settings.load_profile("mirrord")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-scenarios",
+        action="store_true",
+        help="write the output of tests/scenario/*.txt as it is now, instead of comparing it",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -119,11 +119,14 @@ class FakeSource:
         if not candidates:
             return False
         batch = self.rng.choice(candidates)
-        at = self.rng.randrange(len(batch.records))
-        self.unwanted.add(batch.records.pop(at)[1])
+        self.remove(batch, self.rng.randrange(len(batch.records)))
         if not batch.records and self.rng.random() < 0.7:
             self.log.remove(batch)
         return True
+
+    def remove(self, batch: SourceBatch, at: int) -> None:
+        """The cleaner removes one record of a batch; the batch keeps its span."""
+        self.unwanted.add(batch.records.pop(at)[1])
 
     def expire(self, batches: int) -> None:
         """Retention removes the first batches, but never one above the last stable offset."""

@@ -9,8 +9,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from mirrord.ledger.facts.core import (
     AnyFact,
     Entry,
@@ -84,6 +82,8 @@ from tests.sim.target import NOT_LEADER, FakeTarget
 
 class World:
     """Everything, and what can happen next."""
+
+    host_type: type[Host] = Host
 
     def __init__(self, seed: int, shape: Shape) -> None:
         self.rng = random.Random(seed)
@@ -175,8 +175,8 @@ class World:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
         near = Reach(self.shape.window, NEAR.bytes)
-        limits = Limits(near=near, producer_expiry_ms=self.shape.expiry_ms)
-        limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
+        expiry = self.shape.expiry_ms
+        limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
         # Gaps of the log are the cleaner's: no story loses a segment
@@ -185,7 +185,7 @@ class World:
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
         lane.shaped, lane.rebuild = self.shape.policies, toy.fickle(self.rng) if self.shape.policies else toy.rebuild
-        host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
+        host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
         word = word_for_the_next(self)
