@@ -4,8 +4,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """The phase of a lane. Transitions: opening → resuming ⇄ waiting; resuming → copying → settling → resuming; copying
-    → draining → drained; resuming, copying → rebuilding → resuming; any phase → halted or gone."""
+    """The phase of a lane. `WAYS` says which phases may follow each one."""
 
     OPENING = "opening"
     """The lane's facts are being bound: producer id, grant, first source offset."""
@@ -22,6 +21,25 @@ class Phase(Enum):
     DRAINED = "drained"
     HALTED = "halted"
     GONE = "gone"
+
+
+_STOPS = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.OPENING, Phase.HALTED, Phase.GONE})
+"""A lane that makes progress can be drained, take a new grant, halt, or lose the lane at any time."""
+
+WAYS: dict[Phase, frozenset[Phase]] = {
+    Phase.OPENING: _STOPS | {Phase.RESUMING},
+    Phase.WAITING: _STOPS | {Phase.RESUMING},
+    Phase.RESUMING: _STOPS | {Phase.WAITING, Phase.COPYING, Phase.REBUILDING},
+    Phase.COPYING: _STOPS | {Phase.RESUMING, Phase.SETTLING},
+    Phase.SETTLING: _STOPS | {Phase.RESUMING},
+    Phase.REBUILDING: _STOPS | {Phase.RESUMING},
+    Phase.HALTED: frozenset({Phase.RESUMING, Phase.OPENING, Phase.GONE}),
+    Phase.DRAINING: frozenset({Phase.DRAINED, Phase.GONE}),
+    Phase.DRAINED: frozenset(),
+    Phase.GONE: frozenset(),
+}
+"""The phases that may follow each one. The diagram in the documentation and what lanes do in the simulator are checked
+against this table."""
 
 
 class Stage(Enum):
