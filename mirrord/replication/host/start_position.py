@@ -1,12 +1,11 @@
 """Answers lanes without a history that ask where they start (`mirrord.topics.rules.partition_start`)."""
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
-from mirrord.config.units import Start
 from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import start_offset
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.model.errors import EnvironmentFault
@@ -41,39 +40,26 @@ class Starts:
     ) -> None:
         """Answer a lane's question. The lane asks again after an error."""
         try:
-            found = await self._search.of(lane, source, target, ledger)
+            tell(await self._found(wanted.question, lane, source, target, ledger))
         except ReadFailed as failure:
             tell(StartTold(wanted.question, failure.error, -1))
-            return
         except EnvironmentFault as fault:
             log.debug("legacy_not_told", lane=lane, error=str(fault))
             tell(StartTold(wanted.question, int(ErrorCode.NETWORK_EXCEPTION), -1))
-            return
+
+    async def _found(
+        self, question: int, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence
+    ) -> StartTold:
+        found = await self._search.of(lane, source, target, ledger)
         decided = partition_start(self._flow.start_at(source.topic), ledger, found.decisive)
         if decided.reason == "waits":
-            tell(StartTold(wanted.question, 0, -1, None, decided.trouble, waits=True))
-            return
+            return StartTold(question, 0, -1, None, decided.trouble, waits=True)
         if decided.ask is None:
-            tell(StartTold(wanted.question, 0, decided.position, found.legacy.inherited, found.legacy.trouble))
-            return
-        error, offset = await self._listed(source, decided.ask)
-        if error != 0:
-            tell(StartTold(wanted.question, error, offset))
-            return
-        offset = decided.offset_for(offset)
+            return StartTold(question, 0, decided.position, found.legacy.inherited, found.legacy.trouble)
+        offset = decided.offset_for(await start_offset(self._asks, source, decided.ask))
         if decided.reason == "target-recreated":
             log.warning(
                 "copied_again", topic=target.topic, partition=target.partition, from_source_offset=offset,
                 reason="the target topic was deleted and created again", first_copied=ledger.copied_from,
             )  # fmt: skip
-        tell(StartTold(wanted.question, 0, offset))
-
-    async def _listed(self, source: PartitionId, start: Start) -> tuple[int, int]:
-        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-        def told(error: int, offset: int) -> None:
-            if not answer.done():
-                answer.set_result((error, offset))
-
-        self._asks.start(source, start, told)
-        return await answer
+        return StartTold(question, 0, offset)
