@@ -7,27 +7,21 @@ import os
 import msgspec
 import structlog
 
-from actors.handles import Watches, end_when, in_health_group, until_orphaned
+from actors.handles import end_when, until_orphaned
+from actors.worker_actor import WorkerActor
 from mirrord.groups.follower import GroupSync
-from mirrord.ledger.store.kafka_log import KafkaLog
-from mirrord.replication.lane.assignment import FlowSetup, Greeting
-from mirrord.runtime import logs
+from mirrord.replication.lane.assignment import Greeting
 from mirrord.runtime.build_info import program
 
 log = structlog.get_logger()
 
 
-class GroupsActor:
+class GroupsActor(WorkerActor):
     """Hosts `mirrord.groups.follower.GroupSync`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
-        decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
-        # The file name omits the generation: a replacement appends to the log file of its predecessor.
-        logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
-        self._name = name
-        self._setup = setup
-        self._watches = Watches()
-        self._sync = GroupSync(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
+        super().__init__(name, setup, log_directory)
+        self._sync = GroupSync(name, *self._decoded())
 
     def __repr__(self) -> str:
         return f"mirrord groups {self._name}"
@@ -36,7 +30,7 @@ class GroupsActor:
         """Read the ledger and return the process id."""
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
-        self._ending = end_when(self._sync.until_lost(), self._name)
+        self._end_when_lost(self._sync)
         self._leaving = end_when(until_orphaned(), self._name, "its node's manager has ended")
         return os.getpid()
 
@@ -53,8 +47,3 @@ class GroupsActor:
     async def report(self, reverse: bool) -> bytes:
         """Return the current state of all groups."""
         return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))
-
-    @in_health_group
-    async def watch(self, orders: str) -> None:
-        """Like `ReplicatorActor.watch`."""
-        await self._watches.wait(orders)

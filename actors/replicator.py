@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from actors.handles import ORPHAN_LOOK_S, Watches, end_when, in_health_group, until_orphaned
+from actors.handles import ORPHAN_LOOK_S, in_health_group, until_orphaned
 from actors.nodes import this_node
-from mirrord.ledger.store.kafka_log import KafkaLog
+from actors.worker_actor import WorkerActor
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.replication.host.replicator import Replicator
-from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment
-from mirrord.runtime import logs
+from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
@@ -28,20 +27,15 @@ DRAIN_S = 5.0
 log = structlog.get_logger()
 
 
-class ReplicatorActor:
+class ReplicatorActor(WorkerActor):
     """Hosts `mirrord.replication.host.replicator.Replicator`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
         """`orders` identifies the supervisor process whose orders are accepted."""
-        decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
-        # The file name omits the generation: a replacement appends to the log file of its predecessor.
-        logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
-        self._name = name
-        self._setup = setup
+        super().__init__(name, setup, log_directory)
         self._orders = orders
         self._node = this_node()
-        self._watches = Watches()
-        self._replicator = Replicator(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
+        self._replicator = Replicator(name, *self._decoded())
 
     def __repr__(self) -> str:
         return f"mirrord replicator {self._name}"
@@ -50,7 +44,7 @@ class ReplicatorActor:
         """Read the ledger and return the process id."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
-        self._ending = end_when(self._replicator.until_lost(), self._name)
+        self._end_when_lost(self._replicator)
         self._leaving = asyncio.create_task(self._end_orphaned())
         return os.getpid()
 
@@ -91,11 +85,6 @@ class ReplicatorActor:
     async def report(self) -> bytes:
         """Return the current state, including the age of the main loop."""
         return self._told()
-
-    @in_health_group
-    async def watch(self, orders: str) -> None:
-        """Block until another process's orders are accepted. If the call fails, the process has ended."""
-        await self._watches.wait(orders)
 
     def _told(self) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))

@@ -14,8 +14,8 @@ from mirrord.audit.plan import read_told
 from mirrord.audit.rules.divergence import Side, Stretch, Why, not_begun, stretches
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.log_offsets import offsets_at
 from mirrord.kafka.client.log_reader import LogReader, open_logs
-from mirrord.kafka.client.offset_lookup import offsets_at
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.record import Record

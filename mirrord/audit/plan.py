@@ -14,7 +14,7 @@ from mirrord.audit.selection import NO_LEDGER, Uncopied, uncopied
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.effective_configs import topic_settings
-from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired

@@ -15,7 +15,7 @@ from mirrord.audit.repair_receipts import tell
 from mirrord.audit.result_files import RangeKey
 from mirrord.audit.rules.results import RangeResult
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.facts.audit import RangeRepaired, RepairedKind
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.proven_ranges import repaired_at

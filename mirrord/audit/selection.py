@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault

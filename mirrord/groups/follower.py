@@ -7,8 +7,6 @@ back to the source.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
@@ -28,18 +26,17 @@ from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.protocol.groups import TopicPartition
-from mirrord.ledger.facts.core import Holder, Progress
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state_records import StateRecord
-from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.leased_worker import LeasedWorker
 from mirrord.ledger.store.log_port import LedgerLog
-from mirrord.ledger.store.spill_file import run_memory
-from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupsNews, GroupsReport
 from mirrord.replication.host.fetcher import Source
 from mirrord.replication.host.flow_control.memory_budget import Budget
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.runtime.clock import Clock, SystemClock
+from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.runtime.warn_once import Troubles
 
 BUFFER_BYTES = 16 << 20
@@ -54,37 +51,33 @@ FRESH_S = 2.0
 """Greatest age of a report's data, and the longest time for which a report waits for a slow cluster."""
 
 
-class GroupSync:
+class GroupSync(LeasedWorker):
     """Serves one flow. All methods must be called on the event loop on which it was opened."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
-        self.name = name
+        tasks = BackgroundTasks("groups_task_failed", follower=name)
+        super().__init__(name, setup.flow, setup.runtime.lease_ttl_ms, topics, tasks, clock)
         self._setup = setup
-        self._clock = clock or SystemClock()
-        self._store = LedgerStore(topics, self._clock, memory=run_memory(setup.flow))
-        holder = Holder(socket.gethostname(), os.getpid(), name, "")
-        self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
         """Set when nothing is due since it was last cleared."""
         self._checked = self._clock.monotonic()
         """When all positions were last compared, or that comparison began."""
         self._lanes = Lanes()
-        self._tasks: list[asyncio.Task[None]] = []
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
         """Read the ledger, then begin. Raises what opening the ledger raises."""
-        await self._store.open()
-        await self._lease.join(self._setup.lease_epoch)
-        self._parts = parts = _Parts(self._setup, self._chart, lambda: self._lease.is_valid, self._want, self._clock)
+        await self._join(self._setup.lease_epoch)
+        self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
         work = [parts.source.run(), self._rounds(parts), self._looks(parts.rounds)]
         if parts.target_groups is not None:
             work.append(parts.target_groups.run())
-        self._tasks = [asyncio.create_task(each) for each in work]
+        for each in work:
+            self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """Return all groups as they are now, with their lags at the target; or how they are synced back."""
@@ -148,10 +141,6 @@ class GroupSync:
             self._counted, states = now, self._parts.rounds.states()
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
-    async def until_lost(self) -> None:
-        """Wait until another holder has the lease. This follower never has work again after that."""
-        await self._lease.lost.wait()
-
     def tell_all(self) -> None:
         """Report every position again, because a new listener may not know what earlier ones received."""
         if self._parts is not None:
@@ -167,13 +156,11 @@ class GroupSync:
 
     async def close(self) -> None:
         """End everything. A commit that was decided on and not made is decided on again by the next follower."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._leave(self._close_connections)
+
+    async def _close_connections(self) -> None:
         if self._parts is not None:
             await self._parts.close()
-        await self._lease.close()
-        await self._store.close()
 
     async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
         """Return the maps.

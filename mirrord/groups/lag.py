@@ -8,7 +8,7 @@ import msgspec
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.watched_topics import WatchedTopics

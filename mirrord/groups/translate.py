@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.config.toml_reader import nearest
-from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import Copied, Kind, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState

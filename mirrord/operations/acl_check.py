@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.admin_requests import Asker, NotOffered
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.client.topic_admin import Admin, TopicAdmin
 from mirrord.kafka.protocol.api_versions import END_TXN, OFFSET_COMMIT
 from mirrord.kafka.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from mirrord.config.schema import Config
-from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.state import FlowState
 from mirrord.model.findings import Finding
 from mirrord.model.names import TopicPartition, state_topic

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.completeness import Account, account, uncopied
 from mirrord.ledger.facts.core import LOSSES, Reason
 from mirrord.ledger.store.access import ClusterAccess

@@ -9,7 +9,7 @@ import msgspec
 
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.store import LedgerStore

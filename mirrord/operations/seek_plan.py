@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.config.schema import Config
 from mirrord.config.toml_reader import nearest
-from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import ConfigError, EnvironmentFault

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.config.schema import Config
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.config.units import Start
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks
@@ -24,9 +25,11 @@ from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import producers_back, read_state
 from mirrord.operations.status_report import PATIENCE_S
 from mirrord.replication.host.existing_copies import FoundCopies
-from mirrord.replication.host.mm2_takeover import NO_LEGACY, Inheritance, Legacy, Sides
+from mirrord.replication.host.mm2_takeover import Inheritance, Sides
+from mirrord.replication.host.start_evidence import StartEvidence, StartSearch
 from mirrord.supervision.renamed_alias import check_alias
-from mirrord.topics.rules.incarnations import Before, Lately
+from mirrord.topics.rules.incarnations import Lately
+from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart, partition_start
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
@@ -87,7 +90,8 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
         return {at for at, header in enumerate(headers) if header[9] in foreign}
 
     found = FoundCopies(flow, sides[0], sides[1], brought_back)
-    look = _Look(survey, ledger, Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S), found)
+    inheritance = Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S)
+    look = _Look(flow, ledger, StartSearch(flow, inheritance, found))
     for view in views:
         view.start()
     try:
@@ -104,32 +108,25 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
 class _Look:
     """Examines the lanes of one flow."""
 
-    def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance, found: FoundCopies) -> None:
-        self._flow = survey.flow
+    def __init__(self, flow: FlowConfig, ledger: FlowState, search: StartSearch) -> None:
+        self._flow = flow
         self._ledger = ledger
         self._former = Lately()
-        self._inheritance = inheritance
-        self._found = found
+        self._search = search
 
     async def at(self, lane: PlannedLane) -> Beginning:
         known = self._ledger.lanes.get(lane.lane)
         if known is not None and len(known.source_runs):
             return self._beginning(lane, "history")
-        before = self._former.of(self._ledger).before(lane.key, lane.source_topic, lane.target_topic)
-        if before.source:
-            again = "the source topic was deleted and created again: begins at its first record"
-            return self._beginning(lane, "start", note=again)
-        if before.copied_from is not None:
-            first = before.copied_from
-            again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
-            return self._beginning(lane, "start", note=again)
-        legacy, unknown = await self._before(lane)
-        if unknown:
-            return self._beginning(lane, "unknown", note=unknown)
-        found = legacy.inherited
+        ledger = self._former.of(self._ledger).before(lane.key, lane.source_topic, lane.target_topic)
+        evidence = await self._evidence(lane, ledger)
+        start = self._flow.start_at(lane.source_topic)
+        decided = partition_start(start, ledger, evidence.decisive)
+        if decided.reason == "waits":
+            return self._beginning(lane, "unknown" if evidence.unknown else "trouble", note=decided.trouble)
+        found = evidence.legacy.inherited
         if found is None:
-            note = legacy.trouble or self._rule(lane, before)
-            return self._beginning(lane, "trouble" if legacy.trouble else "start", note=note)
+            return self._beginning(lane, "start", note=_note(decided, start))
         return self._beginning(
             lane,
             found.found,
@@ -138,21 +135,11 @@ class _Look:
             target_end=found.target_end,
             doubled_records=sum(end - start for start, end in found.doubled),
             lacking_records=sum(end - start for start, end in found.missing),
-            note=legacy.trouble,
+            note=evidence.legacy.trouble,
         )
 
-    def _rule(self, lane: PlannedLane, before: Before) -> str:
-        """Return the rule that replaces the configured start, or an empty string if none does."""
-        if self._flow.start_at(lane.source_topic) == "earliest":
-            return ""
-        if before.began_at is not None:
-            return f"copied under another name before: begins at {before.began_at}, or where the source's log does"
-        if before.late:
-            return "added after the flow's first start: begins at its first record"
-        return "" if before.fixed is None else f"begins at {before.fixed.offset}, its `start` when it was first seen"
-
-    async def _before(self, lane: PlannedLane) -> tuple[Legacy, str]:
-        """Return what MirrorMaker 2 left, and a line about records in the target that the ledger does not know."""
+    async def _evidence(self, lane: PlannedLane, ledger: LedgerEvidence) -> StartEvidence:
+        """Return what was found at the target. Raises EnvironmentFault if the clusters do not answer in time."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")
@@ -160,9 +147,7 @@ class _Look:
             async with asyncio.timeout(LANE_S):
                 while True:
                     try:
-                        legacy = await self._inheritance.of(lane.lane, source, target)
-                        known = legacy is not NO_LEGACY
-                        return legacy, "" if known else await self._found.of(lane.lane, source, target)
+                        return await self._search.of(lane.lane, source, target, ledger)
                     except EnvironmentFault as error:  # leaders and coordinators that are not available yet
                         fault = error
                     await asyncio.sleep(backoff.next_s())
@@ -178,6 +163,24 @@ class _Look:
             "by": by,
             "note": "",
         }
-        if by == "start" and not fields.get("note"):
-            told["note"] = f"begins at {self._flow.start_at(lane.source_topic)}"
-        return msgspec.convert(told | {key: value for key, value in fields.items() if value != ""}, Beginning)
+        return msgspec.convert(told | fields, Beginning)
+
+
+def _note(decided: PartitionStart, start: Start) -> str:
+    """Return the rule by which a lane begins, in one line."""
+    match decided.reason:
+        case "target-recreated":
+            what = f"begins at {decided.at_least}, or where the source's log does"
+            return f"the target topic was deleted and created again: {what}"
+        case "source-recreated":
+            return "the source topic was deleted and created again: begins at its first record"
+        case "renamed":
+            return f"copied under another name before: begins at {decided.at_least}, or where the source's log does"
+        case "added-later":
+            return "added after the flow's first start: begins at its first record"
+        case "added-after-mm2":
+            return "added after MirrorMaker 2 copied the topic: begins at its first record"
+        case "first-selected":
+            return f"begins at {decided.at_most}, its `start` when it was first seen"
+        case _:
+            return f"begins at {start}"

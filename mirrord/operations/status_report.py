@@ -7,11 +7,13 @@ answer either, the ends are those of the last marks. Nothing is written.
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import closing
 
 import msgspec
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.daemon.address import configured
+from mirrord.kafka.client.log_offsets import LogOffsets
 from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.source_ends import SourcePartition, former_losses
@@ -28,7 +30,6 @@ from mirrord.supervision.lane_status import present_lanes, recorded_lanes
 from mirrord.supervision.order_execution import order_remarks
 from mirrord.supervision.rules.broker_probe import guarantee
 from mirrord.supervision.rules.rpo import rpo_status
-from mirrord.supervision.source_ends import EndsAsker
 from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_status
 
 PATIENCE_S = 3.0
@@ -199,11 +200,9 @@ async def _source_ends(cluster: ClusterConfig, state: LedgerState) -> tuple[dict
     """
     lanes = present_lanes(state, state.lanes)
     wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]
-    asker = EndsAsker(cluster)
     try:
-        ends = await asker.ask(wanted)
+        with closing(LogOffsets(cluster)) as client:
+            ends = await client.high_watermarks(wanted)
     except EnvironmentFault as error:
         return {}, str(error)
-    finally:
-        asker.close()
     return {TopicPartition(each.topic, each.partition): end for each, end in ends.items()}, ""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.store import LedgerStore

@@ -1,35 +1,22 @@
 """Asks a source for the ends of its partitions, by topic id, and keeps the answers in the state topic.
 
-Only partitions that no lane fetches are asked for, because a fetch answer includes the end as well. ListOffsets
-identifies topics by name, so each broker is asked for the topics' ids after it has answered. A broker knows of a new
-topic before it serves it. So if it still reports the expected id, its answer was about that topic.
+Only partitions that no lane fetches are asked for, because a fetch answer includes the end as well.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.admin_requests import Asker
-from mirrord.kafka.protocol import metadata
-from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA
-from mirrord.kafka.protocol.list_offsets import (
-    LATEST,
-    ListedOffset,
-    OffsetQuestion,
-    decode_list_offsets,
-    encode_list_offsets,
-)
-from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.client.log_offsets import LogOffsets
 from mirrord.ledger.source_ends import SourcePartition, changed_records, truncated
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
+from mirrord.model.names import LaneId, LaneKey, TopicPartition
 from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
@@ -37,71 +24,10 @@ from mirrord.topics.discovery import Discovered
 LOOK_S = 2.0
 MOST_SHARE = 0.02
 """Largest share of a core that asking may use. With thousands of partitions the polls are further apart."""
-ANSWER_S = 5.0
 FETCHED_S = 3.0
 """A lane whose fetches returned its end within this time is not asked for."""
 
 log = structlog.get_logger()
-
-
-class EndsAsker:
-    """A client that asks one cluster for ends, over connections that stay open between questions."""
-
-    def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
-        self._cluster = cluster
-        self._timeout_s = timeout_s
-        self._any = Asker(cluster, timeout_s)
-        self._brokers: dict[tuple[str, int], Asker] = {}
-
-    async def ask(self, wanted: Collection[SourcePartition]) -> dict[SourcePartition, int]:
-        """Return the high watermarks of the partitions that exist under these topic ids and whose leaders answer.
-
-        Raises EnvironmentFault when no broker answers.
-        """
-        if not wanted:
-            return {}
-        names = sorted({each.topic for each in wanted})
-        told = await self._any.ask(METADATA, partial(_encode_names, names), metadata.decode)
-        self._any.brokers = tuple((broker.host, broker.port) for broker in told.brokers)
-        addresses = {broker.node: (broker.host, broker.port) for broker in told.brokers}
-        leaders = {
-            SourcePartition(topic.name, TopicId(topic.id), each.partition): addresses.get(each.leader)
-            for topic in told.topics
-            if topic.name is not None
-            for each in topic.partitions
-        }
-        by_broker: dict[tuple[str, int], list[SourcePartition]] = {}
-        for each in wanted:
-            if (address := leaders.get(each)) is not None:
-                by_broker.setdefault(address, []).append(each)
-        answers = await asyncio.gather(*(self._ask_broker(*each) for each in by_broker.items()))
-        return {where: end for answer in answers for where, end in answer.items()}
-
-    def close(self) -> None:
-        """Close all connections."""
-        for asker in (self._any, *self._brokers.values()):
-            asker.close()
-
-    async def _ask_broker(
-        self, address: tuple[str, int], wanted: Collection[SourcePartition]
-    ) -> Mapping[SourcePartition, int]:
-        asker = self._brokers.get(address)
-        if asker is None:
-            asker = self._brokers[address] = Asker(self._cluster, self._timeout_s)
-        names = sorted({each.topic for each in wanted})
-        body = encode_list_offsets([OffsetQuestion(each.topic, each.partition, LATEST) for each in wanted], False)
-        try:
-            listed = await asker.ask(LIST_OFFSETS, lambda _: body, _decode_listed, at=address)
-            told = await asker.ask(METADATA, partial(_encode_names, names), metadata.decode, at=address)
-        except EnvironmentFault:
-            return {}  # the answers of the other brokers still count
-        ids = {topic.name: TopicId(topic.id) for topic in told.topics}
-        found = {
-            SourcePartition(each.topic, ids[each.topic], each.partition): each.offset
-            for each in listed
-            if each.error == 0 and each.offset >= 0 and each.topic in ids
-        }
-        return {each: found[each] for each in wanted if each in found}
 
 
 class Uncovered(NamedTuple):
@@ -145,20 +71,20 @@ class SourceEnds:
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
         """Ask for ends and record them, until cancelled."""
-        asker = EndsAsker(source)
+        client = LogOffsets(source)
         try:
             while True:
                 began = time.thread_time()
                 asked = uncovered()
                 try:
-                    self._ends = await asker.ask(asked.wanted)
+                    self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
                     self._ends = {}  # the watch of the cluster reports it
                 await self._record(recorder, asked.hosted)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
             self._ends = {}
-            asker.close()
+            client.close()
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
         """Record the ends. A verdict is in the ledger before the state record that it is based on is replaced."""
@@ -201,11 +127,3 @@ def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorRep
         if (topics[name].topic_id, partition) not in fetched
     ]
     return Uncovered(wanted, hosted)
-
-
-def _encode_names(names: Collection[str], version: int) -> bytes:
-    return metadata.encode(version, names)
-
-
-def _decode_listed(_version: int, reader: Reader) -> list[ListedOffset]:
-    return decode_list_offsets(reader)

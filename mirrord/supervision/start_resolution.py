@@ -13,10 +13,10 @@ import msgspec
 import structlog
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
-from mirrord.config.units import Start
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
-from mirrord.kafka.client.partition_queries import NO_TOPIC, Asks
+from mirrord.kafka.client.partition_queries import NO_TOPIC, Asks, start_offset
+from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import ConfigChanged
@@ -101,12 +101,13 @@ class FirstLook:
 
         async def find(partition: PartitionId) -> None:
             while True:
-                error, offset = await _ask(asks, partition, self._flow.start_at(partition.topic))
-                if error == 0:
-                    found[partition] = offset
-                if error in {0, NO_TOPIC}:
-                    return
-                await asyncio.sleep(RETRY_S)
+                try:
+                    found[partition] = await start_offset(asks, partition, self._flow.start_at(partition.topic))
+                except ReadFailed as failure:
+                    if failure.error != NO_TOPIC:
+                        await asyncio.sleep(RETRY_S)
+                        continue
+                return
 
         view.start()
         try:
@@ -120,17 +121,6 @@ class FirstLook:
             asks.close()
             await view.close()
         return found
-
-
-async def _ask(asks: Asks, partition: PartitionId, start: Start) -> tuple[int, int]:
-    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-    def told(error: int, offset: int) -> None:
-        if not answer.done():
-            answer.set_result((error, offset))
-
-    asks.start(partition, start, told)
-    return await answer
 
 
 async def _write(recorder: Recorder, fact: ConfigChanged) -> None:

@@ -1,16 +1,21 @@
 """Every request of our own against a real broker, in each version that it offers."""
 
 import time
+from contextlib import closing
 
 from aiokafka import AIOKafkaProducer
 
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.log_offsets import LogOffsets, log_offsets, offsets_at
 from mirrord.kafka.protocol import list_offsets, metadata, produce, producer_ids
 from mirrord.kafka.protocol.api_versions import DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.fetch_session import FetchSession
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, scan
+from mirrord.model.names import TopicId, TopicPartition
 from tests.fixtures.lab import LabPair
 from tests.fixtures.wire import (
     SECONDS,
@@ -20,6 +25,7 @@ from tests.fixtures.wire import (
     new_producer,
     own_batch,
     produce_one,
+    security_of,
     topic_in,
     topic_key,
 )
@@ -250,3 +256,32 @@ async def test_what_a_partition_remembers_of_a_producer(lab_pair: LabPair) -> No
         assert producer.last_sequence == 0, "after 2^31-1 comes 0"
         assert producer.transaction_start_offset == -1
         assert found["no-such-topic", 0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_where_many_logs_end(lab_pair: LabPair) -> None:
+    """The high watermark counts an open transaction, the last stable offset does not."""
+    cluster = ClusterConfig((lab_pair.source.bootstrap,), security_of(lab_pair.source))
+    async with linked(lab_pair.source) as connection:
+        topic = await topic_in(lab_pair.source, connection, partitions=2)
+        name = str(topic.name)
+        await write_batches(connection, topic, 0, 5, 2)
+    first, second, missing = (TopicPartition(name, partition) for partition in (0, 1, 2))
+    producer = AIOKafkaProducer(bootstrap_servers=lab_pair.source.bootstrap, transactional_id=name)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait(name, b"value", partition=1)
+    asked = [first, second, missing, TopicPartition("no-such-topic", 0)]
+    assert await log_offsets(cluster, asked, "end") == {first: 7, second: 1}
+    assert await log_offsets(cluster, asked, "start") == {first: 0, second: 0}
+    found = await offsets_at(cluster, asked, 1)
+    assert found.keys() == {first, second}
+    assert all(each is not None and each[0] == 0 and each[1] > 1 for each in found.values())
+    assert await offsets_at(cluster, [first], int(time.time() * 1000) + 10**9) == {first: None}
+    with closing(LogOffsets(cluster)) as client:
+        stable = await client.of([first, second], list_offsets.LATEST, read_committed=True)
+        assert {where: each.offset for where, each in stable.items()} == {first: 7, second: 0}
+        known, former = PartitionId(name, TopicId(topic.id), 0), PartitionId(name, TopicId(ZERO_UUID), 1)
+        assert await client.high_watermarks([known, former]) == {known: 7}
+        assert await client.high_watermarks([known]) == {known: 7}, "over connections that are open"
+    await producer.abort_transaction()
+    await producer.stop()

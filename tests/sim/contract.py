@@ -1,4 +1,5 @@
-"""What a target broker promises: the same tests for the simulator's fake and for real brokers.
+"""What a target broker promises (docs/explanation/broker-behaviour.md): the same tests for the simulator's fake and for
+real brokers.
 
 `Partition` and `Target` are what the tests need; `tests/sim/test_contract.py` gives them the fake,
 `tests/kafka/test_broker_contract.py` brokers of the lab. Whatever a lane rests on belongs here.

@@ -1,4 +1,5 @@
-"""Each rule of DESIGN §3, switched off: the simulator must notice.
+"""Each rule that a lane follows at a broker (docs/explanation/broker-behaviour.md), switched off: the simulator must
+notice.
 
 A mutation replaces the one small function in which the rule lives. `tests/sim/test_mutations.py` pins a seed for each.
 """

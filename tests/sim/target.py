@@ -1,4 +1,6 @@
-"""A fake target partition on two brokers that answers as real ones do (the table of DESIGN §3, contract-tested).
+"""A fake target partition on two brokers that answers as real ones do (docs/explanation/broker-behaviour.md).
+
+The contract tests (`tests/sim/contract.py`) compare the two.
 
 Each broker has its own log, its own memory of producers and its own belief of who leads. The memory ages by record
 time. A deposed leader goes on answering from its own log until it learns of its successor.

@@ -1,4 +1,5 @@
-"""Each rule of DESIGN §3 switched off: the simulator finds a violation, at a pinned seed, and none with the rule on."""
+"""Each rule of `tests.sim.mutations` switched off: the simulator finds a violation, at a pinned seed, and none with the
+rule on."""
 
 import pytest
 

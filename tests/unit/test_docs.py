@@ -82,3 +82,15 @@ def test_every_decision_has_a_number_of_its_own_and_is_in_the_index() -> None:
     listed = re.findall(r"^- \[(.*?)\]\((.*?)\)$", (folder / "index.md").read_text(), re.MULTILINE)
     titles = [((folder / name).read_text().partition("\n")[0].removeprefix("# "), name) for name in files]
     assert sorted(listed) == sorted(titles)
+
+
+def test_every_test_of_a_broker_behaviour_exists() -> None:
+    """Each row names a test of the contract, or of real brokers only, which has a star."""
+    page = (ROOT / "docs" / "explanation" / "broker-behaviour.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`(\*?)", page))
+    contract = (ROOT / "tests" / "sim" / "contract.py").read_text()
+    brokers = (ROOT / "tests" / "kafka" / "test_broker_contract.py").read_text()
+    in_contract = set(re.findall(r"    async def (test_\w+)", contract))
+    with_brokers = set(re.findall(r"^async def (test_\w+)", brokers, re.MULTILINE))
+    assert {name for name, star in named if not star} == in_contract
+    assert {name for name, star in named if star} == with_brokers

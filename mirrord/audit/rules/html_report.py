@@ -1,4 +1,5 @@
-"""An audit as a web page: one self-contained HTML file with plots drawn as SVG. Pure: it turns results into text.
+"""An audit as a web page: one self-contained HTML file with plots (`mirrord.audit.rules.svg_plot`). Pure: it turns
+results into text.
 
 Everything that comes from clusters or files is escaped. The page contains no script.
 """
@@ -12,16 +13,14 @@ import msgspec
 
 from mirrord.audit.rules.results import LaneDifference, LaneSummary
 from mirrord.audit.rules.summary import lane_result, whole_result
+from mirrord.audit.rules.svg_plot import Bar, Box, Line, Plot, Point, Tick, draw, draw_bars, even_ticks, span
 
 MOST_SERIES = 8
 """Maximum number of lines in one plot. More lines would make it unreadable."""
 MOST_DIFFERENCES = 1_000
 MOST_RUNS = 50
-_WIDTH, _HEIGHT = 720, 220
-_LEFT, _BELOW = 130, 24
+_BOX = Box(width=720, height=220, left=130, right=8, above=8, below=24)
 _COLOURS = ("#0d9488", "#3b5bdb", "#9a6700", "#c0262d", "#7c3aed", "#12805c", "#b45309", "#475569")
-
-Point = tuple[float, float]
 
 
 class ProvenPoint(msgspec.Struct, frozen=True):
@@ -128,38 +127,16 @@ def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]
 def _plot(series: Mapping[str, Sequence[Point]], words: Callable[[float], str]) -> str:
     """Return the SVG of lines over time, with a legend."""
     every = [point for points in series.values() for point in points]
-    left, right = _span(at for at, _ in every)
-    low, high = _span(value for _, value in every)
-    wide, tall = _WIDTH - _LEFT - 8, _HEIGHT - _BELOW - 8
-
-    def place(point: Point) -> str:
-        across = _LEFT + (point[0] - left) / (right - left) * wide
-        return f"{across:.1f},{8 + (high - point[1]) / (high - low) * tall:.1f}"
-
-    parts: list[str] = []
-    for step in range(4):
-        value = low + (high - low) * step / 3
-        y = 8 + (3 - step) / 3 * tall
-        parts.append(f"<line x1={_LEFT} y1={y:.1f} x2={_WIDTH - 8} y2={y:.1f} />")
-        parts.append(f"<text x={_LEFT - 6} y={y + 4:.1f} text-anchor=end>{escape(words(value))}</text>")
-    for x, anchor, at_ms in ((_LEFT, "start", left), (_WIDTH - 8, "end", right)):
-        parts.append(f"<text x={x} y={_HEIGHT - 6} text-anchor={anchor}>{moment(at_ms)}</text>")
-    names: list[str] = []
-    for (name, points), colour in zip(series.items(), _COLOURS, strict=False):
-        line = " ".join(map(place, points))
-        parts.append(f"<polyline points='{line}' stroke='{colour}'><title>{escape(name)}</title></polyline>")
-        x, y = place(points[-1]).split(",")
-        parts.append(f"<circle cx={x} cy={y} r=3 fill='{colour}' />")
-        names.append(f"<span><i style='background:{colour}'></i>{escape(name)}</span>")
-    svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role=img>{''.join(parts)}</svg>"
-    return f"{svg}<p class=names>{''.join(names)}</p>"
-
-
-def _span(values: Iterable[float]) -> tuple[float, float]:
-    """Return the lowest and the highest value, which are never equal."""
-    found = list(values)
-    low, high = min(found), max(found)
-    return (low, high) if high > low else (low - 1, high + 1)
+    left, right = span(at for at, _ in every)
+    low, high = span(value for _, value in every)
+    lines = [
+        Line(name, points, colour, points[-1:])
+        for (name, points), colour in zip(series.items(), _COLOURS, strict=False)
+    ]
+    times = (Tick(left, moment(left), "start"), Tick(right, moment(right), "end"))
+    drawn = draw([Plot(_BOX, lines, (left, right), (low, high), times, even_ticks(low, high, 4, words))])
+    names = (f"<span><i style='background:{line.colour}'></i>{escape(line.name)}</span>" for line in lines)
+    return f"{drawn}<p class=names>{''.join(names)}</p>"
 
 
 def _count(value: float) -> str:
@@ -171,16 +148,8 @@ def _seconds(value: float) -> str:
 
 
 def _bars(kinds: Mapping[str, int]) -> str:
-    most = max(kinds.values())
-    lines: list[str] = []
-    for number, (kind, records) in enumerate(sorted(kinds.items())):
-        y, wide = 6 + 26 * number, max(2.0, records / most * (_WIDTH - _LEFT - 120))
-        lines.append(
-            f"<text x={_LEFT - 6} y={y + 14} text-anchor=end>{escape(kind)}</text>"
-            f"<rect x={_LEFT} y={y} width={wide:.1f} height=18 />"
-            f"<text x={_LEFT + wide + 6:.1f} y={y + 14}>{records:,}</text>"
-        )
-    return f"<svg viewBox='0 0 {_WIDTH} {12 + 26 * len(kinds)}' role=img>{''.join(lines)}</svg>"
+    bars = [Bar(kind, records, f"{records:,}") for kind, records in sorted(kinds.items())]
+    return draw_bars(bars, _BOX.width, _BOX.left, 120)
 
 
 def _lanes(lanes: Sequence[LaneSummary]) -> str:
@@ -258,7 +227,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .pill.open { background: var(--line); }
 .pill.bad { background: var(--bad-ground); color: var(--bad); }
 svg { display: block; width: 100%; max-width: 900px; } svg text { font-size: 11px; fill: var(--soft); }
-svg line { stroke: var(--line); } svg polyline { fill: none; stroke-width: 1.8; } svg rect { fill: var(--bad); }
+svg line { stroke: var(--line); stroke-width: 1; } svg rect { fill: var(--bad); }
 .names span { margin-right: 16px; } .names i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }

@@ -13,7 +13,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.toml_reader import nearest
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
-from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
@@ -69,7 +69,7 @@ class LogReader:
             await self._led(partition)
             try:
                 end, start = await bounds(self._asks, partition)
-                return start, await self._stable_end(partition) if committed else end
+                return start, await last_stable_offset(self._asks, partition) if committed else end
             except ReadFailed as failed:
                 await self._wait(named, failed, deadline)
 
@@ -116,19 +116,6 @@ class LogReader:
         if position < first:
             return RangeGone(f"{named}: the offsets {position} to {min(end, first) - 1} are gone, it begins at {first}")
         return EnvironmentFault(f"{named}: the offset {position} was asked for, and the log ends at {last}")
-
-    async def _stable_end(self, partition: PartitionId) -> int:
-        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-        def told(error: int, offset: int) -> None:
-            if not answer.done():
-                answer.set_result((error, offset))
-
-        self._asks.start(partition, "latest", told)
-        error, offset = await answer
-        if error:
-            raise ReadFailed(error)
-        return offset
 
     async def _led(self, partition: PartitionId) -> None:
         """Wait until the partition has a known leader."""

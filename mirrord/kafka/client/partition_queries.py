@@ -354,15 +354,50 @@ def _offset_question(question: Question[ListedOffset]) -> OffsetQuestion:
 
 
 async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
-    """Return (end, begin) of what a consumer can read of a log. Raises ReadFailed when no broker answers."""
-    answer: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
+    """Return (high watermark, log start): the end and the begin of what a consumer can read, whether committed or not.
 
-    def told(error: int, end: int, begin: int) -> None:
-        if not answer.done():
-            answer.set_result((error, end, begin))
-
-    asks.bounds(partition, -1, told)
-    error, end, begin = await answer
-    if error:
-        raise ReadFailed(error)
+    Raises ReadFailed when no broker answers.
+    """
+    answer = _Once()
+    asks.bounds(partition, -1, answer.take)
+    end, begin = await answer.offsets()
     return end, begin
+
+
+async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
+    """Return the end of what a consumer of committed records can read (KIP-98). Raises ReadFailed."""
+    answer = _Once()
+    asks.last_stable(partition, answer.take)
+    (offset,) = await answer.offsets()
+    return offset
+
+
+async def start_offset(asks: Asks, partition: PartitionId, start: Start) -> int:
+    """Return the offset that `start` means now. For a time after the last record, and for "latest", that is the log
+    end: the last stable offset if the client reads committed records, and the high watermark otherwise.
+
+    Raises ReadFailed.
+    """
+    answer = _Once()
+    asks.start(partition, start, answer.take)
+    (offset,) = await answer.offsets()
+    return offset
+
+
+class _Once:
+    """Waits for one answer. The caller may be cancelled before it arrives."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[tuple[int, tuple[int, ...]]] = asyncio.get_running_loop().create_future()
+
+    def take(self, error: int, *offsets: int) -> None:
+        """Take the answer: the error, and the offsets."""
+        if not self._answer.done():
+            self._answer.set_result((error, offsets))
+
+    async def offsets(self) -> tuple[int, ...]:
+        """Return the offsets. Raises ReadFailed if there is an error."""
+        error, offsets = await self._answer
+        if error:
+            raise ReadFailed(error)
+        return offsets

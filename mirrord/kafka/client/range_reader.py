@@ -11,13 +11,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.log_offsets import offsets_request
 from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, LIST_LOCAL_OFFSETS
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
 from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
 from mirrord.kafka.protocol.legacy_messages import Group, group, is_old
-from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL, OffsetQuestion, decode_list_offsets, encode_list_offsets
+from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL, OffsetQuestion
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import (
     CONTROL,
@@ -245,8 +246,8 @@ async def local_start(view: ClusterView, partition: PartitionId) -> int:
         connection = await view.link(leader.node, "ask").get()
         version = connection.version(LIST_LOCAL_OFFSETS)
         question = OffsetQuestion(partition.topic, partition.partition, EARLIEST_LOCAL)
-        body = encode_list_offsets([question], read_committed=False)
-        (answer,) = await ask(connection, LIST_LOCAL_OFFSETS, body, version, decode_list_offsets)
+        body, decode = offsets_request([question])
+        (answer,) = (await ask(connection, LIST_LOCAL_OFFSETS, body, version, decode)).values()
     except MirrordError:
         return -1
     return -1 if answer.error else answer.offset

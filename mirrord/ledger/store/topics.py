@@ -18,8 +18,9 @@ from aiokafka.structs import TopicPartition
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client import internal_topics
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.kafka.client.log_offsets import offsets_request
 from mirrord.kafka.client.receive_buffers import BufferPool
-from mirrord.kafka.client.reconnecting_link import Backoff, Link
+from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.client.topic_admin import Admin, KafkaTopicAdmin
 from mirrord.kafka.protocol import list_offsets, metadata
@@ -304,12 +305,8 @@ class LedgerTopics:
         self, leader: Address, questions: Sequence[list_offsets.OffsetQuestion]
     ) -> list[list_offsets.ListedOffset]:
         connection = await self.connection(leader, _ASKING)
-        body = list_offsets.encode_list_offsets(questions, read_committed=False)
-        answer = list_offsets.decode_list_offsets(
-            await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
-        )
-        if {listed.topic for listed in answer} != {question.topic for question in questions}:
-            raise WireError("the answer to ListOffsets leaves out a topic")
+        body, decode = offsets_request(questions)
+        answer = list((await ask(connection, LIST_OFFSETS, body, connection.version(LIST_OFFSETS), decode)).values())
         for listed in answer:
             _check(listed.error, listed.topic)
         return answer

@@ -15,7 +15,7 @@ import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.partition_queries import bounds
+from mirrord.kafka.client.partition_queries import bounds, start_offset
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
@@ -199,17 +199,7 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
 
 async def _first_of(log: _End, time_ms: int) -> int:
     """Return the offset of the first record of that time or later, or else the log end. Raises ReadFailed."""
-    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-    def told(error: int, offset: int) -> None:
-        if not answer.done():
-            answer.set_result((error, offset))
-
-    log.side.asks.start(log.partition, max(time_ms, 0), told)
-    error, offset = await answer
-    if error:
-        raise ReadFailed(error)
-    return offset
+    return await start_offset(log.side.asks, log.partition, max(time_ms, 0))
 
 
 def _line(here: int, there: int) -> str:

@@ -309,8 +309,8 @@ class Host:
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
         names = (hosted.source.topic, hosted.target.topic)
-        before = self._former.of(self._store.state).before(hosted.assignment.key, *names)
-        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
+        ledger = self._former.of(self._store.state).before(hosted.assignment.key, *names)
+        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, ledger))
 
     # target
 

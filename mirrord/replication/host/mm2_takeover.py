@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
-from mirrord.kafka.client.partition_queries import Asks, bounds
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
+from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import Record
@@ -168,7 +168,7 @@ class Inheritance:
         high_watermark, begin = await bounds(self._source.asks, source)
         stable = high_watermark
         if self._flow.isolation == "read_committed":
-            stable = min(stable, await _end_of_stable(self._source.asks, source))
+            stable = min(stable, await last_stable_offset(self._source.asks, source))
         start = max(begin, said - self._flow.from_mm2.verify_records)
         end = min(high_watermark, max(said, start) + most)
         parts = ((start, min(stable, end), True), (max(stable, start), end, False))
@@ -180,20 +180,6 @@ class Inheritance:
                     row = Row(record.offset, digest(record, timed=timed), batch.aborted)
                     if first <= record.offset < last and not tail.take(row):
                         return
-
-
-async def _end_of_stable(asks: Asks, partition: PartitionId) -> int:
-    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-    def told(error: int, offset: int) -> None:
-        if not answer.done():
-            answer.set_result((error, offset))
-
-    asks.start(partition, "latest", told)
-    error, offset = await answer
-    if error:
-        raise ReadFailed(error)
-    return offset
 
 
 def _decode(batch: ReadBatch) -> list[Record]:

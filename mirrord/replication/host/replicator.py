@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import socket
 import time
 from collections.abc import Collection, Sequence
@@ -15,11 +14,8 @@ from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.producer_expiry import ProducerExpiry
 from mirrord.kafka.client.receive_buffers import BufferPool, keep_large_memory_apart
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.ledger.facts.core import Holder
-from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.leased_worker import LeasedWorker
 from mirrord.ledger.store.log_port import LedgerLog
-from mirrord.ledger.store.spill_file import run_memory
-from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.replication.host.hosted_lane import Hosted
@@ -27,7 +23,7 @@ from mirrord.replication.host.lane_host import Host
 from mirrord.replication.host.lane_preparation import prepare
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.replication.lane.fast_handoff import is_last
-from mirrord.runtime.clock import Clock, SystemClock
+from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
@@ -38,17 +34,14 @@ _RETRY_S = 0.5
 log = structlog.get_logger()
 
 
-class Replicator:
+class Replicator(LeasedWorker):
     """A host for lanes of one flow. All methods but `report` and `hurry` run on the event loop that opened it."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
         """`name` must be unique for all time, because it is recorded in the ledger."""
-        self.name = name
+        tasks = BackgroundTasks("replicator_task_failed", replicator=name)
+        super().__init__(name, setup.flow, setup.runtime.lease_ttl_ms, topics, tasks, clock)
         self._setup = setup
-        self._clock = clock or SystemClock()
-        self._store = LedgerStore(topics, self._clock, memory=run_memory(setup.flow))
-        holder = Holder(socket.gethostname(), os.getpid(), name, "")
-        self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._process = psutil.Process()
         self._attempts = 0
         self._expiry: ProducerExpiry | None = None
@@ -57,7 +50,6 @@ class Replicator:
 
         It starts early, so that no lane has to wait for the answer.
         """
-        self._tasks = BackgroundTasks("replicator_task_failed", replicator=name)
         self._came_round = time.monotonic()
         self._host: Host | None = None
         self._source: ClusterView | None = None
@@ -74,8 +66,7 @@ class Replicator:
         source, target = self._views()
         expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
         self._expiry_known = self._tasks.start(expiry.until_known())
-        await self._store.open(create=False)
-        await self._lease.join(setup.lease_epoch)
+        await self._join(setup.lease_epoch)
         self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
         follow = expiry.follow(self._host.expect_expiry)
         for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
@@ -189,17 +180,14 @@ class Replicator:
         """Drain all lanes, then end all tasks and connections."""
         if self._host is not None:
             await self.release(self._host.lane_ids(), deadline_s)
-        await self._tasks.end()
+        await self._leave(self._close_connections)
+
+    async def _close_connections(self) -> None:
         if self._host is not None:
             await self._host.close()
         for view in (self._source, self._target):
             if view is not None:
                 await view.close()
-        await self._lease.close()
-        await self._store.close()
-
-    def _may_write(self) -> bool:
-        return self._lease.is_valid
 
     async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
         """Start lanes. A lane starts only when everything that former holders recorded is known."""
@@ -229,10 +217,6 @@ class Replicator:
             if hosted.journey is not None:
                 hosted.journey.passes("ledger")
             host.start(hosted)
-
-    async def until_lost(self) -> None:
-        """Wait until another holder has the lease. This replicator then never has anything to do again."""
-        await self._lease.lost.wait()
 
     async def _watch_lease(self) -> None:
         await self._lease.lost.wait()

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.client.partition_queries import Asks, bounds
-from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
+from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
@@ -137,7 +137,8 @@ class Superseding:
         # During the read, the cleaner may have removed the record that superseded a missing one, because of an even
         # later record. So the log is read again up to its new end.
         while start < end:
-            async for batch in self._committed_ones(start, min(await self._last_stable(), end), end):
+            stable = await last_stable_offset(self._target_asks, self._target_partition)
+            async for batch in self._committed_ones(start, min(stable, end), end):
                 header = batch.header
                 is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
                 for record in await _decoded(batch):
@@ -145,19 +146,6 @@ class Superseding:
                     judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
             start = end
             end, _ = await bounds(self._target_asks, self._target_partition)
-
-    async def _last_stable(self) -> int:
-        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-
-        def told(error: int, offset: int) -> None:
-            if not answer.done():
-                answer.set_result((error, offset))
-
-        self._target_asks.last_stable(self._target_partition, told)
-        error, offset = await answer
-        if error:
-            raise ReadFailed(error)
-        return offset
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
         """Yield the batches whose records count, without those of aborted or open transactions."""

@@ -1,10 +1,11 @@
 """The probe of a target: the questions that are put to its brokers, and the judgement of their answers.
 
-Exactly-once delivery depends on how a broker handles sequences, offsets and checksums (`tests/sim/contract.py` checks
-all of it against Kafka). Other products speak Kafka's protocol too, and a later version may behave differently. So for
-each set of brokers, a topic with one partition once receives the batches of `STEPS`, and the answers are compared with
-what a lane relies on. Some of it cannot be observed in a moment: how long a broker remembers a producer is a config
-that the lanes ask for, and durability across a crash is left to the tests.
+Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
+docs/explanation/broker-behaviour.md lists these facts, and `tests/sim/contract.py` checks all of them against Kafka.
+Other products speak Kafka's protocol too, and a later version may behave differently. So for each set of brokers, a
+topic with one partition once receives the batches of `STEPS`, and the answers are compared with what a lane relies on.
+Some of it cannot be observed in a moment: how long a broker remembers a producer is a config that the lanes ask for,
+and durability across a crash is left to the tests.
 """
 
 from collections.abc import Mapping, Sequence

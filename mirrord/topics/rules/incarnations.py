@@ -5,7 +5,6 @@ contents of the former one are copied again, as far back as the source still has
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from mirrord.config.schema import FlowConfig
 from mirrord.config.units import Start
@@ -13,29 +12,7 @@ from mirrord.ledger.facts.first_seen import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames
-
-
-class FixedStart(NamedTuple):
-    """A start offset, and the value of `start` under which it was resolved."""
-
-    start: Start
-    offset: int
-
-
-class Before(NamedTuple):
-    """What the ledger says about a source partition before a lane of it begins."""
-
-    source: bool = False
-    """Whether another source topic of this name was copied."""
-    copied_from: int | None = None
-    """The source offset from which on another target topic of this name held the records."""
-    began_at: int | None = None
-    """The source offset from which on a target topic of another name holds the records."""
-    late: bool = False
-    """Whether the partition was added, or its topic created, too late for `start` to apply
-    (`mirrord.ledger.start_offsets`)."""
-    fixed: FixedStart | None = None
-    """The start offset that was resolved when the topic was first selected."""
+from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, partition_start
 
 
 class Incarnations:
@@ -60,11 +37,11 @@ class Incarnations:
                 offset = 0 if lane.inherited is not None else first.offset
                 begun[key.partition] = min(offset, begun.get(key.partition, offset))
 
-    def before(self, key: LaneKey, source_topic: str, target_topic: str) -> Before:
-        """Return everything that a lane needs to know when it is about to begin."""
+    def before(self, key: LaneKey, source_topic: str, target_topic: str) -> LedgerEvidence:
+        """Return everything that the ledger says about a lane that is about to begin."""
         again = self.is_again(source_topic, key.source_topic_id)
         known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
-        return Before(again, *known)
+        return LedgerEvidence(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
         """Return whether the flow has copied a former topic of this name, so that no record of the new one has been
@@ -130,11 +107,10 @@ def start_offsets(state: FlowState, start_at: Callable[[str], Start]) -> Callabl
     found = Incarnations(state)
 
     def offset(topic: str, topic_id: TopicId, partition: int) -> int | None:
-        key, start = LaneKey(topic_id, partition, TopicId("")), start_at(topic)
-        if start == "earliest" or found.is_late(key):
-            return 0
-        fixed = found.fixed_start(key)
-        return fixed.offset if fixed is not None and fixed.start == start else None
+        key = LaneKey(topic_id, partition, TopicId(""))
+        evidence = LedgerEvidence(late=found.is_late(key), fixed=found.fixed_start(key))
+        decided = partition_start(start_at(topic), evidence)
+        return 0 if decided.ask == "earliest" else decided.at_most
 
     return offset
 

@@ -98,7 +98,7 @@ async def test_the_lag_of_a_paused_partition_grows_or_is_not_known(
             raise EnvironmentFault("nobody answers")
         return {each: ends[each.partition] for each in wanted if each.partition in ends}
 
-    monkeypatch.setattr(source_ends.EndsAsker, "ask", ask)
+    monkeypatch.setattr(source_ends.LogOffsets, "high_watermarks", ask)
     flow, _ = await running(mirror)
     await give(flow, "pause", "orders-2")
     await eventually(lambda: [lane.lag_records for lane in lanes(flow, "paused")] == [100])

@@ -11,10 +11,11 @@ from mirrord.config.units import Start
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Sides
+from mirrord.replication.host.start_evidence import StartSearch
 from mirrord.replication.host.start_position import Starts
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import AskStart, StartTold
-from mirrord.topics.rules.incarnations import Before, FixedStart
+from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence
 from tests.fixtures.fake_pipe import as_any
 
 SOURCE, TARGET = PartitionId("orders", TopicId("s"), 0), PartitionId("eu.orders", TopicId("t"), 0)
@@ -51,7 +52,7 @@ class NothingFound:
 
 
 async def begin(
-    before: Before, log_start: int = 20, error: int = 0, asks_for: Start = "earliest", start: Start = "latest"
+    before: LedgerEvidence, log_start: int = 20, error: int = 0, asks_for: Start = "earliest", start: Start = "latest"
 ) -> tuple[int, int]:
     """The start offset of a lane whose flow has this `start`: error and offset."""
     flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start=start)
@@ -61,21 +62,20 @@ async def begin(
     sides = Sides(as_any(None), as_any(asks), as_any(None))
     told: list[StartTold] = []
     starts = Starts(setup, sides, sides, as_any(None))
-    starts._inheritance = as_any(NoLegacy())
-    starts._found = as_any(NothingFound())
+    starts._search = StartSearch(flow, as_any(NoLegacy()), as_any(NothingFound()))
     await starts.find(AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before)
     assert asks.asked == [asks_for]
     return told[0].error, told[0].offset
 
 
 async def test_a_source_topic_that_was_created_again_begins_at_its_first_offset() -> None:
-    assert await begin(Before(source=True)) == (0, 20)
+    assert await begin(LedgerEvidence(source_recreated=True)) == (0, 20)
 
 
 @pytest.mark.parametrize(("copied_from", "begins"), [(50, 50), (7, 20)], ids=["it-is-there", "the-source-lost-it"])
 async def test_a_copy_that_was_created_again_begins_where_the_former_one_did(copied_from: int, begins: int) -> None:
     with capture_logs() as events:
-        assert await begin(Before(copied_from=copied_from)) == (0, begins)
+        assert await begin(LedgerEvidence(copied_from=copied_from)) == (0, begins)
     (event,) = events
     assert (event["event"], event["from_source_offset"], event["first_copied"]) == ("copied_again", begins, copied_from)
 
@@ -88,26 +88,26 @@ def test_a_topic_begins_where_the_first_rule_that_names_it_says() -> None:
 
 async def test_a_source_that_does_not_answer_is_asked_again() -> None:
     with capture_logs() as events:
-        assert await begin(Before(copied_from=7), error=6, log_start=-1) == (6, -1)
+        assert await begin(LedgerEvidence(copied_from=7), error=6, log_start=-1) == (6, -1)
     assert not events
 
 
 async def test_a_partition_that_was_added_later_begins_at_its_first_offset() -> None:
-    assert await begin(Before(late=True)) == (0, 20)
-    assert await begin(Before(late=True), start=1_700_000_000_000) == (0, 20)
+    assert await begin(LedgerEvidence(late=True)) == (0, 20)
+    assert await begin(LedgerEvidence(late=True), start=1_700_000_000_000) == (0, 20)
 
 
 async def test_a_partition_begins_where_it_ended_at_the_first_look() -> None:
     """`log_start` is the answer to the one question: here the present end of the log."""
-    fixed = Before(fixed=FixedStart("latest", 12))
+    fixed = LedgerEvidence(fixed=FixedStart("latest", 12))
     assert await begin(fixed, log_start=50, asks_for="latest") == (0, 12)
     assert await begin(fixed, log_start=7, asks_for="latest") == (0, 7), "the source lost its end"
     assert await begin(fixed, start="earliest") == (0, 20), "what was asked for since"
     assert await begin(fixed, start=1_700_000_000_000, asks_for=1_700_000_000_000) == (0, 20), "not resolved by it yet"
-    assert await begin(Before(), asks_for="latest") == (0, 20)
+    assert await begin(LedgerEvidence(), asks_for="latest") == (0, 20)
 
 
 @pytest.mark.parametrize(("began_at", "begins"), [(50, 50), (7, 20)], ids=["it-is-there", "the-source-lost-it"])
 async def test_a_copy_under_another_name_begins_where_the_former_one_did(began_at: int, begins: int) -> None:
-    assert await begin(Before(began_at=began_at, late=True)) == (0, begins)
-    assert await begin(Before(began_at=began_at), start="earliest") == (0, 20)
+    assert await begin(LedgerEvidence(began_at=began_at, late=True)) == (0, begins)
+    assert await begin(LedgerEvidence(began_at=began_at), start="earliest") == (0, 20)

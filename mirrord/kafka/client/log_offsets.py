@@ -1,0 +1,278 @@
+"""Where logs begin and end: the client of ListOffsets.
+
+A log has several ends, and each question names the one that it means:
+
+- the high watermark: what consumers of uncommitted records can read. It is the default here.
+- the last stable offset: what consumers of committed records can read, below which no transaction is open (KIP-98). It
+  is the answer with `read_committed`.
+- the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
+  (`mirrord.kafka.client.partition_queries`).
+
+`LogOffsets.of` answers for all partitions that exist or not at all, so its result can be summed up. The answers of
+`LogOffsets.high_watermarks` are about exactly the requested topic ids, and cover the partitions whose leaders answer
+now. Lanes do not use this client: `partition_queries.Asks` merges the questions of thousands of lanes, on the
+connections of their replicator.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import Asker, NotOffered
+from mirrord.kafka.client.connection import Unreachable
+from mirrord.kafka.client.reconnecting_link import Backoff
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.protocol import metadata
+from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
+from mirrord.kafka.protocol.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListedOffset,
+    OffsetQuestion,
+    decode_list_offsets,
+    encode_list_offsets,
+)
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.rules.error_policy import Fetched, fetched
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId, TopicPartition
+
+ANSWER_S = 5.0
+"""Time limit for an answer, in seconds."""
+
+Address = tuple[str, int]
+Answers = dict[TopicPartition, ListedOffset]
+
+
+class OffsetsRequest(NamedTuple):
+    """One ListOffsets request to one leader."""
+
+    body: bytes
+    decode: Callable[[Reader], Answers]
+    """Decodes the response, with an error code for each partition. Raises WireError, also if a partition is missing."""
+
+
+def offsets_request(questions: Collection[OffsetQuestion], *, read_committed: bool = False) -> OffsetsRequest:
+    """Return the request for these offsets. A broker refuses two questions about one partition in one request."""
+
+    def decode(reader: Reader) -> Answers:
+        found = {TopicPartition(each.topic, each.partition): each for each in decode_list_offsets(reader)}
+        for each in questions:
+            if TopicPartition(each.topic, each.partition) not in found:
+                raise WireError(f"the answer to ListOffsets leaves out {each.topic}-{each.partition}")
+        return found
+
+    return OffsetsRequest(encode_list_offsets(questions, read_committed), decode)
+
+
+class IdentifiedPartition(Protocol):
+    """A partition of a topic, by the topic's name and id."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def topic_id(self) -> TopicId: ...
+    @property
+    def partition(self) -> int: ...
+
+
+Identified = TypeVar("Identified", bound=IdentifiedPartition)
+
+
+class LogOffsets:
+    """A client that asks one cluster for offsets, over connections that stay open between questions."""
+
+    def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._any = Asker(cluster, timeout_s)
+        self._brokers: dict[Address, Asker] = {}
+
+    def close(self) -> None:
+        """Close all connections."""
+        for asker in (self._any, *self._brokers.values()):
+            asker.close()
+
+    async def of(
+        self, partitions: Collection[TopicPartition], time: int, *, read_committed: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return an offset of each partition that exists: of the first record with this time (ms) or a later one, or
+        EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`).
+
+        While a partition has no leader, or its leader does not answer, it is asked for again. The offset is -1 if there
+        is no such record, or if the message format is too old to have times. Raises Unreachable if no broker can be
+        reached at first, or if the time limit passes before all leaders have answered; and another EnvironmentFault if
+        waiting does not help.
+        """
+        if not partitions:
+            return {}
+        found: Answers = {}
+        backoff, fault = Backoff(), None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                leaders = await self._leaders({each.topic for each in partitions})
+                missing = [each for each in dict.fromkeys(partitions) if each in leaders]
+                while True:
+                    missing, fault = await self._round(missing, leaders, time, read_committed, found)
+                    if not missing:
+                        return found
+                    await asyncio.sleep(backoff.next_s())
+                    try:
+                        leaders = await self._leaders({each.topic for each in missing})
+                    except (Unreachable, ConnectionLost) as error:
+                        fault = error  # the former leaders are asked again
+        except TimeoutError:
+            why = f": {fault}" if fault is not None else ""
+            raise Unreachable(f"no answer within {self._timeout_s:g} s{why}") from fault
+
+    async def high_watermarks(self, partitions: Collection[Identified]) -> dict[Identified, int]:
+        """Return the high watermarks of the partitions that exist under these topic ids and whose leaders answer.
+
+        Each leader is asked once. ListOffsets identifies topics by name, so the leader is asked for the topics' ids
+        after it has answered. A broker knows of a new topic before it serves it. So if it still reports the expected
+        id, its answer was about that topic. Raises EnvironmentFault when no broker answers.
+        """
+        if not partitions:
+            return {}
+        leaders = await self._leaders({each.topic for each in partitions})
+        by_leader: dict[Address, list[Identified]] = {}
+        for each in partitions:
+            known = leaders.get(TopicPartition(each.topic, each.partition))
+            if known is not None and known.topic_id == each.topic_id and known.address is not None:
+                by_leader.setdefault(known.address, []).append(each)
+        answers = await asyncio.gather(*(self._identified(*each) for each in by_leader.items()))
+        return {where: end for answer in answers for where, end in answer.items()}
+
+    async def _round(
+        self,
+        partitions: Iterable[TopicPartition],
+        leaders: Mapping[TopicPartition, "_Led"],
+        time: int,
+        read_committed: bool,
+        found: Answers,
+    ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
+        """Ask the leaders of these partitions once, and add their answers to `found`.
+
+        Return the partitions to ask for again, and a reason.
+        """
+        by_leader: dict[Address, list[TopicPartition]] = {}
+        again: list[TopicPartition] = []
+        fault: EnvironmentFault | None = None
+        for each in partitions:
+            known = leaders.get(each, _NOBODY)
+            if known.address is None:
+                again.append(each)
+                fault = EnvironmentFault(f"{each} has no leader")
+            else:
+                by_leader.setdefault(known.address, []).append(each)
+        for led, answer in await asyncio.gather(
+            *(self._try(address, led, time, read_committed) for address, led in by_leader.items())
+        ):
+            if isinstance(answer, EnvironmentFault):
+                again += led
+                fault = answer
+                continue
+            for each in led:
+                error = answer[each].error
+                if error in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}:
+                    found[each] = answer[each]
+                    continue
+                fault = EnvironmentFault(f"{each}: {ErrorCode.name_of(error)}")
+                if fetched(error) is not Fetched.AGAIN:
+                    raise fault
+                again.append(each)
+        return again, fault
+
+    async def _try(
+        self, address: Address, partitions: list[TopicPartition], time: int, read_committed: bool
+    ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
+        """Return the leader's answer, or why it should be asked again. Raises EnvironmentFault."""
+        questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
+        try:
+            return partitions, await self._list(address, questions, read_committed=read_committed)
+        except NotOffered:
+            raise
+        except (Unreachable, ConnectionLost) as fault:
+            return partitions, fault
+
+    async def _identified(self, address: Address, partitions: Collection[Identified]) -> dict[Identified, int]:
+        questions = [OffsetQuestion(each.topic, each.partition, LATEST) for each in partitions]
+        try:
+            listed = await self._list(address, questions)
+            topics = await self._topics({each.topic for each in partitions}, at=address)
+        except EnvironmentFault:
+            return {}  # the answers of the other brokers still count
+        ids = {topic.name: topic.id for topic in topics.topics}
+        return {
+            each: answer.offset
+            for each in partitions
+            if (answer := listed[TopicPartition(each.topic, each.partition)]).error == 0
+            and answer.offset >= 0
+            and ids.get(each.topic) == each.topic_id
+        }
+
+    async def _leaders(self, names: Collection[str]) -> dict[TopicPartition, "_Led"]:
+        """Return all partitions of these topics that exist, from any broker. Raises EnvironmentFault."""
+        told = await self._topics(names)
+        self._any.brokers = tuple((broker.host, broker.port) for broker in told.brokers)
+        addresses = {broker.node: (broker.host, broker.port) for broker in told.brokers}
+        return {
+            TopicPartition(topic.name, each.partition): _Led(TopicId(topic.id), addresses.get(each.leader))
+            for topic in told.topics
+            if topic.name is not None
+            for each in topic.partitions
+        }
+
+    async def _topics(self, names: Collection[str], at: Address | None = None) -> metadata.Metadata:
+        asker = self._any if at is None else self._broker(at)
+        return await asker.ask(METADATA, lambda version: metadata.encode(version, sorted(names)), metadata.decode, at)
+
+    async def _list(
+        self, address: Address, questions: Collection[OffsetQuestion], *, read_committed: bool = False
+    ) -> Answers:
+        body, decode = offsets_request(questions, read_committed=read_committed)
+        return await self._broker(address).ask(LIST_OFFSETS, lambda _: body, lambda _, reader: decode(reader), address)
+
+    def _broker(self, address: Address) -> Asker:
+        if address not in self._brokers:
+            self._brokers[address] = Asker(self._cluster, self._timeout_s)
+        return self._brokers[address]
+
+
+class _Led(NamedTuple):
+    """A partition that exists."""
+
+    topic_id: TopicId
+    address: Address | None
+    """The address of its leader; None while there is none."""
+
+
+_NOBODY = _Led(TopicId(""), None)
+"""For a partition that a broker does not know now, although it existed before."""
+
+
+async def log_offsets(
+    cluster: ClusterConfig, partitions: Collection[TopicPartition], which: Literal["start", "end"]
+) -> dict[TopicPartition, int]:
+    """Return the log start or the high watermark of each partition that exists, with connections of its own.
+
+    Raises EnvironmentFault unless all of them answer in time.
+    """
+    with closing(LogOffsets(cluster)) as client:
+        found = await client.of(partitions, EARLIEST if which == "start" else LATEST)
+    return {where: each.offset for where, each in found.items() if each.offset >= 0}
+
+
+async def offsets_at(
+    cluster: ClusterConfig, partitions: Collection[TopicPartition], time_ms: int
+) -> dict[TopicPartition, tuple[int, int] | None]:
+    """Return the offset and timestamp (ms) of the first record at or after this time, for each partition that exists.
+
+    The result is None for a partition without such a record. Raises EnvironmentFault unless all answer in time.
+    """
+    with closing(LogOffsets(cluster)) as client:
+        found = await client.of(partitions, time_ms)
+    return {where: (each.offset, each.time) if each.offset >= 0 else None for where, each in found.items()}

@@ -1,0 +1,70 @@
+"""What replicators and followers of consumer groups have in common: they work under a lease that their daemon holds."""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+from mirrord.config.schema import FlowConfig
+from mirrord.ledger.facts.core import Holder
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.runtime.clock import Clock, SystemClock
+from mirrord.runtime.tasks import BackgroundTasks
+
+
+class LeasedWorker:
+    """A base class for workers of one flow. It reads the flow's ledger and follows the lease that the ledger shows.
+
+    A worker never takes or renews the lease. Its life is:
+
+    - `open` of the subclass calls `_join`, which reads the ledger and joins the lease, and starts its work as `_tasks`.
+    - Right before each write, the subclass checks `_may_write`.
+    - When another daemon takes the lease, `until_lost` returns. The worker never has work again, so its owner ends it.
+    - `close` of the subclass calls `_leave`, also after an `open` that failed.
+
+    All methods run on the event loop on which the worker was opened.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        flow: FlowConfig,
+        lease_ttl_ms: int,
+        topics: LedgerLog,
+        tasks: BackgroundTasks,
+        clock: Clock | None = None,
+    ) -> None:
+        """`name` must be unique for all time, because it is recorded in the ledger. `topics` is a new, unopened
+        connection to the flow's ledger. `tasks` names the log event of a task that fails."""
+        self.name = name
+        self._clock = clock or SystemClock()
+        self._store = LedgerStore(topics, self._clock, memory=run_memory(flow))
+        holder = Holder(socket.gethostname(), os.getpid(), name, "")
+        self._lease = LeaseKeeper(self._store, holder, lease_ttl_ms, self._clock)
+        self._tasks = tasks
+
+    async def until_lost(self) -> None:
+        """Wait until another holder has the lease. This worker then never has anything to do again."""
+        await self._lease.lost.wait()
+
+    async def _join(self, lease_epoch: int) -> None:
+        """Read the ledger to its end and join the lease of this epoch.
+
+        The daemon has created the ledger: a worker that does not find it must not make an empty one. Raises
+        LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        """
+        await self._store.open(create=False)
+        await self._lease.join(lease_epoch)
+
+    def _may_write(self) -> bool:
+        """Return whether this worker may write now."""
+        return self._lease.is_valid
+
+    async def _leave(self, close_connections: Callable[[], Awaitable[None]]) -> None:
+        """End the tasks, then the connections that they use, then the lease and the ledger that both depend on."""
+        await self._tasks.end()
+        await close_connections()
+        await self._lease.close()
+        await self._store.close()

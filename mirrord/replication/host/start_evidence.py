@@ -1,0 +1,53 @@
+"""Gathers what decides where a lane without a history starts, apart from the ledger: what MirrorMaker 2 left, and
+copies that the ledger does not know. The decision itself is `mirrord.topics.rules.partition_start`.
+"""
+
+from typing import NamedTuple
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.model.names import LaneId
+from mirrord.replication.host.existing_copies import FoundCopies
+from mirrord.replication.host.mm2_takeover import NO_LEGACY, Inheritance, Legacy
+from mirrord.topics.rules.partition_start import NO_EVIDENCE, LedgerEvidence, TargetEvidence
+
+
+class StartEvidence(NamedTuple):
+    """What was found at the target for one lane."""
+
+    legacy: Legacy = NO_LEGACY
+    unknown: str = ""
+    """Why the lane must not begin because of copies that the ledger does not know; empty if it may."""
+    decisive: TargetEvidence = NO_EVIDENCE
+    """The part on which the decision rests."""
+
+
+class StartSearch:
+    """Searches the target for the lanes of one flow."""
+
+    def __init__(self, flow: FlowConfig, inheritance: Inheritance, copies: FoundCopies) -> None:
+        self._flow = flow
+        self._inheritance = inheritance
+        self._copies = copies
+
+    async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
+        """Return what decides about one lane; nothing is read if the ledger alone decides.
+
+        Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
+        """
+        if ledger.is_recreated:
+            return StartEvidence()
+        legacy = await self._inheritance.of(lane, source, target)
+        unknown = await self._copies.of(lane, source, target) if legacy is NO_LEGACY else ""
+        if legacy.inherited is not None:
+            return StartEvidence(legacy, "", TargetEvidence(legacy.inherited.position))
+        if trouble := legacy.trouble or unknown:
+            return StartEvidence(legacy, unknown, TargetEvidence(trouble=trouble))
+        if self._flow.start_at(source.topic) == "earliest":
+            return StartEvidence(legacy)
+        if ledger.late:
+            begins_anyway = self._flow.on_unknown_copies == "begin"
+            is_lost = begins_anyway and bool(await self._copies.line(lane, source, target))
+            return StartEvidence(legacy, "", TargetEvidence(has_lost_copies=is_lost))
+        has_copied = await self._inheritance.has_copied(source.topic)
+        return StartEvidence(legacy, "", TargetEvidence(mm2_copied_topic=has_copied))
