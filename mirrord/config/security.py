@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,9 @@ REFERENCE_RULE = (
 _SECRET_NAME = re.compile(
     r"password|passwd|token|secret|credential|private_key|jaas|^sasl|access[._-]?key|account[._-]?key", re.IGNORECASE
 )
+
+
+_STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
@@ -133,3 +136,14 @@ class Security(msgspec.Struct, frozen=True):
     token_url: str | None = None
     scope: str | None = None
     unsigned: bool = False
+
+    def below(self, folder: Path) -> "Security":
+        """Return the same settings with relative paths resolved against this folder."""
+        changes: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Secret):
+                changes[name] = value.below(folder)
+            elif name in _STORES and value:
+                changes[name] = str(folder / value)
+        return msgspec.structs.replace(self, **changes)

@@ -1,17 +1,11 @@
 """The `security` table of a cluster."""
 
-from pathlib import Path
-from typing import Any
-
-from msgspec.structs import replace
-
 from mirrord.config.security import Mechanism, Protocol, Secret, Security
 from mirrord.config.toml_reader import Convert, Table, boolean, choice, text
 
 _PROTOCOL: Convert[Protocol] = choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISM: Convert[Mechanism] = choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SASL_KEYS = ("mechanism", "username", "password", "token_url", "scope", "unsigned")
-_STORES = ("truststore", "keystore")
 _BEARER_KEYS = ("token_url", "scope", "unsigned")
 _TLS_KEYS = (
     "ca",
@@ -59,18 +53,6 @@ def read_security(cluster: Table) -> Security:
         _check_sasl(table, security)
         _check_tls(table, security)
     return security
-
-
-def anchored(security: Security, folder: Path) -> Security:
-    """Return the same settings with relative paths resolved against this folder."""
-    changes: dict[str, Any] = {}
-    for name in security.__struct_fields__:
-        value = getattr(security, name)
-        if isinstance(value, Secret):
-            changes[name] = value.below(folder)
-        elif name in _STORES and value:
-            changes[name] = str(folder / value)
-    return replace(security, **changes)
 
 
 def _check_sasl(table: Table, security: Security) -> None:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from mirrord.config.files import load_file
-from mirrord.config.schema import FlowConfig, load, load_text
+from mirrord.config.loader import load, load_text
+from mirrord.config.schema import FlowConfig
 from mirrord.config.security import Secret
 from mirrord.config.writer import conf_toml
 
