@@ -49,7 +49,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 class Loading:
-    """A `mirrord.config.policy_names.PolicyCheck` that loads the policies and tries them."""
+    """A `mirrord.config.policy_checks.PolicyCheck` that loads the policies and tries them."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         yield from needless_settings(flow)

@@ -5,19 +5,14 @@ Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that c
 dotted path is usable.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from mirrord.config.policy_names import (
-    CLASS_RULE,
-    RECORD_FILTERS,
-    RECORD_TRANSFORMS,
-    PolicySettings,
-    is_built_in,
-    is_class,
-    unknown,
-)
+from mirrord.config.keys import keys_of, tables_of
+from mirrord.config.policy_names import CLASS_RULE, PolicyKind, PolicySettings, SettingsKind, is_built_in, is_class
 from mirrord.config.schema import FlowConfig
+from mirrord.config.toml_reader import shown
 
 
 class PolicyCheck(Protocol):
@@ -63,34 +58,65 @@ class Unjudged:
         return flow.naming == "prefix" or not is_built_in(flow.naming)
 
 
+class _PolicyKey(NamedTuple):
+    path: str
+    """The key within the flow, such as `records.filter`."""
+    table: str
+    """The table within the flow, or an empty string for the flow itself."""
+    field: str
+    settings: str
+    """The field with the policy's settings."""
+    kind: PolicyKind
+
+
+@functools.cache
+def _policy_keys() -> tuple[_PolicyKey, ...]:
+    found: list[_PolicyKey] = []
+    for table, struct in (("", FlowConfig), *tables_of(FlowConfig)):
+        keys = keys_of(struct)
+        settings = {each.key.kind.policy: each.field for each in keys if isinstance(each.key.kind, SettingsKind)}
+        for field, name, key, _ in keys:
+            if isinstance(key.kind, PolicyKind):
+                path = f"{table}.{name}" if table else name
+                found.append(_PolicyKey(path, table, field, settings[field], key.kind))
+    return tuple(found)
+
+
+def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
+    """Yield every key that names a policy, with its text, which may be empty, and its settings."""
+    for key in _policy_keys():
+        struct = getattr(flow, key.table) if key.table else flow
+        yield key, getattr(struct, key.field), getattr(struct, key.settings)
+
+
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
     """Yield the third-party policies of the flow: the key within the flow, the text, the settings."""
-    if not is_built_in(flow.naming):
-        yield "naming", flow.naming, flow.naming_settings
-    if flow.select:
-        yield "select", flow.select, flow.select_settings
-    if flow.sync.filter_configs:
-        yield "sync.filter_configs", flow.sync.filter_configs, flow.sync.filter_settings
-    own = {"records.filter": RECORD_FILTERS, "records.transform": RECORD_TRANSFORMS}
-    yield from (each for each in record_policies(flow) if each[1] not in own[each[0]])
+    for key, text, settings in _policies(flow):
+        if text and not key.kind.is_built_in(text):
+            yield key.path, text, settings
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
     """Yield the policies that inspect records, built in or not: the key within the flow, the text, the settings."""
-    if flow.records.filter:
-        yield "records.filter", flow.records.filter, flow.records.filter_settings
-    if flow.records.transform:
-        yield "records.transform", flow.records.transform, flow.records.transform_settings
+    for key, text, settings in _policies(flow):
+        if text and key.table == "records":
+            yield key.path, text, settings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
     """Yield the settings that belong to no policy, or to one that takes none."""
-    if flow.naming_settings and is_built_in(flow.naming):
-        yield "naming_settings", f'naming = "{flow.naming}" takes no settings; they are for {CLASS_RULE}'
-    if flow.select_settings and not flow.select:
-        yield "select_settings", "there is no select that takes them"
-    if flow.sync.filter_settings and not flow.sync.filter_configs:
-        yield "sync.filter_settings", "there is no filter_configs that takes them"
-    for key in ("filter", "transform"):
-        if getattr(flow.records, f"{key}_settings") and not getattr(flow.records, key):
-            yield f"records.{key}_settings", f"there is no {key} that takes them"
+    for key, text, settings in _policies(flow):
+        path = f"{key.table}.{key.settings}" if key.table else key.settings
+        if settings and not text:
+            yield path, f"there is no {key.field} that takes them"
+        elif settings and key.kind.is_built_in(text) and not key.kind.has_settings:
+            yield path, f'{key.field} = "{text}" takes no settings; they are for {CLASS_RULE}'
+
+
+def unknown(path: str, found: object, installed: Sequence[str]) -> str:
+    """Return the fault line for a text that names no policy. `path` is the key within the flow.
+
+    `installed` are the names that packages on this machine offer.
+    """
+    kind = next(key.kind for key in _policy_keys() if key.path == path)
+    return f"found {shown(found)}; allowed: {kind.rule(found, installed)}"

@@ -3,11 +3,15 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 
 from mirrord.config.flow_features import (
+    EVERY,
+    MONTH_MS,
+    REFRESH,
+    SEPARATOR,
     FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
@@ -16,10 +20,27 @@ from mirrord.config.flow_features import (
     SyncConfig,
 )
 from mirrord.config.jobs import AuditConfig, CompactConfig
-from mirrord.config.policy_names import PolicySettings
-from mirrord.config.security import Secret, Security
-from mirrord.config.toml_reader import nearest
-from mirrord.config.units import HostPort, Start
+from mirrord.config.keys import (
+    ADDRESS,
+    BOOLEAN,
+    RATE,
+    REGEXES,
+    START,
+    TEXT,
+    Key,
+    Kind,
+    TableKind,
+    duration,
+    either,
+    number,
+    one_of,
+    size,
+)
+from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
+from mirrord.config.security import SECRET, Secret, Security
+from mirrord.config.toml_format import format_text
+from mirrord.config.toml_reader import nearest, text
+from mirrord.config.units import HostPort, Start, host_port, regex, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
@@ -33,84 +54,214 @@ OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
 OnUnknownCopies = Literal["wait", "begin"]
 Engine = Literal["ray", "process"]
+Placement = Literal["balanced", "spread"]
+
+ReplicationFactor = int | Literal["broker", "source"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
-ReplicationFactor = int | Literal["broker", "source"]
+CLUSTER = Kind(text, "the alias of a `[clusters.ALIAS]` table")
+"""A cluster of the file. The loader replaces this kind by one that knows the aliases."""
+_ALARM_AFTER = duration(1_000, MONTH_MS)
+_AUTO_OR_COUNT = either("auto", number(1, 10_000))
+_LEASE = duration(1_000, 300_000)
+_DAY_MS = 86_400_000
+
+
+def _names(pattern: re.Pattern[str], length: int) -> Kind:
+    def convert(found: object) -> str:
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            raise ValueError('a name of letters, digits, "_" and "-"')
+        return found
+
+    return Kind(convert, f"up to {length} letters, digits, `_` and `-`")
+
+
+def _bootstrap(found: object) -> tuple[str, ...]:
+    rule = 'addresses such as "kafka1:9092,kafka2:9092"'
+    if not isinstance(found, str):
+        raise ValueError(rule)
+    try:
+        return tuple(str(host_port(part.strip())) for part in found.split(","))
+    except ValueError:
+        raise ValueError(rule) from None
+
+
+_BOOTSTRAP = Kind(
+    _bootstrap,
+    'addresses such as `"kafka1:9092,kafka2:9092"`',
+    lambda addresses: format_text(",".join(addresses)),
+    stand_in=(),
+)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
-    """One Kafka cluster: its bootstrap addresses as host:port strings, and how to authenticate."""
+    """One Kafka cluster."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Annotated[
+        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of brokers. All other brokers are found through these.")
+    ]
     security: Security
 
 
 class LimitsConfig(msgspec.Struct, frozen=True):
-    """Resource limits of a process for one flow."""
+    """Resource limits of a flow."""
 
-    in_flight_bytes: int = 64 << 20
-    """Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory for
-    records.
-    """
-    map_bytes: int = 64 << 20
-    """Memory for the offset map in each process that has it. Older parts are kept in a temporary file."""
-    rate_bytes_per_s: int | None = None
-    """Fetch rate of the whole flow, shared equally by its replicators that hold lanes. None means unlimited."""
+    in_flight_bytes: Annotated[
+        int,
+        Key(
+            size(1 << 20, 1 << 40),
+            "Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory "
+            "for records.",
+        ),
+    ] = 64 << 20
+    map_bytes: Annotated[
+        int,
+        Key(
+            size(8 << 20, 1 << 40),
+            "Memory for the offset map in each process that has it. Older parts are kept in a temporary file.",
+        ),
+    ] = 64 << 20
+    rate_bytes_per_s: Annotated[
+        int | None,
+        Key(
+            RATE,
+            "Fetch rate of the whole flow, shared equally by its replicators that hold lanes.",
+            name="rate",
+            unset="unlimited",
+        ),
+    ] = None
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
     """A directed pair of clusters, and what is copied how. Topics are selected by regexes that match the whole name."""
 
-    name: str
-    source: Alias
-    target: Alias
-    topics: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
-    select: str = ""
-    """A third-party policy that excludes more topics, or an empty string."""
-    select_settings: PolicySettings = {}
-    naming: Naming = "prefix"
-    naming_settings: PolicySettings = {}
-    separator: str = "."
-    """Separator between alias and topic in names that carry the alias."""
-    start: Start = "earliest"
-    start_of: dict[str, Start] = {}
-    """Start of topics that match a regex, instead of `start`. The first regex that matches counts."""
-    isolation: Isolation = "read_committed"
-    on_loss: OnLoss = "continue"
-    on_reject: OnReject = "halt"
-    """What happens if a record cannot be copied because of its contents: the lane waits for an operator's decision, or
-    skips the record.
-    """
-    rpo_ms: int | None = None
-    """How far the target may lag. Status, metrics and alerts report when it lags further. None means that there is no
-    objective.
-    """
-    transaction_alarm_ms: int = 60_000
-    """A lane that waits longer than this for one open transaction of the source reports the transaction."""
-    refresh_ms: int | None = 5_000
-    """Interval at which new topics and partitions are looked for. None means never."""
-    replication_factor: ReplicationFactor = "broker"
-    """Replication factor of the target topics that mirrord creates. "broker" leaves it to the target's
-    `default.replication.factor`; "source" takes that of the source topic.
-    """
-    on_deleted_copy: OnDeletedCopy = "create"
-    """What happens if a target topic that holds copies was deleted: it is created and copied again, or an operator
-    decides.
-    """
-    on_recreated: OnRecreated = "keep"
-    """What happens if a source topic was recreated: its records follow those of the former topic in the same target
-    topic, or the new topic gets a separate target topic.
-    """
-    on_unknown_copies: OnUnknownCopies = "wait"
-    """What happens if the target holds records of the source that are not in the ledger: the partition waits for an
-    operator's decision, or copying begins as if they did not exist.
-    """
-    propagate_deletes: bool = False
-    """Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there."""
-    delete_grace_ms: int = 86_400_000
-    """Delay between the two deletions."""
+    name: Annotated[
+        str,
+        Key(
+            _names(re.compile(r"[A-Za-z0-9_-]{1,129}"), 129),
+            "Name of the flow. Its ledger on the target cluster is `mirrord.<name>.ledger`.",
+            unset="`<from>-<to>`",
+        ),
+    ]
+    source: Annotated[Alias, Key(CLUSTER, "Cluster to copy from.", name="from")]
+    target: Annotated[Alias, Key(CLUSTER, "Cluster to copy to.", name="to")]
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Topics to copy. Kafka's own topics are never copied.")]
+    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Topics that `topics` selects and that are not copied.")] = ()
+    select: Annotated[str, Key(SELECTION, "Policy that excludes more topics.", unset="none")] = ""
+    select_settings: Annotated[PolicySettings, Key(settings_of("select"), "Arguments of `select`.")] = {}
+    naming: Annotated[
+        Naming,
+        Key(
+            NAMING,
+            'Name of a target topic. `"prefix"`: the alias of the source, `separator` and the name of the source '
+            'topic. `"identity"`: the name of the source topic.',
+        ),
+    ] = "prefix"
+    naming_settings: Annotated[PolicySettings, Key(settings_of("naming"), "Arguments of `naming`.")] = {}
+    separator: Annotated[
+        str, Key(SEPARATOR, "Separator between alias and topic in names that carry the alias, such as `eu.orders`.")
+    ] = "."
+    start: Annotated[
+        Start,
+        Key(
+            START,
+            "Where copying begins, for topics that exist when the flow first starts. What is created or added later is "
+            "copied from its first record.",
+        ),
+    ] = "earliest"
+    start_of: Annotated[
+        dict[str, Start],
+        Key(
+            TableKind(start_point, "a table such as `{ 'logs\\..*' = \"latest\" }`", read_name=regex),
+            "Start of topics that match a regular expression, instead of `start`. The first one that matches counts.",
+        ),
+    ] = {}
+    isolation: Annotated[
+        Isolation,
+        Key(
+            one_of(Isolation),
+            "Whether to wait for open transactions and omit aborted records, as Kafka's `isolation.level`.",
+        ),
+    ] = "read_committed"
+    on_loss: Annotated[
+        OnLoss,
+        Key(
+            one_of(OnLoss),
+            "What a lane does if the source no longer holds records that were not copied: it continues after them and "
+            "reports the loss, or halts.",
+        ),
+    ] = "continue"
+    on_reject: Annotated[
+        OnReject,
+        Key(
+            one_of(OnReject),
+            'What happens if the target refuses a record for its contents. `"halt"`: its partition waits for an '
+            'operator\'s decision. `"skip"`: the record is parked in `mirrord.<name>.dead` and skipped. '
+            '`"skip-unparked"`: it is skipped even if it cannot be parked.',
+        ),
+    ] = "halt"
+    rpo_ms: Annotated[
+        int | None,
+        Key(
+            _ALARM_AFTER,
+            "How far the target may lag. Status, metrics and alerts report when it lags further.",
+            name="rpo",
+            unset="no objective",
+        ),
+    ] = None
+    transaction_alarm_ms: Annotated[
+        int,
+        Key(
+            _ALARM_AFTER,
+            "A lane that waits longer than this for an open transaction of the source reports it, with its producer.",
+            name="transaction_alarm",
+        ),
+    ] = 60_000
+    refresh_ms: Annotated[
+        int | None,
+        Key(REFRESH, "Interval at which new topics and partitions are looked for.", name="refresh"),
+    ] = 5_000
+    replication_factor: Annotated[
+        ReplicationFactor,
+        Key(
+            either("source", either("broker", number(1, 32_767))),
+            'Replication factor of the target topics that mirrord creates. `"broker"`: the target\'s '
+            '`default.replication.factor`. `"source"`: that of the source topic.',
+        ),
+    ] = "broker"
+    on_deleted_copy: Annotated[
+        OnDeletedCopy,
+        Key(
+            one_of(OnDeletedCopy),
+            "What happens if a target topic that holds copies was deleted: it is created and copied again, or an "
+            "operator decides.",
+        ),
+    ] = "create"
+    on_recreated: Annotated[
+        OnRecreated,
+        Key(
+            one_of(OnRecreated),
+            "What happens if a source topic was recreated: its records follow those of the former topic in the same "
+            "target topic, or the new topic gets a separate target topic such as `eu.orders.2`.",
+        ),
+    ] = "keep"
+    on_unknown_copies: Annotated[
+        OnUnknownCopies,
+        Key(
+            one_of(OnUnknownCopies),
+            "What happens if the target holds records of the source that are not in the ledger, because it was lost: "
+            "the partition waits for `mirrord rebuild`, or copying begins as if they did not exist.",
+        ),
+    ] = "wait"
+    propagate_deletes: Annotated[
+        bool,
+        Key(
+            BOOLEAN,
+            "Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there.",
+        ),
+    ] = False
+    delete_grace_ms: Annotated[int, Key(EVERY, "Delay between the two deletions.", name="delete_grace")] = _DAY_MS
     groups: GroupsConfig = GroupsConfig()
     records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
@@ -119,7 +270,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
     archive: str | None = None
-    """The folder of `[compact]`, which is the same for the whole file."""
+    """The folder of `[compact]`, which is the same for the whole file. It is no key of the flow."""
 
     def start_at(self, topic: str) -> Start:
         """Return where copying begins for a partition of a source topic that was never copied."""
@@ -137,55 +288,86 @@ class FlowConfig(msgspec.Struct, frozen=True):
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
     """How many replicators each flow has, and which lanes they host."""
 
-    count: int | Literal["auto"] = "auto"
-    partitions_per_replicator: int | Literal["auto"] = "auto"
-    """Upper limit. A value of 1 gives one replicator per partition."""
-    placement: Literal["balanced", "spread"] = "balanced"
-    """Measure by which lanes are distributed: the bytes that they copy, or their number."""
-    alone: tuple[str, ...] = ()
-    """Regexes that match whole names such as `orders-0`: partitions that get a dedicated replicator."""
-    spares: int = 0
-    """Number of replicators that host nothing until another one dies."""
+    count: Annotated[int | Literal["auto"], Key(_AUTO_OR_COUNT, 'Number of replicators. `"auto"`: one per core.')] = (
+        "auto"
+    )
+    partitions_per_replicator: Annotated[
+        int | Literal["auto"],
+        Key(
+            _AUTO_OR_COUNT,
+            "Upper limit of the partitions of a replicator. With 1, each partition has its own replicator. "
+            '`"auto"`: no limit.',
+        ),
+    ] = "auto"
+    placement: Annotated[
+        Placement,
+        Key(one_of(Placement), "Measure by which lanes are distributed: the bytes that they copy, or their number."),
+    ] = "balanced"
+    alone: Annotated[
+        tuple[str, ...],
+        Key(REGEXES, "Partitions that get a dedicated replicator. The regexes match names such as `orders-0`."),
+    ] = ()
+    spares: Annotated[int, Key(number(0, 100), "Number of replicators that host nothing until another one dies.")] = 0
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
     """The engine that runs the replicators, and the two times that bound a takeover: lease + request timeout."""
 
-    engine: Engine = "ray"
-    lease_ttl_ms: int = 6_000
-    request_timeout_ms: int = 8_000
+    engine: Annotated[
+        Engine, Key(one_of(Engine), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
+    ] = "ray"
+    lease_ttl_ms: Annotated[
+        int, Key(_LEASE, "Time without a sign of life after which another daemon takes over.", name="lease_ttl")
+    ] = 6_000
+    request_timeout_ms: Annotated[
+        int, Key(_LEASE, "Time after which a request to a broker fails.", name="request_timeout")
+    ] = 8_000
 
 
 class RayConfig(msgspec.Struct, frozen=True):
-    """The Ray cluster to run on:
+    """The Ray cluster to run on, if `engine` is `"ray"`."""
 
-    "local" starts one on this machine; any other value joins the cluster at that address.
-    """
-
-    address: str = "local"
-    dashboard: bool = True
-    dashboard_port: int | None = None
-    """None means Ray's default port, or the next free one."""
+    address: Annotated[
+        str, Key(TEXT, '`"local"` starts a Ray on this machine. Any other value joins the cluster at that address.')
+    ] = "local"
+    dashboard: Annotated[bool, Key(BOOLEAN, "Whether a local Ray has its dashboard.")] = True
+    dashboard_port: Annotated[
+        int | None,
+        Key(number(1, 65_535), "Port of the dashboard.", unset="Ray's default port, or the next free one"),
+    ] = None
 
 
 class HttpConfig(msgspec.Struct, frozen=True):
-    """The address of the daemon's HTTP server. If `listen` is None, it is 127.0.0.1 at 8182 or the next free port."""
+    """The daemon's HTTP server."""
 
-    listen: HostPort | None = None
-    advertised: HostPort | None = None
-    """Address at which others reach the server. None means `listen`, or this machine's name if `listen` is every
-    address.
-    """
-    token: Secret | None = None
-    """A client that presents this token may give commands from another machine. Without a token only loopback clients
-    may.
-    """
+    listen: Annotated[
+        HostPort | None,
+        Key(ADDRESS, "Address of the server.", unset="`127.0.0.1:8182`, or the next free port"),
+    ] = None
+    advertised: Annotated[
+        HostPort | None,
+        Key(
+            ADDRESS,
+            "Address at which others reach the server.",
+            unset="`listen`, or this machine's name if `listen` is every address",
+        ),
+    ] = None
+    token: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "A client that presents this token may give commands from another machine.",
+            unset="only clients on this machine may give commands",
+        ),
+    ] = None
 
 
 class LogsConfig(msgspec.Struct, frozen=True):
-    """Where daemons write their rotated logs. None means the user's state directory."""
+    """Where daemons write their rotated logs."""
 
-    directory: str | None = None
+    directory: Annotated[
+        str | None, Key(TEXT, "Folder of the logs.", name="dir", unset="the user's state directory")
+    ] = None
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -195,8 +377,13 @@ class Config(msgspec.Struct, frozen=True):
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
     """Flows of the same file that are left to other daemons."""
-    instance: str = "mirrord"
-    """Distinguishes two daemons that share a Ray cluster or a machine."""
+    instance: Annotated[
+        str,
+        Key(
+            _names(ALIAS, 64),
+            "Name of the daemon. It distinguishes two daemons that share a Ray cluster or a machine.",
+        ),
+    ] = "mirrord"
     replicators: ReplicatorsConfig = ReplicatorsConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     ray: RayConfig = RayConfig()

@@ -104,7 +104,7 @@ def _security(written: str) -> Security:
     if not written:
         return Security()
     document = Document(f"security = {' '.join(written.splitlines())}", NAME)
-    security = read_security(document.root)
+    security = read_security(document.root.table("security"))
     document.finish()
     return security.below(Path.cwd())
 
