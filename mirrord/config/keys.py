@@ -160,10 +160,15 @@ def _in_code(rule: str) -> str:
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 
+def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
+    # A configuration that did not come from a file can hold other values. The reader then refuses the text.
+    return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
+
+
 BOOLEAN = Kind(boolean, "`true` or `false`")
 TEXT = Kind(text, "a text")
 START = Kind(start_point, _in_code(START_RULE))
-RATE = Kind(rate_bytes_per_s, _in_code(RATE_RULE), lambda value: format_text(rate_text(value)))
+RATE = Kind(rate_bytes_per_s, _in_code(RATE_RULE), _quantity(rate_text))
 ADDRESS = Kind(host_port, _in_code(HOST_RULE), lambda value: format_text(str(value)))
 REGEXES = ListKind(regex, "a list of regular expressions")
 
@@ -205,7 +210,7 @@ def _within(convert: Convert[int], unit: Callable[[int], str], low: int, high: i
     return Kind(
         within(convert, low, high, f"{first} to {last}"),
         f"`{first}` to `{last}`",
-        lambda value: format_text(unit(value)),
+        _quantity(unit),
     )
 
 

@@ -75,5 +75,5 @@ def _flow(table: Table, aliases: tuple[Alias, ...]) -> FlowConfig:
     flow = read_struct(table, FlowConfig, kinds=kinds)
     if flow.name:
         return flow
-    name = f"{flow.source}-{flow.target}" if flow.source and flow.target else table.path
+    name = flow.default_name if flow.source and flow.target else table.path
     return msgspec.structs.replace(flow, name=name)

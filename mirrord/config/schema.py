@@ -272,6 +272,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
     archive: str | None = None
     """The folder of `[compact]`, which is the same for the whole file. It is no key of the flow."""
 
+    @property
+    def default_name(self) -> str:
+        """The name of a flow whose file does not name it."""
+        return f"{self.source}-{self.target}"
+
     def start_at(self, topic: str) -> Start:
         """Return where copying begins for a partition of a source topic that was never copied."""
         for pattern, start in self.start_of.items():
