@@ -85,9 +85,14 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         int,
         Key(EVERY, "Maximum time within which a commit at the source is translated to the target.", name="every"),
     ] = 1_000
-    refresh_ms: Annotated[int | None, Key(REFRESH, "Interval at which new groups are looked for.", name="refresh")] = (
-        5_000
-    )
+    refresh_ms: Annotated[
+        int | None,
+        Key(
+            REFRESH,
+            'Interval at which new groups are looked for. `"never"`: only when the daemon starts.',
+            name="refresh",
+        ),
+    ] = 5_000
     reverse: Annotated[
         bool,
         Key(

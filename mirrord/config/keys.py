@@ -175,7 +175,7 @@ REGEXES = ListKind(regex, "a list of regular expressions")
 
 def number(low: int, high: int) -> Kind:
     """Accept a whole number within [low, high]."""
-    return Kind(integer(low, high), f"{low} to {high}")
+    return Kind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
 
 
 def duration(low_ms: int, high_ms: int) -> Kind:

@@ -220,7 +220,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
     ] = 60_000
     refresh_ms: Annotated[
         int | None,
-        Key(REFRESH, "Interval at which new topics and partitions are looked for.", name="refresh"),
+        Key(
+            REFRESH,
+            'Interval at which new topics and partitions are looked for. `"never"`: only when the daemon starts.',
+            name="refresh",
+        ),
     ] = 5_000
     replication_factor: Annotated[
         ReplicationFactor,

@@ -19,7 +19,7 @@ def test_every_sample_loads(path: Path) -> None:
     assert load(path).flows
 
 
-def test_the_one_way_sample_writes_out_the_defaults() -> None:
+def test_the_one_way_sample_has_the_defaults() -> None:
     config = load(CONF / "one-way.toml")
     (flow,) = config.flows
     bare = FlowConfig(name="eu-us", source="eu", target="us", topics=flow.topics, exclude=flow.exclude)
