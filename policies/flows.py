@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from mirrord.config.cross_checks import literal_prefix, selects
-from mirrord.config.policy_names import is_built_in, needless_settings, record_policies, third_party
+from mirrord.config.policy_checks import needless_settings, record_policies, third_party
+from mirrord.config.policy_names import is_built_in
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.model.errors import ConfigError, PolicyFault
 from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
@@ -48,7 +49,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 class Loading:
-    """A `mirrord.config.policy_names.PolicyCheck` that loads the policies and tries them."""
+    """A `mirrord.config.policy_checks.PolicyCheck` that loads the policies and tries them."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         yield from needless_settings(flow)

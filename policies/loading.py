@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, cast
 
-from mirrord.config.policy_names import PolicySettings, is_class, unknown
+from mirrord.config.policy_checks import unknown
+from mirrord.config.policy_names import PolicySettings, is_class
 from mirrord.config.toml_reader import nearest, shown
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias

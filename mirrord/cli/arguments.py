@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrord.config.files import load_file
-from mirrord.config.policy_names import PolicyCheck, Unjudged
+from mirrord.config.policy_checks import PolicyCheck, Unjudged
 from mirrord.config.schema import Config
 from mirrord.config.toml_reader import nearest
 

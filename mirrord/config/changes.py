@@ -15,8 +15,9 @@ from typing import Literal, cast
 
 import msgspec
 
-from mirrord.config.policy_names import Unjudged, third_party
-from mirrord.config.schema import Config, FlowConfig, load_text, plain
+from mirrord.config.loader import load_text
+from mirrord.config.policy_checks import Unjudged, third_party
+from mirrord.config.schema import Config, FlowConfig, plain
 from mirrord.config.security import names_secret
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError

@@ -14,23 +14,21 @@ forever, so it is refused unless the texts prove that no record can go round.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from mirrord.config.policy_names import BuiltIn, is_built_in
-
-if TYPE_CHECKING:
-    from mirrord.config.schema import FlowConfig
+from mirrord.config.policy_checks import BuiltIn
+from mirrord.config.policy_names import is_built_in
+from mirrord.config.schema import FlowConfig
 
 _EXAMPLE = "orders"
 _SPECIAL = set(".^$*+?{}[]|()\\")
 
 
 def check_flows(
-    flows: Sequence["FlowConfig"], tells_origin: Callable[["FlowConfig"], bool] = BuiltIn.tells_origin
+    flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
     """Yield every fault between flows, as the index of the flow to blame (the later one) and a message.
 
-    `tells_origin` is `model.config_policies.PolicyCheck.tells_origin`.
+    `tells_origin` is `mirrord.config.policy_checks.PolicyCheck.tells_origin`.
     """
     for index, flow in enumerate(flows):
         if flow.source and flow.source == flow.target:
@@ -53,7 +51,7 @@ def check_flows(
             yield index, broken
 
 
-def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
+def _one_name(former: FlowConfig, flow: FlowConfig, topic: str) -> str:
     or_prefix = ', or use naming = "prefix"' if flow.naming != "prefix" else ""
     return (
         f'the flows "{former.name}" and "{flow.name}" would both copy topics such as "{topic}" into one topic of '
@@ -61,7 +59,7 @@ def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
     )
 
 
-def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
+def _round_for_ever(ring: Sequence[FlowConfig]) -> str:
     if all(flow.naming == "identity" for flow in ring):
         aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
         return (
@@ -76,7 +74,7 @@ def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
     )
 
 
-def goes_back(one: "FlowConfig", other: "FlowConfig") -> bool:
+def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
     """Whether the two flows copy the same names in opposite directions.
 
     That is so if they connect the same two clusters, keep topic names and may share a topic.
@@ -85,7 +83,7 @@ def goes_back(one: "FlowConfig", other: "FlowConfig") -> bool:
     return is_back and one.naming == other.naming == "identity" and _may_share(one, other)
 
 
-def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
+def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
     """Yield a line for each task that two flows which copy the same topics to each other must not both do.
 
     Each would follow the other forever.
@@ -111,7 +109,7 @@ def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
             )
 
 
-def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
     """Yield a line if positions cannot count the records of both sides, or would include those of a third cluster."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
@@ -130,7 +128,7 @@ def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[st
                 )
 
 
-def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
     """Yield a line for each conflict with `on_recreated = "fresh"`.
 
     It gives a recreated topic a separate target topic, under a name with a number.
@@ -150,10 +148,10 @@ def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
             )
 
 
-def _path_back(flows: Sequence["FlowConfig"], first: "FlowConfig", needed: "FlowConfig") -> "list[FlowConfig]":
+def _path_back(flows: Sequence[FlowConfig], first: FlowConfig, needed: FlowConfig) -> list[FlowConfig]:
     """Return flows, including `needed`, that may carry the output of `first` back to its source, or an empty list."""
 
-    def walk(path: "list[FlowConfig]") -> "list[FlowConfig]":
+    def walk(path: list[FlowConfig]) -> list[FlowConfig]:
         for flow in flows:
             if flow in path or flow.source != path[-1].target or not _may_feed(path[-1], flow):
                 continue
@@ -166,16 +164,16 @@ def _path_back(flows: Sequence["FlowConfig"], first: "FlowConfig", needed: "Flow
     return walk([first])
 
 
-def _copies_between(flows: Sequence["FlowConfig"], source: str, target: str) -> bool:
+def _copies_between(flows: Sequence[FlowConfig], source: str, target: str) -> bool:
     return any((each.source, each.target, each.naming) == (source, target, "identity") for each in flows)
 
 
-def _exchange(flows: Sequence["FlowConfig"], one: str, other: str) -> bool:
+def _exchange(flows: Sequence[FlowConfig], one: str, other: str) -> bool:
     """Whether two clusters copy to each other under the same names."""
     return _copies_between(flows, one, other) and _copies_between(flows, other, one)
 
 
-def share_topics(flows: Sequence["FlowConfig"], one: "FlowConfig", other: "FlowConfig") -> bool:
+def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig) -> bool:
     """Whether two flows into one cluster may write the same topics.
 
     They may if their sources hold the same topics anyway.
@@ -183,7 +181,7 @@ def share_topics(flows: Sequence["FlowConfig"], one: "FlowConfig", other: "FlowC
     return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
 
 
-def _is_mesh(flows: Sequence["FlowConfig"], ring: Sequence["FlowConfig"]) -> bool:
+def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
     """Whether every two clusters of a ring copy to each other under the same names.
 
     In that case no record needs to go round.
@@ -193,7 +191,7 @@ def _is_mesh(flows: Sequence["FlowConfig"], ring: Sequence["FlowConfig"]) -> boo
     return all(flow.naming == "identity" for flow in ring) and all(_exchange(flows, *pair) for pair in pairs)
 
 
-def _not_forwarded(flows: Sequence["FlowConfig"], index: int) -> str:
+def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
     """Return a line if a flow would have to forward copies that another flow made under the same name.
 
     Otherwise it returns an empty string.
@@ -213,7 +211,7 @@ def _not_forwarded(flows: Sequence["FlowConfig"], index: int) -> str:
     return ""
 
 
-def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
+def _same_target_names(one: FlowConfig, other: FlowConfig) -> bool:
     if not one.target or one.target != other.target or one.naming != other.naming:
         return False
     if one.naming == "prefix":
@@ -222,14 +220,14 @@ def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
     return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
 
 
-def selects(flow: "FlowConfig", topic: str) -> bool:
+def selects(flow: FlowConfig, topic: str) -> bool:
     """Whether the flow's lists select a topic, by its name alone."""
     if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
         return False
     return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
 
 
-def common_topic(one: "FlowConfig", other: "FlowConfig") -> str | None:
+def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
     """Return a name that both flows select, if a few attempts find one."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
@@ -256,14 +254,14 @@ def literal_prefix(pattern: str) -> str:
     return "".join(prefix)
 
 
-def _may_share(one: "FlowConfig", other: "FlowConfig") -> bool:
+def _may_share(one: FlowConfig, other: FlowConfig) -> bool:
     """Return False only if the texts prove that both flows select no common name."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
     return _overlap(ours, theirs)
 
 
-def _may_feed(one: "FlowConfig", other: "FlowConfig") -> bool:
+def _may_feed(one: FlowConfig, other: FlowConfig) -> bool:
     """Return False only if the texts prove that `other` selects no name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
@@ -278,7 +276,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
     return any(a.startswith(b) or b.startswith(a) for a in ours for b in theirs)
 
 
-def _one_language(flows: Sequence["FlowConfig"]) -> bool:
+def _one_language(flows: Sequence[FlowConfig]) -> bool:
     """Whether each of these flows can interpret the names that any other of them wrote."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
@@ -286,12 +284,12 @@ def _one_language(flows: Sequence["FlowConfig"]) -> bool:
 
 
 def _ring(
-    flows: Sequence["FlowConfig"], start: int, tells_origin: Callable[["FlowConfig"], bool]
-) -> "list[FlowConfig] | None":
+    flows: Sequence[FlowConfig], start: int, tells_origin: Callable[[FlowConfig], bool]
+) -> list[FlowConfig] | None:
     """Return a ring through `flows[start]` in which a name does not reveal every cluster that it has passed."""
     first = flows[start]
 
-    def walk(path: "list[FlowConfig]") -> "list[FlowConfig] | None":
+    def walk(path: list[FlowConfig]) -> list[FlowConfig] | None:
         former = path[-1]
         passed = [flow.source for flow in path]
         for flow in flows:

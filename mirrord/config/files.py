@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mirrord.config.java_properties import decode
+from mirrord.config.loader import load
 from mirrord.config.mm2.translate import translate
-from mirrord.config.policy_names import PolicyCheck
-from mirrord.config.schema import BUILT_IN, Config, load
+from mirrord.config.policy_checks import BUILT_IN, PolicyCheck
+from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 
 

@@ -1,24 +1,22 @@
 """The tasks of a flow besides copying records.
 
 They are groups, topic configs and ACLs, heartbeats, and records for Kafka's own tools. Each struct is one table of a
-flow in conf.toml; its reader is in the same module. Regexes match whole names.
+flow in conf.toml. Regexes match whole names.
 """
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from mirrord.config import toml_reader as read
+from mirrord.config.keys import BOOLEAN, REGEXES, TEXT, Key, Kind, duration, either, number, one_of
 from mirrord.config.policy_names import (
-    RECORD_FILTERS,
-    RECORD_TRANSFORMS,
+    CONFIG_FILTER,
+    RECORD_FILTER,
+    RECORD_TRANSFORM,
     PolicySettings,
-    policy,
-    record_policy,
-    settings,
+    settings_of,
 )
-from mirrord.config.units import duration_ms, regex
 
 GroupsMode = Literal["follow", "forward-only", "off"]
 AclsMode = Literal["read-only", "exact", "off"]
@@ -42,29 +40,12 @@ UNWANTED_CONFIGS = (
 """MirrorMaker 2's default for `config.properties.exclude`."""
 
 MONTH_MS = 30 * 86_400_000
-_GROUPS_MODE: read.Convert[GroupsMode] = read.choice("follow", "forward-only", "off")
-_ACLS_MODE: read.Convert[AclsMode] = read.choice("read-only", "exact", "off")
-_DEFAULTS_FROM: read.Convert[DefaultsFrom] = read.choice("source", "target")
-_EMIT_ON: read.Convert[EmitOn] = read.choice("target", "source", "both", "off")
-_OFFSET_SYNCS_ON: read.Convert[OffsetSyncsOn] = read.choice("target", "source", "off")
-_MM2_TAKEOVER: read.Convert[Mm2Takeover] = read.choice("verify", "trust", "off")
-_ON_ERROR: read.Convert[OnError] = read.choice("halt", "reject")
-_FACTOR: read.Convert[InternalFactor] = read.either("broker", read.integer(1, 32_767))
-EVERY = read.within(duration_ms, 100, MONTH_MS, '"100ms" to "30d"')
+EVERY = duration(100, MONTH_MS)
+REFRESH = either("never", EVERY, None)
+"""An interval of polling. With "never", only what is found at a start is used."""
+_FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
-_LAG = read.integer(0, 2**63 - 1)
-_VERIFY_RECORDS = read.integer(1, 1_000_000)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-
-def refresh(found: object) -> int | None:
-    """Convert a polling interval to milliseconds. "never" becomes None: only the topics found at a start are used."""
-    if found == "never":
-        return None
-    try:
-        return EVERY(found)
-    except ValueError as rule:
-        raise ValueError(f'"never" or {rule}') from None
 
 
 def topic_name(found: object) -> str:
@@ -81,73 +62,149 @@ def separator(found: object) -> str:
     return found
 
 
+SEPARATOR = Kind(separator, "up to 16 letters, digits, `.`, `_` and `-`")
+_TOPIC_NAME = Kind(topic_name, "a topic name")
+
+
 class GroupsConfig(msgspec.Struct, frozen=True):
     """Which consumer groups are synced, and how."""
 
-    match: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = UNWANTED_GROUPS
-    mode: GroupsMode = "follow"
-    """Direction of the sync. "follow": the target follows the source, also backwards. "forward-only": never backwards.
-    "off": no sync.
-    """
-    every_ms: int = 1_000
-    """Maximum time within which a commit at the source is translated to the target."""
-    refresh_ms: int | None = 5_000
-    """Interval at which new groups are looked for. None means never."""
-    reverse: bool = False
-    """Whether groups that move on at the target are also followed at the source. mirrord then commits there."""
-    both_ways: bool = False
-    """Whether another flow copies the same topics back under the same names, so that a position counts the records of
-    both sides.
-    """
+    match: Annotated[tuple[str, ...], Key(REGEXES, "Consumer groups to sync.")] = (".*",)
+    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Groups that `match` selects and that are not synced.")] = (
+        UNWANTED_GROUPS
+    )
+    mode: Annotated[
+        GroupsMode,
+        Key(
+            one_of(GroupsMode),
+            'Direction of the sync. `"follow"`: the target follows the source, also backward. `"forward-only"`: never '
+            'backward. `"off"`: no sync.',
+        ),
+    ] = "follow"
+    every_ms: Annotated[
+        int,
+        Key(EVERY, "Maximum time within which a commit at the source is translated to the target.", name="every"),
+    ] = 1_000
+    refresh_ms: Annotated[
+        int | None,
+        Key(
+            REFRESH,
+            'Interval at which new groups are looked for. `"never"`: only when the daemon starts.',
+            name="refresh",
+        ),
+    ] = 5_000
+    reverse: Annotated[
+        bool,
+        Key(
+            BOOLEAN,
+            "Whether groups that move on at the target are also followed at the source, to prepare a failback. mirrord "
+            "then commits at the source.",
+        ),
+    ] = False
+    both_ways: Annotated[
+        bool,
+        Key(
+            BOOLEAN,
+            "Set this in one of two flows that copy the same topics to each other under the same names. Positions then "
+            "count the records of both sides.",
+        ),
+    ] = False
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
     """Which properties of a topic, besides its records, are kept in sync with the source."""
 
-    configs: bool = True
-    exclude_configs: tuple[str, ...] = UNWANTED_CONFIGS
-    """Topic configs that are left unchanged at the target."""
-    use_defaults_from: DefaultsFrom = "target"
-    """What happens to a config that the source has at its default: it is removed at the target, or set to the source's
-    value.
-    """
-    acls: AclsMode = "read-only"
-    """Which ACLs are synced. "read-only": those that allow reading, never those that allow writing. "exact": all of
-    them, including removals. "off": none.
-    """
-    every_ms: int = 5_000
-    filter_configs: str = ""
-    """A third-party policy that excludes more configs from syncing, or an empty string."""
-    filter_settings: PolicySettings = {}
+    configs: Annotated[bool, Key(BOOLEAN, "Whether topic configs are synced.")] = True
+    exclude_configs: Annotated[
+        tuple[str, ...],
+        Key(
+            REGEXES,
+            "Topic configs that are left unchanged at the target. Those of tiered storage are never synced either.",
+        ),
+    ] = UNWANTED_CONFIGS
+    use_defaults_from: Annotated[
+        DefaultsFrom,
+        Key(
+            one_of(DefaultsFrom),
+            'What happens to a config that the source has at its default. `"target"`: it is removed at the target, '
+            'whose default then applies. `"source"`: it is set to the source\'s value.',
+        ),
+    ] = "target"
+    acls: Annotated[
+        AclsMode,
+        Key(
+            one_of(AclsMode),
+            'Which ACLs are synced. `"read-only"`: those that allow reading, never those that allow writing. '
+            '`"exact"`: all of them, including removals. `"off"`: none.',
+        ),
+    ] = "read-only"
+    every_ms: Annotated[
+        int, Key(EVERY, "Interval at which configs and ACLs of both clusters are compared.", name="every")
+    ] = 5_000
+    filter_configs: Annotated[
+        str, Key(CONFIG_FILTER, "Policy that excludes more configs from syncing.", unset="none")
+    ] = ""
+    filter_settings: Annotated[
+        PolicySettings, Key(settings_of("filter_configs"), "Arguments of `filter_configs`.")
+    ] = {}
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
     """MirrorMaker 2's heartbeats: records in a topic `heartbeats`, which a flow copies like any other topic."""
 
-    emit: EmitOn = "target"
-    """Cluster to which heartbeats are written. At the target they name the flow. At the source they name the opposite
-    flow, so that this flow copies them and consumers of the target see that it is alive.
-    """
-    every_ms: int = 1_000
-    replicate: bool = True
-    """Whether heartbeats topics are copied, whatever the topic lists say."""
-    replication_factor: InternalFactor = "broker"
+    emit: Annotated[
+        EmitOn,
+        Key(
+            one_of(EmitOn),
+            "Cluster to which heartbeats are written. At the target they name the flow. At the source they name the "
+            "opposite flow, so that this flow copies them and consumers of the target see that it is alive; mirrord "
+            "then needs permission to write at the source.",
+        ),
+    ] = "target"
+    every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000
+    replicate: Annotated[
+        bool, Key(BOOLEAN, "Whether heartbeats topics are copied, whatever `topics` and `exclude` say.")
+    ] = True
+    replication_factor: Annotated[
+        InternalFactor,
+        Key(_FACTOR, "Replication factor of the topic `heartbeats`, if mirrord creates it."),
+    ] = "broker"
 
 
 class Mm2RecordsConfig(msgspec.Struct, frozen=True):
     """The records that MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
 
-    checkpoints: bool = True
-    checkpoints_every_ms: int = 1_000
-    checkpoints_replication_factor: InternalFactor = "broker"
-    offset_syncs: OffsetSyncsOn = "target"
-    """Cluster that holds the topic. At the source, mirrord needs permission to write there."""
-    offset_syncs_replication_factor: InternalFactor = "broker"
-    offset_lag_max: int = 100
-    """Number of records after which a pair of offsets is written, but not more often than once a second."""
-    separator: str = "."
-    """Separator between the parts of the topics' names, such as `eu.checkpoints.internal`."""
+    checkpoints: Annotated[
+        bool,
+        Key(BOOLEAN, "Whether checkpoints are written: the positions of groups, in `<source>.checkpoints.internal`."),
+    ] = True
+    checkpoints_every_ms: Annotated[
+        int, Key(EVERY, "Interval at which checkpoints that have changed are written.", name="checkpoints_every")
+    ] = 1_000
+    checkpoints_replication_factor: Annotated[
+        InternalFactor, Key(_FACTOR, "Replication factor of the checkpoints topic, if mirrord creates it.")
+    ] = "broker"
+    offset_syncs: Annotated[
+        OffsetSyncsOn,
+        Key(
+            one_of(OffsetSyncsOn),
+            "Cluster that holds the topic `mm2-offset-syncs.<other cluster>.internal`. At the source, mirrord needs "
+            "permission to write there.",
+        ),
+    ] = "target"
+    offset_syncs_replication_factor: Annotated[
+        InternalFactor, Key(_FACTOR, "Replication factor of the offset syncs topic, if mirrord creates it.")
+    ] = "broker"
+    offset_lag_max: Annotated[
+        int,
+        Key(
+            number(0, 2**63 - 1),
+            "Number of records after which a pair of offsets is written, but not more often than once a second.",
+        ),
+    ] = 100
+    separator: Annotated[
+        str, Key(SEPARATOR, "Separator between the parts of these topics' names, such as `eu.checkpoints.internal`.")
+    ] = "."
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
@@ -156,20 +213,34 @@ class FromMm2Config(msgspec.Struct, frozen=True):
     It applies to partitions that mirrord has not copied before and whose target has records.
     """
 
-    takeover: Mm2Takeover = "verify"
-    """Where copying begins. "verify": at the position that MirrorMaker 2 recorded, once the end of the target matches
-    the source. "trust": at that position, without a comparison. "off": as for any other topic.
-    """
-    offsets_topic: str | None = None
-    """Topic of the target cluster in which MirrorMaker 2 recorded its position. None means
-    `mm2-offsets.<source>.internal`.
-    """
-    workers_group: str | None = None
-    """Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying. None means
-    `<source>-mm2`.
-    """
-    verify_records: int = 10_000
-    """Number of the target's last records that are compared in each partition."""
+    takeover: Annotated[
+        Mm2Takeover,
+        Key(
+            one_of(Mm2Takeover),
+            'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, once the end of the target '
+            'matches the source. `"trust"`: at that position, without a comparison. `"off"`: as for any other topic.',
+        ),
+    ] = "verify"
+    offsets_topic: Annotated[
+        str | None,
+        Key(
+            _TOPIC_NAME,
+            "Topic of the target cluster in which MirrorMaker 2 recorded its position.",
+            unset="`mm2-offsets.<source>.internal`",
+        ),
+    ] = None
+    workers_group: Annotated[
+        str | None,
+        Key(
+            TEXT,
+            "Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying.",
+            unset="`<source>-mm2`",
+        ),
+    ] = None
+    verify_records: Annotated[
+        int,
+        Key(number(1, 1_000_000), "Number of the target's last records that are compared in each partition."),
+    ] = 10_000
 
 
 class RecordsConfig(msgspec.Struct, frozen=True):
@@ -178,101 +249,25 @@ class RecordsConfig(msgspec.Struct, frozen=True):
     Topics to which they apply are copied record by record instead of in whole batches.
     """
 
-    topics: tuple[str, ...] = (".*",)
-    """Source topics to which they apply, as regexes that match the whole name."""
-    filter: str = ""
-    """Which records are copied: `tombstones`, `keys`, or a third-party policy. Empty means all."""
-    filter_settings: PolicySettings = {}
-    transform: str = ""
-    """How records are transformed: `headers`, or a third-party policy. Empty means not at all."""
-    transform_settings: PolicySettings = {}
-    on_error: OnError = "halt"
-    """What happens to a record for which a policy has no answer: the lane halts before it, or rejects it and goes to
-    the next one.
-    """
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to which the policies apply.")] = (".*",)
+    filter: Annotated[
+        str, Key(RECORD_FILTER, "Policy that decides which records are copied.", unset="all records are copied")
+    ] = ""
+    filter_settings: Annotated[PolicySettings, Key(settings_of("filter"), "Arguments of `filter`.")] = {}
+    transform: Annotated[
+        str, Key(RECORD_TRANSFORM, "Policy that changes records.", unset="records are copied unchanged")
+    ] = ""
+    transform_settings: Annotated[PolicySettings, Key(settings_of("transform"), "Arguments of `transform`.")] = {}
+    on_error: Annotated[
+        OnError,
+        Key(
+            one_of(OnError),
+            "What happens to a record for which a policy has no answer: the lane halts before it, or rejects it and "
+            "continues with the next one.",
+        ),
+    ] = "halt"
 
     @property
     def is_on(self) -> bool:
         """Whether there is any policy."""
         return bool(self.filter or self.transform)
-
-
-def read_records(table: read.Table) -> RecordsConfig:
-    """Read the `records` table."""
-    default = RecordsConfig()
-    return RecordsConfig(
-        topics=table.list_of("topics", regex, default=default.topics),
-        filter=table.optional("filter", record_policy(RECORD_FILTERS), ""),
-        filter_settings=table.optional("filter_settings", settings, {}),
-        transform=table.optional("transform", record_policy(RECORD_TRANSFORMS), ""),
-        transform_settings=table.optional("transform_settings", settings, {}),
-        on_error=table.optional("on_error", _ON_ERROR, default.on_error),
-    )
-
-
-def read_groups(table: read.Table) -> GroupsConfig:
-    """Read the `groups` table."""
-    default = GroupsConfig()
-    return GroupsConfig(
-        match=table.list_of("match", regex, default=default.match),
-        exclude=table.list_of("exclude", regex, default=default.exclude),
-        mode=table.optional("mode", _GROUPS_MODE, default.mode),
-        every_ms=table.optional("every", EVERY, default.every_ms),
-        refresh_ms=table.optional("refresh", refresh, default.refresh_ms),
-        reverse=table.optional("reverse", read.boolean, default.reverse),
-        both_ways=table.optional("both_ways", read.boolean, default.both_ways),
-    )
-
-
-def read_sync(table: read.Table) -> SyncConfig:
-    """Read the `sync` table."""
-    default = SyncConfig()
-    return SyncConfig(
-        configs=table.optional("configs", read.boolean, default.configs),
-        exclude_configs=table.list_of("exclude_configs", regex, default=default.exclude_configs),
-        filter_configs=table.optional("filter_configs", policy, default.filter_configs),
-        filter_settings=table.optional("filter_settings", settings, {}),
-        use_defaults_from=table.optional("use_defaults_from", _DEFAULTS_FROM, default.use_defaults_from),
-        acls=table.optional("acls", _ACLS_MODE, default.acls),
-        every_ms=table.optional("every", EVERY, default.every_ms),
-    )
-
-
-def read_heartbeats(table: read.Table) -> HeartbeatsConfig:
-    """Read the `heartbeats` table."""
-    default = HeartbeatsConfig()
-    return HeartbeatsConfig(
-        emit=table.optional("emit", _EMIT_ON, default.emit),
-        every_ms=table.optional("every", EVERY, default.every_ms),
-        replicate=table.optional("replicate", read.boolean, default.replicate),
-        replication_factor=table.optional("replication_factor", _FACTOR, default.replication_factor),
-    )
-
-
-def read_mm2_records(table: read.Table) -> Mm2RecordsConfig:
-    """Read the `mm2_records` table."""
-    default = Mm2RecordsConfig()
-    return Mm2RecordsConfig(
-        checkpoints=table.optional("checkpoints", read.boolean, default.checkpoints),
-        checkpoints_every_ms=table.optional("checkpoints_every", EVERY, default.checkpoints_every_ms),
-        checkpoints_replication_factor=table.optional(
-            "checkpoints_replication_factor", _FACTOR, default.checkpoints_replication_factor
-        ),
-        offset_syncs=table.optional("offset_syncs", _OFFSET_SYNCS_ON, default.offset_syncs),
-        offset_syncs_replication_factor=table.optional(
-            "offset_syncs_replication_factor", _FACTOR, default.offset_syncs_replication_factor
-        ),
-        offset_lag_max=table.optional("offset_lag_max", _LAG, default.offset_lag_max),
-        separator=table.optional("separator", separator, default.separator),
-    )
-
-
-def read_from_mm2(table: read.Table) -> FromMm2Config:
-    """Read the `from_mm2` table."""
-    default = FromMm2Config()
-    return FromMm2Config(
-        takeover=table.optional("takeover", _MM2_TAKEOVER, default.takeover),
-        offsets_topic=table.optional("offsets_topic", topic_name, default.offsets_topic),
-        workers_group=table.optional("workers_group", read.text, default.workers_group),
-        verify_records=table.optional("verify_records", _VERIFY_RECORDS, default.verify_records),
-    )

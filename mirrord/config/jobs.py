@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 
-from mirrord.config import toml_reader as read
+from mirrord.config.keys import BOOLEAN, RATE, REGEXES, TEXT, Key, Kind, duration, number, one_of
+from mirrord.config.struct_reader import read_struct
 from mirrord.config.toml_reader import Table
-from mirrord.config.units import duration_ms, rate_bytes_per_s, regex
 
 Level = Literal["ledger", "digest", "records"]
 
@@ -17,83 +17,8 @@ _MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn"
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
 _SPARK_RULE = 'settings of Spark such as spark.master = "local[2]": texts, numbers, true or false'
 _YEAR_MS = 365 * 86_400_000
-_EVERY = read.within(duration_ms, 10_000, _YEAR_MS, '"10s" to "365d"')
-_AGO = read.within(duration_ms, 1_000, 10 * _YEAR_MS, '"1s" to "3650d"')
-_LEVEL: read.Convert[Level] = read.choice("ledger", "digest", "records")
-_LEAST = read.integer(1, 1 << 40)
-
-
-class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the copies are audited on a schedule."""
-
-    every_ms: int | None = None
-    """Interval between audits. None means that an audit runs only when `mirrord audit` is called."""
-    level: Level = "digest"
-    topics: tuple[str, ...] = ()
-    """Source topics to audit, as regexes that match the whole name. Empty means all."""
-    since_ms: int | None = None
-    """Maximum age of the records to audit. None means all records."""
-    sample: float = 1.0
-    """Share of the ranges to audit, chosen at random."""
-    again: bool = False
-    """Whether ranges that earlier audits have proven are audited again."""
-    rate_bytes_per_s: int | None = None
-    """Maximum read rate of both clusters together."""
-    out: str | None = None
-    """Folder for the results of each flow as Parquet, with an HTML report of each audit. None means that they are not
-    kept.
-    """
-    spark: dict[str, str] = {}
-
-
-class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `mirrord compact` moves older runs of the offset map, and how this is scheduled."""
-
-    path: str | None = None
-    """Folder that the daemon, the command line and Spark's executors all have access to. None means that the ledger
-    keeps everything.
-    """
-    every_ms: int | None = None
-    topics: tuple[str, ...] = ()
-    least: int | None = None
-    """Number of runs of a side at which a partition's runs are moved. None means enough runs for a whole part of a
-    file.
-    """
-    spark: dict[str, str] = {}
-
-
-def read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`."""
-    found = AuditConfig(
-        every_ms=table.optional("every", _EVERY, None),
-        level=table.optional("level", _LEVEL, "digest"),
-        topics=table.list_of("topics", regex),
-        since_ms=table.optional("since", _AGO, None),
-        sample=table.optional("sample", _share, 1.0),
-        again=table.optional("again", read.boolean, False),
-        rate_bytes_per_s=table.optional("rate", rate_bytes_per_s, None),
-        out=table.optional("out", read.text, None),
-        spark=table.optional("spark", spark_settings, {}),
-    )
-    if found.level == "ledger":
-        for key in ("sample", "rate", "spark"):
-            if table.has(key):
-                table.fault(key, 'has no meaning beside level = "ledger", which reads no record and needs no Spark')
-    return found
-
-
-def read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`."""
-    found = CompactConfig(
-        path=table.optional("path", read.text, None),
-        every_ms=table.optional("every", _EVERY, None),
-        topics=table.list_of("topics", regex),
-        least=table.optional("least", _LEAST, None),
-        spark=table.optional("spark", spark_settings, {}),
-    )
-    if found.every_ms is not None and found.path is None:
-        table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')
-    return found
+_EVERY = duration(10_000, _YEAR_MS)
+_NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
@@ -129,7 +54,91 @@ def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
             raise ValueError(_SPARK_RULE)
 
 
-def _share(found: object) -> float:
+def share(found: object) -> float:
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= 1:
         raise ValueError("a share above 0 and up to 1, such as 0.1")
     return float(found)
+
+
+_SHARE = Kind(share, "a share above 0 and up to 1, such as `0.1`")
+_SPARK = Kind(spark_settings, 'settings of Spark by their full names, such as `spark.master = "local[2]"`')
+
+
+class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How `mirrord audit` runs on a schedule, alongside the daemon, for one flow after the other."""
+
+    every_ms: Annotated[int | None, Key(_EVERY, "Interval between audits.", name="every", unset=_NO_SCHEDULE)] = None
+    level: Annotated[
+        Level,
+        Key(
+            one_of(Level),
+            "What is compared: positions and verdicts of the ledger, checksums of the batches, or every record.",
+        ),
+    ] = "digest"
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to audit. An empty list means all.")] = ()
+    since_ms: Annotated[
+        int | None,
+        Key(duration(1_000, 10 * _YEAR_MS), "Maximum age of the records to audit.", name="since", unset="all records"),
+    ] = None
+    sample: Annotated[float, Key(_SHARE, "Share of the ranges to audit, chosen at random.")] = 1.0
+    again: Annotated[bool, Key(BOOLEAN, "Whether ranges that earlier audits have proven are audited again.")] = False
+    rate_bytes_per_s: Annotated[
+        int | None,
+        Key(RATE, "Maximum read rate of both clusters together.", name="rate", unset="unlimited"),
+    ] = None
+    out: Annotated[
+        str | None,
+        Key(
+            TEXT,
+            "Folder for the results of each flow as Parquet, with an HTML report of each audit.",
+            unset="results are not kept",
+        ),
+    ] = None
+    spark: Annotated[
+        dict[str, str],
+        Key(_SPARK, "Settings of Spark. Without `spark.master`, this machine with all its cores is used."),
+    ] = {}
+
+
+class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where `mirrord compact` moves older parts of the offset map, and how this is scheduled."""
+
+    path: Annotated[
+        str | None,
+        Key(
+            TEXT,
+            "Folder for the files. The daemon, the command line and Spark's executors must all have access to it.",
+            unset="the ledger keeps everything",
+        ),
+    ] = None
+    every_ms: Annotated[
+        int | None, Key(_EVERY, "Interval between compactions. Requires `path`.", name="every", unset=_NO_SCHEDULE)
+    ] = None
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to compact. An empty list means all.")] = ()
+    least: Annotated[
+        int | None,
+        Key(
+            number(1, 1 << 40),
+            "Number of gaps of a partition at which they are moved.",
+            unset="enough for a whole part of a file",
+        ),
+    ] = None
+    spark: Annotated[dict[str, str], Key(_SPARK, "Settings of Spark, as for `[audit]`.")] = {}
+
+
+def read_audit(table: Table) -> AuditConfig:
+    """Read the table `[audit]`. Records a fault for each key that the level does not use."""
+    found = read_struct(table, AuditConfig)
+    if found.level == "ledger":
+        for key in ("sample", "rate", "spark"):
+            if table.has(key):
+                table.fault(key, 'has no meaning beside level = "ledger", which reads no record and needs no Spark')
+    return found
+
+
+def read_compact(table: Table) -> CompactConfig:
+    """Read the table `[compact]`."""
+    found = read_struct(table, CompactConfig)
+    if found.every_ms is not None and found.path is None:
+        table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')
+    return found

@@ -1,75 +1,23 @@
-"""How a configuration names policies: the built-in ones, and those of third parties.
-
-Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that can load policies
-(`policies.flows.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class at a
-dotted path is usable.
-"""
+"""How a configuration names policies: the built-in ones, and those of third parties. Nothing is loaded here."""
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Sequence
+from typing import cast
 
-from mirrord.config import toml_reader as read
-
-if TYPE_CHECKING:
-    from mirrord.config.schema import FlowConfig
+from mirrord.config.keys import Kind
+from mirrord.config.toml_reader import nearest
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
 """Keyword arguments with which a third-party policy is created, in addition to source and target."""
 
-NAMINGS = ("prefix", "identity")
-"""The built-in names of `naming`, in addition to templates. `select` and `filter_configs` have no built-in names."""
-RECORD_FILTERS = ("tombstones", "keys")
-RECORD_TRANSFORMS = ("headers",)
-"""The built-in names of `records.filter` and `records.transform`. They accept settings, like third-party policies."""
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _ARGUMENT = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; the keys are names of arguments"
-
-
-class PolicyCheck(Protocol):
-    """Knowledge about policies that goes beyond their names."""
-
-    def faults(self, flow: "FlowConfig") -> Iterable[tuple[str, str]]:
-        """Yield each policy of the flow that cannot be used: its key within the flow, and one line."""
-        ...
-
-    def tells_origin(self, flow: "FlowConfig") -> bool:
-        """Whether the names that the flow gives reveal every cluster that a topic has passed."""
-        ...
-
-
-class BuiltIn:
-    """A `PolicyCheck` that loads nothing."""
-
-    def faults(self, flow: "FlowConfig") -> Iterator[tuple[str, str]]:
-        for key, text, _ in third_party(flow):
-            if not is_class(text):
-                yield key, unknown(key, text, ())
-        for key, fault in needless_settings(flow):
-            yield key, fault
-
-    @staticmethod
-    def tells_origin(flow: "FlowConfig") -> bool:
-        return flow.naming == "prefix"
-
-
-class Unjudged:
-    """A `PolicyCheck` for callers that never use a policy: anything that only loading can decide counts as correct.
-
-    It allows a daemon to be inspected and stopped from a machine on which its policies are not installed.
-    """
-
-    def faults(self, flow: "FlowConfig") -> Iterator[tuple[str, str]]:
-        return needless_settings(flow)
-
-    def tells_origin(self, flow: "FlowConfig") -> bool:
-        return flow.naming == "prefix" or not is_built_in(flow.naming)
 
 
 def is_template(naming: str) -> bool:
@@ -82,78 +30,77 @@ def is_class(text: str) -> bool:
     return _CLASS.fullmatch(text) is not None
 
 
+class PolicyKind(Kind, frozen=True):
+    """A policy: a built-in one by its name, one that a package offers by its name, or a dotted path to a class."""
+
+    built_in: tuple[str, ...] = ()
+    """Names of built-in policies."""
+    has_templates: bool = False
+    """Whether a template for topic names is a built-in policy, too."""
+    has_settings: bool = False
+    """Whether built-in policies take settings, as those of third parties do."""
+
+    def is_built_in(self, text: str) -> bool:
+        """Whether the policy of this text needs no third-party code."""
+        return text in self.built_in or (self.has_templates and is_template(text))
+
+    def rule(self, found: object, installed: Sequence[str] = ()) -> str:
+        """Return what is allowed. `installed` are the names that packages on this machine offer."""
+        names = [*self.built_in, *installed]
+        allowed = [
+            *(['a template such as "dr-{topic}"'] if self.has_templates else []),
+            *(f'"{name}"' for name in names),
+        ]
+        like = nearest(found, names) if isinstance(found, str) else None
+        if allowed:
+            rule = " or ".join([", ".join(allowed), CLASS_RULE])
+        else:
+            rule = f"{CLASS_RULE}, or the name of an installed one"
+        return rule + (f'; did you mean "{like}"?' if like else "")
+
+
+class SettingsKind(Kind, frozen=True):
+    """The table of settings of a policy."""
+
+    policy: str = ""
+    """The policy's field in the same struct."""
+
+
+def _accepts(found: object, *, has_templates: bool = False) -> bool:
+    if not isinstance(found, str):
+        return False
+    if has_templates and "{" in found:
+        return _TEMPLATE.fullmatch(found) is not None and found != "{topic}"
+    return is_class(found) or _NAME.fullmatch(found) is not None
+
+
+def _policy(*built_in: str, has_templates: bool = False, has_settings: bool = False) -> PolicyKind:
+    def convert(found: object) -> object:
+        if not _accepts(found, has_templates=has_templates):
+            raise ValueError(kind.rule(found))
+        return found
+
+    names = [f'`"{name}"`' for name in built_in] + (['a template such as `"dr-{topic}"`'] if has_templates else [])
+    allowed = ", ".join([*names, 'a class as `"module:Class"`, or the name of an installed policy'])
+    kind = PolicyKind(convert, allowed, built_in=built_in, has_templates=has_templates, has_settings=has_settings)
+    return kind
+
+
+NAMING = _policy("prefix", "identity", has_templates=True)
+SELECTION = _policy()
+CONFIG_FILTER = _policy()
+RECORD_FILTER = _policy("tombstones", "keys", has_settings=True)
+RECORD_TRANSFORM = _policy("headers", has_settings=True)
+
+
 def is_built_in(naming: str) -> bool:
     """Whether this naming needs no third-party code."""
-    return naming in NAMINGS or is_template(naming)
+    return NAMING.is_built_in(naming)
 
 
-def third_party(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the third-party policies of the flow: the key within the flow, the text, the settings."""
-    if not is_built_in(flow.naming):
-        yield "naming", flow.naming, flow.naming_settings
-    if flow.select:
-        yield "select", flow.select, flow.select_settings
-    if flow.sync.filter_configs:
-        yield "sync.filter_configs", flow.sync.filter_configs, flow.sync.filter_settings
-    own = {"records.filter": RECORD_FILTERS, "records.transform": RECORD_TRANSFORMS}
-    yield from (each for each in record_policies(flow) if each[1] not in own[each[0]])
-
-
-def record_policies(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies that inspect records, built in or not: the key within the flow, the text, the settings."""
-    if flow.records.filter:
-        yield "records.filter", flow.records.filter, flow.records.filter_settings
-    if flow.records.transform:
-        yield "records.transform", flow.records.transform, flow.records.transform_settings
-
-
-def needless_settings(flow: "FlowConfig") -> Iterator[tuple[str, str]]:
-    """Yield the settings that belong to no policy, or to one that takes none."""
-    if flow.naming_settings and is_built_in(flow.naming):
-        yield "naming_settings", f'naming = "{flow.naming}" takes no settings; they are for {CLASS_RULE}'
-    if flow.select_settings and not flow.select:
-        yield "select_settings", "there is no select that takes them"
-    if flow.sync.filter_settings and not flow.sync.filter_configs:
-        yield "sync.filter_settings", "there is no filter_configs that takes them"
-    for key in ("filter", "transform"):
-        if getattr(flow.records, f"{key}_settings") and not getattr(flow.records, key):
-            yield f"records.{key}_settings", f"there is no {key} that takes them"
-
-
-def unknown(key: str, found: object, installed: Sequence[str]) -> str:
-    """Return the fault line for a text that names no policy.
-
-    `installed` are the names that packages on this machine offer.
-    """
-    return f"found {read.shown(found)}; allowed: {_rule(key, found, installed)}"
-
-
-def naming_of(found: object) -> str:
-    """Check a naming: `prefix`, `identity`, a template, a dotted path, or a name that a package may offer."""
-    if isinstance(found, str) and "{" in found:
-        if _TEMPLATE.fullmatch(found) and found != "{topic}":
-            return found
-    elif isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
-        return found
-    raise ValueError(_rule("naming", found, ()))
-
-
-def policy(found: object) -> str:
-    """Check a policy: a dotted path, or a name that a package may offer."""
-    if isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
-        return found
-    raise ValueError(_rule("", found, ()))
-
-
-def record_policy(built_in: Sequence[str]) -> "read.Convert[str]":
-    """Accept one of these names, a dotted path, or a name that a package may offer."""
-
-    def convert(found: object) -> str:
-        if isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
-            return found
-        raise ValueError(_rule("", found, built_in))
-
-    return convert
+def settings_of(policy: str) -> SettingsKind:
+    """Accept the settings of the policy in this field of the same struct."""
+    return SettingsKind(settings, "a table of texts, numbers, `true` or `false`, and lists of them", policy=policy)
 
 
 def settings(found: object) -> PolicySettings:
@@ -161,17 +108,6 @@ def settings(found: object) -> PolicySettings:
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}
-
-
-def _rule(key: str, found: object, installed: Sequence[str]) -> str:
-    own = {"naming": NAMINGS, "records.filter": RECORD_FILTERS, "records.transform": RECORD_TRANSFORMS}
-    names = [*own.get(key, ()), *installed]
-    allowed = [*(['a template such as "dr-{topic}"'] if key == "naming" else []), *(f'"{name}"' for name in names)]
-    like = read.nearest(found, names) if isinstance(found, str) else None
-    rule = (
-        " or ".join([", ".join(allowed), CLASS_RULE]) if allowed else f"{CLASS_RULE}, or the name of an installed one"
-    )
-    return rule + (f'; did you mean "{like}"?' if like else "")
 
 
 def _argument(name: str) -> str:

@@ -1,55 +1,51 @@
-"""conf.toml as frozen structs: the user's settings, with every default filled in.
-
-`load` reads a file. It either returns a consistent `Config` or raises one ConfigError that lists all faults of the
-file. The module does not connect to a cluster, read a secret or change a value that the user wrote.
-"""
+"""conf.toml as frozen structs: the user's settings, with every default filled in."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 
-from mirrord.config import toml_reader as read
-from mirrord.config.cross_checks import check_flows
 from mirrord.config.flow_features import (
     EVERY,
     MONTH_MS,
+    REFRESH,
+    SEPARATOR,
     FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
     Mm2RecordsConfig,
     RecordsConfig,
     SyncConfig,
-    read_from_mm2,
-    read_groups,
-    read_heartbeats,
-    read_mm2_records,
-    read_records,
-    read_sync,
-    refresh,
-    separator,
 )
-from mirrord.config.jobs import AuditConfig, CompactConfig, read_audit, read_compact
-from mirrord.config.policy_names import BuiltIn, PolicyCheck, PolicySettings, naming_of, policy, settings
-from mirrord.config.security import Secret, Security
-from mirrord.config.security_table import anchored, read_security
-from mirrord.config.units import (
-    HostPort,
-    Start,
-    duration_ms,
-    host_port,
-    rate_bytes_per_s,
-    regex,
-    size_bytes,
-    start_point,
+from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.keys import (
+    ADDRESS,
+    BOOLEAN,
+    RATE,
+    REGEXES,
+    START,
+    TEXT,
+    Key,
+    Kind,
+    TableKind,
+    duration,
+    either,
+    number,
+    one_of,
+    size,
 )
+from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
+from mirrord.config.security import SECRET, Secret, Security
+from mirrord.config.toml_format import format_text
+from mirrord.config.toml_reader import nearest, text
+from mirrord.config.units import HostPort, Start, host_port, regex, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
 Naming = str
-"""`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`model.config_policies`)."""
+"""`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`mirrord.config.policy_names`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
 """What a lane does if the source no longer holds records that were not copied: continue after them, or halt."""
@@ -58,100 +54,218 @@ OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
 OnUnknownCopies = Literal["wait", "begin"]
 Engine = Literal["ray", "process"]
+Placement = Literal["balanced", "spread"]
+
+ReplicationFactor = int | Literal["broker", "source"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
-_FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
-_ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
-_ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
-_ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip", "skip-unparked")
-_ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
-_ON_UNKNOWN_COPIES: read.Convert[OnUnknownCopies] = read.choice("wait", "begin")
-_ON_RECREATED: read.Convert[OnRecreated] = read.choice("keep", "fresh")
-_ENGINE: read.Convert[Engine] = read.choice("ray", "process")
-_PORT = read.integer(1, 65_535)
-_PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
-_AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
-_ALARM_AFTER = read.within(duration_ms, 1_000, MONTH_MS, '"1s" to "30d"')
-BUILT_IN = BuiltIn()
-ReplicationFactor = int | Literal["broker", "source"]
-_REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
-    "source", cast(read.Convert[int], read.either("broker", read.integer(1, 32_767)))
+CLUSTER = Kind(text, "the alias of a `[clusters.ALIAS]` table")
+"""A cluster of the file. The loader replaces this kind by one that knows the aliases."""
+_ALARM_AFTER = duration(1_000, MONTH_MS)
+_AUTO_OR_COUNT = either("auto", number(1, 10_000))
+_LEASE = duration(1_000, 300_000)
+_DAY_MS = 86_400_000
+
+
+def _names(pattern: re.Pattern[str], length: int) -> Kind:
+    def convert(found: object) -> str:
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            raise ValueError('a name of letters, digits, "_" and "-"')
+        return found
+
+    return Kind(convert, f"up to {length} letters, digits, `_` and `-`")
+
+
+def _bootstrap(found: object) -> tuple[str, ...]:
+    rule = 'addresses such as "kafka1:9092,kafka2:9092"'
+    if not isinstance(found, str):
+        raise ValueError(rule)
+    try:
+        return tuple(str(host_port(part.strip())) for part in found.split(","))
+    except ValueError:
+        raise ValueError(rule) from None
+
+
+_BOOTSTRAP = Kind(
+    _bootstrap,
+    'addresses such as `"kafka1:9092,kafka2:9092"`',
+    lambda addresses: format_text(",".join(addresses)),
+    stand_in=(),
 )
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
-    """One Kafka cluster: its bootstrap addresses as host:port strings, and how to authenticate."""
+    """One Kafka cluster."""
 
-    bootstrap: tuple[str, ...]
+    bootstrap: Annotated[
+        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of brokers. All other brokers are found through these.")
+    ]
     security: Security
 
 
 class LimitsConfig(msgspec.Struct, frozen=True):
-    """Resource limits of a process for one flow."""
+    """Resource limits of a flow."""
 
-    in_flight_bytes: int = 64 << 20
-    """Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory for
-    records.
-    """
-    map_bytes: int = 64 << 20
-    """Memory for the offset map in each process that has it. Older parts are kept in a temporary file."""
-    rate_bytes_per_s: int | None = None
-    """Fetch rate of the whole flow, shared equally by its replicators that hold lanes. None means unlimited."""
+    in_flight_bytes: Annotated[
+        int,
+        Key(
+            size(1 << 20, 1 << 40),
+            "Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory "
+            "for records.",
+        ),
+    ] = 64 << 20
+    map_bytes: Annotated[
+        int,
+        Key(
+            size(8 << 20, 1 << 40),
+            "Memory for the offset map in each process that has it. Older parts are kept in a temporary file.",
+        ),
+    ] = 64 << 20
+    rate_bytes_per_s: Annotated[
+        int | None,
+        Key(
+            RATE,
+            "Fetch rate of the whole flow, shared equally by its replicators that hold lanes.",
+            name="rate",
+            unset="unlimited",
+        ),
+    ] = None
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
     """A directed pair of clusters, and what is copied how. Topics are selected by regexes that match the whole name."""
 
-    name: str
-    source: Alias
-    target: Alias
-    topics: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
-    select: str = ""
-    """A third-party policy that excludes more topics, or an empty string."""
-    select_settings: PolicySettings = {}
-    naming: Naming = "prefix"
-    naming_settings: PolicySettings = {}
-    separator: str = "."
-    """Separator between alias and topic in names that carry the alias."""
-    start: Start = "earliest"
-    start_of: dict[str, Start] = {}
-    """Start of topics that match a regex, instead of `start`. The first regex that matches counts."""
-    isolation: Isolation = "read_committed"
-    on_loss: OnLoss = "continue"
-    on_reject: OnReject = "halt"
-    """What happens if a record cannot be copied because of its contents: the lane waits for an operator's decision, or
-    skips the record.
-    """
-    rpo_ms: int | None = None
-    """How far the target may lag. Status, metrics and alerts report when it lags further. None means that there is no
-    objective.
-    """
-    transaction_alarm_ms: int = 60_000
-    """A lane that waits longer than this for one open transaction of the source reports the transaction."""
-    refresh_ms: int | None = 5_000
-    """Interval at which new topics and partitions are looked for. None means never."""
-    replication_factor: ReplicationFactor = "broker"
-    """Replication factor of the target topics that mirrord creates. "broker" leaves it to the target's
-    `default.replication.factor`; "source" takes that of the source topic.
-    """
-    on_deleted_copy: OnDeletedCopy = "create"
-    """What happens if a target topic that holds copies was deleted: it is created and copied again, or an operator
-    decides.
-    """
-    on_recreated: OnRecreated = "keep"
-    """What happens if a source topic was recreated: its records follow those of the former topic in the same target
-    topic, or the new topic gets a separate target topic.
-    """
-    on_unknown_copies: OnUnknownCopies = "wait"
-    """What happens if the target holds records of the source that are not in the ledger: the partition waits for an
-    operator's decision, or copying begins as if they did not exist.
-    """
-    propagate_deletes: bool = False
-    """Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there."""
-    delete_grace_ms: int = 86_400_000
-    """Delay between the two deletions."""
+    name: Annotated[
+        str,
+        Key(
+            _names(re.compile(r"[A-Za-z0-9_-]{1,129}"), 129),
+            "Name of the flow. Its ledger on the target cluster is `mirrord.<name>.ledger`.",
+            unset="`<from>-<to>`",
+        ),
+    ]
+    source: Annotated[Alias, Key(CLUSTER, "Cluster to copy from.", name="from")]
+    target: Annotated[Alias, Key(CLUSTER, "Cluster to copy to.", name="to")]
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Topics to copy. Kafka's own topics are never copied.")]
+    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Topics that `topics` selects and that are not copied.")] = ()
+    select: Annotated[str, Key(SELECTION, "Policy that excludes more topics.", unset="none")] = ""
+    select_settings: Annotated[PolicySettings, Key(settings_of("select"), "Arguments of `select`.")] = {}
+    naming: Annotated[
+        Naming,
+        Key(
+            NAMING,
+            'Name of a target topic. `"prefix"`: the alias of the source, `separator` and the name of the source '
+            'topic. `"identity"`: the name of the source topic.',
+        ),
+    ] = "prefix"
+    naming_settings: Annotated[PolicySettings, Key(settings_of("naming"), "Arguments of `naming`.")] = {}
+    separator: Annotated[
+        str, Key(SEPARATOR, "Separator between alias and topic in names that carry the alias, such as `eu.orders`.")
+    ] = "."
+    start: Annotated[
+        Start,
+        Key(
+            START,
+            "Where copying begins, for topics that exist when the flow first starts. What is created or added later is "
+            "copied from its first record.",
+        ),
+    ] = "earliest"
+    start_of: Annotated[
+        dict[str, Start],
+        Key(
+            TableKind(start_point, "a table such as `{ 'logs\\..*' = \"latest\" }`", read_name=regex),
+            "Start of topics that match a regular expression, instead of `start`. The first one that matches counts.",
+        ),
+    ] = {}
+    isolation: Annotated[
+        Isolation,
+        Key(
+            one_of(Isolation),
+            "Whether to wait for open transactions and omit aborted records, as Kafka's `isolation.level`.",
+        ),
+    ] = "read_committed"
+    on_loss: Annotated[
+        OnLoss,
+        Key(
+            one_of(OnLoss),
+            "What a lane does if the source no longer holds records that were not copied: it continues after them and "
+            "reports the loss, or halts.",
+        ),
+    ] = "continue"
+    on_reject: Annotated[
+        OnReject,
+        Key(
+            one_of(OnReject),
+            'What happens if the target refuses a record for its contents. `"halt"`: its partition waits for an '
+            'operator\'s decision. `"skip"`: the record is parked in `mirrord.<name>.dead` and skipped. '
+            '`"skip-unparked"`: it is skipped even if it cannot be parked.',
+        ),
+    ] = "halt"
+    rpo_ms: Annotated[
+        int | None,
+        Key(
+            _ALARM_AFTER,
+            "How far the target may lag. Status, metrics and alerts report when it lags further.",
+            name="rpo",
+            unset="no objective",
+        ),
+    ] = None
+    transaction_alarm_ms: Annotated[
+        int,
+        Key(
+            _ALARM_AFTER,
+            "A lane that waits longer than this for an open transaction of the source reports it, with its producer.",
+            name="transaction_alarm",
+        ),
+    ] = 60_000
+    refresh_ms: Annotated[
+        int | None,
+        Key(
+            REFRESH,
+            'Interval at which new topics and partitions are looked for. `"never"`: only when the daemon starts.',
+            name="refresh",
+        ),
+    ] = 5_000
+    replication_factor: Annotated[
+        ReplicationFactor,
+        Key(
+            either("source", either("broker", number(1, 32_767))),
+            'Replication factor of the target topics that mirrord creates. `"broker"`: the target\'s '
+            '`default.replication.factor`. `"source"`: that of the source topic.',
+        ),
+    ] = "broker"
+    on_deleted_copy: Annotated[
+        OnDeletedCopy,
+        Key(
+            one_of(OnDeletedCopy),
+            "What happens if a target topic that holds copies was deleted: it is created and copied again, or an "
+            "operator decides.",
+        ),
+    ] = "create"
+    on_recreated: Annotated[
+        OnRecreated,
+        Key(
+            one_of(OnRecreated),
+            "What happens if a source topic was recreated: its records follow those of the former topic in the same "
+            "target topic, or the new topic gets a separate target topic such as `eu.orders.2`.",
+        ),
+    ] = "keep"
+    on_unknown_copies: Annotated[
+        OnUnknownCopies,
+        Key(
+            one_of(OnUnknownCopies),
+            "What happens if the target holds records of the source that are not in the ledger, because it was lost: "
+            "the partition waits for `mirrord rebuild`, or copying begins as if they did not exist.",
+        ),
+    ] = "wait"
+    propagate_deletes: Annotated[
+        bool,
+        Key(
+            BOOLEAN,
+            "Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there.",
+        ),
+    ] = False
+    delete_grace_ms: Annotated[int, Key(EVERY, "Delay between the two deletions.", name="delete_grace")] = _DAY_MS
     groups: GroupsConfig = GroupsConfig()
     records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
@@ -160,7 +274,12 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
     archive: str | None = None
-    """The folder of `[compact]`, which is the same for the whole file."""
+    """The folder of `[compact]`, which is the same for the whole file. It is no key of the flow."""
+
+    @property
+    def default_name(self) -> str:
+        """The name of a flow whose file does not name it."""
+        return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> Start:
         """Return where copying begins for a partition of a source topic that was never copied."""
@@ -178,55 +297,86 @@ class FlowConfig(msgspec.Struct, frozen=True):
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
     """How many replicators each flow has, and which lanes they host."""
 
-    count: int | Literal["auto"] = "auto"
-    partitions_per_replicator: int | Literal["auto"] = "auto"
-    """Upper limit. A value of 1 gives one replicator per partition."""
-    placement: Literal["balanced", "spread"] = "balanced"
-    """Measure by which lanes are distributed: the bytes that they copy, or their number."""
-    alone: tuple[str, ...] = ()
-    """Regexes that match whole names such as `orders-0`: partitions that get a dedicated replicator."""
-    spares: int = 0
-    """Number of replicators that host nothing until another one dies."""
+    count: Annotated[int | Literal["auto"], Key(_AUTO_OR_COUNT, 'Number of replicators. `"auto"`: one per core.')] = (
+        "auto"
+    )
+    partitions_per_replicator: Annotated[
+        int | Literal["auto"],
+        Key(
+            _AUTO_OR_COUNT,
+            "Upper limit of the partitions of a replicator. With 1, each partition has its own replicator. "
+            '`"auto"`: no limit.',
+        ),
+    ] = "auto"
+    placement: Annotated[
+        Placement,
+        Key(one_of(Placement), "Measure by which lanes are distributed: the bytes that they copy, or their number."),
+    ] = "balanced"
+    alone: Annotated[
+        tuple[str, ...],
+        Key(REGEXES, "Partitions that get a dedicated replicator. The regexes match names such as `orders-0`."),
+    ] = ()
+    spares: Annotated[int, Key(number(0, 100), "Number of replicators that host nothing until another one dies.")] = 0
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
     """The engine that runs the replicators, and the two times that bound a takeover: lease + request timeout."""
 
-    engine: Engine = "ray"
-    lease_ttl_ms: int = 6_000
-    request_timeout_ms: int = 8_000
+    engine: Annotated[
+        Engine, Key(one_of(Engine), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
+    ] = "ray"
+    lease_ttl_ms: Annotated[
+        int, Key(_LEASE, "Time without a sign of life after which another daemon takes over.", name="lease_ttl")
+    ] = 6_000
+    request_timeout_ms: Annotated[
+        int, Key(_LEASE, "Time after which a request to a broker fails.", name="request_timeout")
+    ] = 8_000
 
 
 class RayConfig(msgspec.Struct, frozen=True):
-    """The Ray cluster to run on:
+    """The Ray cluster to run on, if `engine` is `"ray"`."""
 
-    "local" starts one on this machine; any other value joins the cluster at that address.
-    """
-
-    address: str = "local"
-    dashboard: bool = True
-    dashboard_port: int | None = None
-    """None means Ray's default port, or the next free one."""
+    address: Annotated[
+        str, Key(TEXT, '`"local"` starts a Ray on this machine. Any other value joins the cluster at that address.')
+    ] = "local"
+    dashboard: Annotated[bool, Key(BOOLEAN, "Whether a local Ray has its dashboard.")] = True
+    dashboard_port: Annotated[
+        int | None,
+        Key(number(1, 65_535), "Port of the dashboard.", unset="Ray's default port, or the next free one"),
+    ] = None
 
 
 class HttpConfig(msgspec.Struct, frozen=True):
-    """The address of the daemon's HTTP server. If `listen` is None, it is 127.0.0.1 at 8182 or the next free port."""
+    """The daemon's HTTP server."""
 
-    listen: HostPort | None = None
-    advertised: HostPort | None = None
-    """Address at which others reach the server. None means `listen`, or this machine's name if `listen` is every
-    address.
-    """
-    token: Secret | None = None
-    """A client that presents this token may give commands from another machine. Without a token only loopback clients
-    may.
-    """
+    listen: Annotated[
+        HostPort | None,
+        Key(ADDRESS, "Address of the server.", unset="`127.0.0.1:8182`, or the next free port"),
+    ] = None
+    advertised: Annotated[
+        HostPort | None,
+        Key(
+            ADDRESS,
+            "Address at which others reach the server.",
+            unset="`listen`, or this machine's name if `listen` is every address",
+        ),
+    ] = None
+    token: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "A client that presents this token may give commands from another machine.",
+            unset="only clients on this machine may give commands",
+        ),
+    ] = None
 
 
 class LogsConfig(msgspec.Struct, frozen=True):
-    """Where daemons write their rotated logs. None means the user's state directory."""
+    """Where daemons write their rotated logs."""
 
-    directory: str | None = None
+    directory: Annotated[
+        str | None, Key(TEXT, "Folder of the logs.", name="dir", unset="the user's state directory")
+    ] = None
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -236,8 +386,13 @@ class Config(msgspec.Struct, frozen=True):
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
     """Flows of the same file that are left to other daemons."""
-    instance: str = "mirrord"
-    """Distinguishes two daemons that share a Ray cluster or a machine."""
+    instance: Annotated[
+        str,
+        Key(
+            _names(ALIAS, 64),
+            "Name of the daemon. It distinguishes two daemons that share a Ray cluster or a machine.",
+        ),
+    ] = "mirrord"
     replicators: ReplicatorsConfig = ReplicatorsConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     ray: RayConfig = RayConfig()
@@ -266,7 +421,7 @@ class Config(msgspec.Struct, frozen=True):
             if flow.name == name:
                 return flow
         names = [flow.name for flow in self.flows]
-        like = read.nearest(name, names)
+        like = nearest(name, names)
         hint = f' Did you mean "{like}"?' if like else ""
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
@@ -278,7 +433,7 @@ class Config(msgspec.Struct, frozen=True):
         wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
         for alias in wanted:
             if alias not in self.clusters:
-                like = read.nearest(alias, self.clusters)
+                like = nearest(alias, self.clusters)
                 hint = f' Did you mean "{like}"?' if like else ""
                 raise ConfigError(f'no cluster "{alias}" has a flow; there are: {", ".join(self.clusters)}.{hint}')
         flows = tuple(_writing_only(flow, wanted) for flow in self.flows if flow.target in wanted)
@@ -297,7 +452,7 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             clusters={
-                alias: msgspec.structs.replace(cluster, security=anchored(cluster.security, folder))
+                alias: msgspec.structs.replace(cluster, security=cluster.security.below(folder))
                 for alias, cluster in self.clusters.items()
             },
             http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
@@ -311,60 +466,6 @@ class Config(msgspec.Struct, frozen=True):
     def describe(self) -> dict[str, object]:
         """Return the configuration as plain values for JSON, with every secret as ***."""
         return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
-
-
-def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read a file.
-
-    Relative paths in it are resolved against its folder. `policies` judges policies that are not built in.
-
-    Raises ConfigError if the file cannot be read or has any fault.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; name a conf.toml") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return load_text(text, str(path), policies).below(Path(path).absolute().parent)
-
-
-def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read the text of a configuration. `file_name` is used only in messages, and paths stay as they are written.
-
-    Raises ConfigError with all faults.
-    """
-    document = read.Document(text, file_name)
-    root = document.root
-    instance = root.optional("instance", _name(ALIAS), "mirrord")
-    clusters = {
-        alias: _cluster(alias, table)
-        for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
-    }
-    flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
-    compact = read_compact(root.table("compact"))
-    flows = tuple(msgspec.structs.replace(flow, archive=compact.path) for flow in flows)
-    config = Config(
-        clusters=clusters,
-        flows=flows,
-        instance=instance,
-        replicators=_replicators(root.table("replicators")),
-        runtime=_runtime(root.table("runtime")),
-        ray=_ray(root.table("ray")),
-        http=_http(root.table("http")),
-        logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
-        audit=read_audit(root.table("audit")),
-        compact=compact,
-    )
-    for index, flow in enumerate(flows):
-        for key, message in policies.faults(flow) if flow.source and flow.target else ():
-            document.fault(f"flows[{index}].{key}", message)
-    for index, message in check_flows(flows, policies.tells_origin):
-        document.fault(f"flows[{index}]", message)
-    document.finish()
-    return config
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
@@ -386,114 +487,3 @@ def plain(value: object) -> object:
     if isinstance(value, tuple):
         return [plain(item) for item in cast(tuple[object, ...], value)]
     return value
-
-
-def _name(pattern: re.Pattern[str]) -> read.Convert[str]:
-    def convert(found: object) -> str:
-        if not isinstance(found, str) or not pattern.fullmatch(found):
-            raise ValueError('a name of letters, digits, "_" and "-"')
-        return found
-
-    return convert
-
-
-def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
-    if not ALIAS.fullmatch(alias):
-        table.document.fault(table.path, f"the alias is not allowed; allowed: {ALIAS_RULE}")
-    return ClusterConfig(
-        bootstrap=table.required("bootstrap", _bootstrap, ()),
-        security=read_security(table),
-    )
-
-
-def _bootstrap(found: object) -> tuple[str, ...]:
-    rule = 'addresses such as "kafka1:9092,kafka2:9092"'
-    if not isinstance(found, str):
-        raise ValueError(rule)
-    try:
-        return tuple(str(host_port(part.strip())) for part in found.split(","))
-    except ValueError:
-        raise ValueError(rule) from None
-
-
-def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
-    alias = read.choice(*aliases) if aliases else read.text
-    source = table.required("from", alias, "")
-    target = table.required("to", alias, "")
-    limits = table.table("limits")
-    return FlowConfig(
-        name=table.optional("name", _name(_FLOW_NAME), f"{source}-{target}" if source and target else table.path),
-        source=source,
-        target=target,
-        topics=table.list_of("topics", regex, required=True),
-        exclude=table.list_of("exclude", regex),
-        select=table.optional("select", policy, ""),
-        select_settings=table.optional("select_settings", settings, {}),
-        naming=table.optional("naming", naming_of, "prefix"),
-        naming_settings=table.optional("naming_settings", settings, {}),
-        separator=table.optional("separator", separator, "."),
-        start=table.optional("start", start_point, "earliest"),
-        start_of=table.table("start_of").all_of(regex, start_point),
-        isolation=table.optional("isolation", _ISOLATION, "read_committed"),
-        on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
-        on_reject=table.optional("on_reject", _ON_REJECT, "halt"),
-        rpo_ms=table.optional("rpo", _ALARM_AFTER, None),
-        transaction_alarm_ms=table.optional("transaction_alarm", _ALARM_AFTER, 60_000),
-        refresh_ms=table.optional("refresh", refresh, 5_000),
-        replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
-        on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
-        on_recreated=table.optional("on_recreated", _ON_RECREATED, "keep"),
-        on_unknown_copies=table.optional("on_unknown_copies", _ON_UNKNOWN_COPIES, "wait"),
-        propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
-        delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
-        groups=read_groups(table.table("groups")),
-        records=read_records(table.table("records")),
-        sync=read_sync(table.table("sync")),
-        heartbeats=read_heartbeats(table.table("heartbeats")),
-        mm2_records=read_mm2_records(table.table("mm2_records")),
-        from_mm2=read_from_mm2(table.table("from_mm2")),
-        limits=LimitsConfig(
-            in_flight_bytes=limits.optional(
-                "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20
-            ),
-            map_bytes=limits.optional(
-                "map_bytes", read.within(size_bytes, 8 << 20, 1 << 40, '"8MiB" to "1024GiB"'), 64 << 20
-            ),
-            rate_bytes_per_s=limits.optional("rate", rate_bytes_per_s, None),
-        ),
-    )
-
-
-def _replicators(table: read.Table) -> ReplicatorsConfig:
-    return ReplicatorsConfig(
-        count=table.optional("count", _AUTO_OR_COUNT, "auto"),
-        partitions_per_replicator=table.optional("partitions_per_replicator", _AUTO_OR_COUNT, "auto"),
-        placement=table.optional("placement", _PLACEMENT, "balanced"),
-        alone=table.list_of("alone", regex),
-        spares=table.optional("spares", read.integer(0, 100), 0),
-    )
-
-
-def _runtime(table: read.Table) -> RuntimeConfig:
-    seconds = read.within(duration_ms, 1_000, 300_000, '"1s" to "5m"')
-    return RuntimeConfig(
-        engine=table.optional("engine", _ENGINE, "ray"),
-        lease_ttl_ms=table.optional("lease_ttl", seconds, 6_000),
-        request_timeout_ms=table.optional("request_timeout", seconds, 8_000),
-    )
-
-
-def _ray(table: read.Table) -> RayConfig:
-    return RayConfig(
-        address=table.optional("address", read.text, "local"),
-        dashboard=table.optional("dashboard", read.boolean, True),
-        dashboard_port=table.optional("dashboard_port", _PORT, None),
-    )
-
-
-def _http(table: read.Table) -> HttpConfig:
-    return HttpConfig(
-        listen=table.optional("listen", host_port, None),
-        advertised=table.optional("advertised", host_port, None),
-        token=table.optional("token", Secret.parse, None, secret=True),
-    )

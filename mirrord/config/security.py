@@ -3,12 +3,14 @@
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from mirrord.config.jaas import parse_jaas
+from mirrord.config.keys import BOOLEAN, TEXT, Key, Kind, one_of
 from mirrord.config.property_providers import read_property
+from mirrord.config.toml_format import format_text
 from mirrord.model.errors import EnvironmentFault
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -22,6 +24,9 @@ REFERENCE_RULE = (
 _SECRET_NAME = re.compile(
     r"password|passwd|token|secret|credential|private_key|jaas|^sasl|access[._-]?key|account[._-]?key", re.IGNORECASE
 )
+
+
+_STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
@@ -105,31 +110,111 @@ def _property(path: str, key: str, option: str | None = None) -> str:
     return options[option]
 
 
+def token_address(found: object) -> str:
+    """Check the HTTP address of a token endpoint."""
+    if not isinstance(found, str) or not found.startswith(("https://", "http://")):
+        raise ValueError('an address such as "https://login.example.com/oauth2/token"')
+    return found
+
+
+def _reference(secret: Secret) -> str:
+    return format_text(secret.reference)
+
+
+SECRET = Kind(
+    Secret.parse,
+    "a reference: `env:NAME`, `file:PATH` or `properties:PATH#KEY`",
+    _reference,
+    secret=True,
+)
+_TOKEN_ADDRESS = Kind(token_address, "an HTTP or HTTPS address")
+
+
 class Security(msgspec.Struct, frozen=True):
-    """Protocol and credentials of one cluster. `ca`, `certificate` and `key` are PEM.
+    """How mirrord authenticates to the cluster. All certificates and keys that are not in a store are PEM."""
 
-    With OAUTHBEARER, `password` is the token. It is resolved again for every connection, so a file may be replaced.
-    With `token_url` it is the client's secret and `username` is the client's id, for which that address issues tokens
-    (OAuth's client credentials). With `unsigned`, brokers that are configured for it accept `username` without any
-    proof.
-    """
+    protocol: Annotated[
+        Protocol,
+        Key(
+            one_of(Protocol),
+            "Kafka's `security.protocol`: whether TLS encrypts the connection, and whether SASL is used.",
+        ),
+    ] = "PLAINTEXT"
+    mechanism: Annotated[
+        Mechanism | None, Key(one_of(Mechanism), "SASL mechanism. Required with SASL.", unset="none")
+    ] = None
+    username: Annotated[
+        str | None,
+        Key(
+            TEXT,
+            "User name for PLAIN and SCRAM. With `token_url`, the client's id. With `unsigned`, the name that the "
+            "broker accepts.",
+            unset="none",
+        ),
+    ] = None
+    password: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "Password for PLAIN and SCRAM. With OAUTHBEARER, the token, or the client's secret if `token_url` is set. "
+            "It is resolved again for every connection, so a file may be replaced.",
+            unset="none",
+        ),
+    ] = None
+    ca: Annotated[
+        Secret | None,
+        Key(SECRET, "Certificates of the authorities to trust.", unset="the authorities that the system trusts"),
+    ] = None
+    certificate: Annotated[Secret | None, Key(SECRET, "Client certificate. Requires `key`.", unset="none")] = None
+    key: Annotated[Secret | None, Key(SECRET, "Private key of `certificate`.", unset="none")] = None
+    key_password: Annotated[
+        Secret | None,
+        Key(
+            SECRET,
+            "Password of `key`, or of the key in `keystore`.",
+            unset="none; for `keystore`, the store's password",
+        ),
+    ] = None
+    truststore: Annotated[
+        str | None,
+        Key(TEXT, "Path of a JKS or PKCS12 store with the certificate authorities, instead of `ca`.", unset="none"),
+    ] = None
+    truststore_password: Annotated[Secret | None, Key(SECRET, "Password of `truststore`.", unset="none")] = None
+    keystore: Annotated[
+        str | None,
+        Key(
+            TEXT,
+            "Path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`.",
+            unset="none",
+        ),
+    ] = None
+    keystore_password: Annotated[
+        Secret | None, Key(SECRET, "Password of `keystore`. Required with `keystore`.", unset="none")
+    ] = None
+    check_hostname: Annotated[
+        bool, Key(BOOLEAN, "Whether the broker's certificate must be for the host name that mirrord connects to.")
+    ] = True
+    token_url: Annotated[
+        str | None,
+        Key(
+            _TOKEN_ADDRESS,
+            "Address that issues tokens for `username` and `password` (OAuth's client credentials).",
+            unset="`password` is the token",
+        ),
+    ] = None
+    scope: Annotated[str | None, Key(TEXT, "Scope of the tokens that `token_url` issues.", unset="none")] = None
+    unsigned: Annotated[
+        bool,
+        Key(BOOLEAN, "Whether to send `username` in an unsigned token, for brokers that are configured to accept it."),
+    ] = False
 
-    protocol: Protocol = "PLAINTEXT"
-    mechanism: Mechanism | None = None
-    username: str | None = None
-    password: Secret | None = None
-    ca: Secret | None = None
-    certificate: Secret | None = None
-    key: Secret | None = None
-    key_password: Secret | None = None
-    """Password of `key`, or of the key in `keystore` if it differs from the store's password."""
-    truststore: str | None = None
-    """Path of a JKS or PKCS12 store with the certificate authorities, instead of `ca`."""
-    truststore_password: Secret | None = None
-    keystore: str | None = None
-    """Path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`."""
-    keystore_password: Secret | None = None
-    check_hostname: bool = True
-    token_url: str | None = None
-    scope: str | None = None
-    unsigned: bool = False
+    def below(self, folder: Path) -> "Security":
+        """Return the same settings with relative paths resolved against this folder."""
+        changes: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, Secret):
+                changes[name] = value.below(folder)
+            elif name in _STORES and value:
+                changes[name] = str(folder / value)
+        return msgspec.structs.replace(self, **changes)

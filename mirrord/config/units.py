@@ -1,7 +1,7 @@
 """Durations, sizes, times and addresses as users write them in conf.toml.
 
-Every function takes the value from the file. It returns the value in its base unit, or raises ValueError with one
-sentence that says what is allowed.
+Functions that read take the value from the file. They return the value in its base unit, or raise ValueError with one
+sentence that says what is allowed. Functions named `..._text` are their inverses.
 """
 
 import re
@@ -22,7 +22,8 @@ START_RULE = (
 HOST_RULE = 'host:port, such as "kafka1:9092" or "[::1]:9092"'
 
 _DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_BINARY_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE_BYTES = {**_BINARY_BYTES, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 
@@ -47,11 +48,24 @@ def _quantity(found: str, units: dict[str, int], rule: str) -> int:
     return int(whole)
 
 
+def _text(value: int, units: dict[str, int]) -> str:
+    """Return a quantity in the largest unit of which it is a whole multiple. The smallest unit comes first."""
+    for unit, size in reversed(units.items()):
+        if value >= size and value % size == 0:
+            return f"{value // size}{unit}"
+    return f"{value}{next(iter(units))}"
+
+
 def duration_ms(found: object) -> int:
     """Return a duration in milliseconds. A bare number is refused, because it has no unit."""
     if not isinstance(found, str):
         raise ValueError(DURATION_RULE)
     return _quantity(found, _DURATION_MS, DURATION_RULE)
+
+
+def duration_text(value_ms: int) -> str:
+    """Return a duration as a user would write it."""
+    return _text(value_ms, _DURATION_MS)
 
 
 def size_bytes(found: object) -> int:
@@ -63,6 +77,11 @@ def size_bytes(found: object) -> int:
     return _quantity(found, _SIZE_BYTES, SIZE_RULE)
 
 
+def size_text(value_bytes: int) -> str:
+    """Return a size as a user would write it, in binary units."""
+    return _text(value_bytes, _BINARY_BYTES)
+
+
 def rate_bytes_per_s(found: object) -> int:
     """Return a rate in bytes per second. It is at least 64 KiB, because a batch must fit into a few seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
@@ -71,6 +90,11 @@ def rate_bytes_per_s(found: object) -> int:
     if rate < 64 << 10:
         raise ValueError(RATE_RULE)
     return rate
+
+
+def rate_text(value_bytes_per_s: int) -> str:
+    """Return a rate as a user would write it, in binary units."""
+    return f"{size_text(value_bytes_per_s)}/s"
 
 
 def start_point(found: object) -> Start:

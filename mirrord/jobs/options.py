@@ -10,9 +10,10 @@ from typing import cast
 import msgspec
 
 from mirrord.config import toml_reader as read
-from mirrord.config.schema import ClusterConfig, load
+from mirrord.config.loader import load
+from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
-from mirrord.config.security_table import anchored, read_security
+from mirrord.config.security_table import read_security
 from mirrord.config.toml_reader import Document, Table, nearest, shown
 from mirrord.config.units import HOST_RULE, SIZE_RULE, host_port, size_bytes
 from mirrord.model.errors import ConfigError
@@ -103,9 +104,9 @@ def _security(written: str) -> Security:
     if not written:
         return Security()
     document = Document(f"security = {' '.join(written.splitlines())}", NAME)
-    security = read_security(document.root)
+    security = read_security(document.root.table("security"))
     document.finish()
-    return anchored(security, Path.cwd())
+    return security.below(Path.cwd())
 
 
 def _addresses(found: object) -> tuple[str, ...]:

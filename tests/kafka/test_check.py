@@ -7,7 +7,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from mirrord.config.schema import load
+from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.operations.check import Report, check

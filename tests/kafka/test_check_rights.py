@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrord.config.schema import load
+from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault

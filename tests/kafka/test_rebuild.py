@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from mirrord.audit import rebuild
-from mirrord.config.schema import load
+from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.ledger.errors import LedgerUnavailable

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from mirrord.config.schema import load_text
+from mirrord.config.loader import load_text
 from mirrord.model.status import FlowState, HostState
 from mirrord.replication.lane.phases import Phase
 

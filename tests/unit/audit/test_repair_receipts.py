@@ -7,7 +7,8 @@ import pytest
 from mirrord.audit import repair as repair_module
 from mirrord.audit import repair_receipts
 from mirrord.audit.repair import Damage, Repair
-from mirrord.config.schema import FlowConfig, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import FlowConfig
 from mirrord.ledger.codec import encode_entry
 from mirrord.ledger.facts.audit import RangeRepaired
 from mirrord.ledger.facts.base import Origin

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mirrord.config.schema import load_text
+from mirrord.config.loader import load_text
 from mirrord.model.version import version
 
 ROOT = Path(__file__).parents[3]

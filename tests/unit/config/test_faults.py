@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.config.schema import load_text
+from mirrord.config.loader import load_text
 from mirrord.model.errors import ConfigError
 
 CLUSTERS = """[clusters.eu]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.cross_checks import literal_prefix
-from mirrord.config.schema import load_text
+from mirrord.config.loader import load_text
 from mirrord.model.errors import ConfigError
 
 TEXTS = st.sampled_from(

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from mirrord.config.files import load_file
-from mirrord.config.schema import FlowConfig, load, load_text
+from mirrord.config.loader import load, load_text
+from mirrord.config.schema import FlowConfig
 from mirrord.config.security import Secret
 from mirrord.config.writer import conf_toml
 
@@ -18,7 +19,7 @@ def test_every_sample_loads(path: Path) -> None:
     assert load(path).flows
 
 
-def test_the_one_way_sample_writes_out_the_defaults() -> None:
+def test_the_one_way_sample_has_the_defaults() -> None:
     config = load(CONF / "one-way.toml")
     (flow,) = config.flows
     bare = FlowConfig(name="eu-us", source="eu", target="us", topics=flow.topics, exclude=flow.exclude)

@@ -8,7 +8,8 @@ import pytest
 
 from mirrord.config.cross_checks import literal_prefix
 from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.config.schema import Config, load, load_text
+from mirrord.config.loader import load, load_text
+from mirrord.config.schema import Config
 from mirrord.config.security import Secret, Security
 from mirrord.config.units import HostPort
 from mirrord.model.errors import ConfigError

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.flow_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.loader import load, load_text
 from mirrord.config.schema import (
     ClusterConfig,
     Config,
@@ -18,8 +19,6 @@ from mirrord.config.schema import (
     RayConfig,
     ReplicatorsConfig,
     RuntimeConfig,
-    load,
-    load_text,
 )
 from mirrord.config.security import Secret, Security
 from mirrord.config.units import HostPort

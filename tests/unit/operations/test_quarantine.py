@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from mirrord.config.schema import Config, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import Config
 from mirrord.kafka.protocol.configs import Setting
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin

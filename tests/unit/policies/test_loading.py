@@ -10,7 +10,8 @@ import pytest
 
 import mirrord.cli.main as cli
 from mirrord.cli.arguments import load_conf
-from mirrord.config.schema import Config, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 from policies import flows

@@ -8,7 +8,8 @@ import pytest
 
 from mirrord.config.changes import compare
 from mirrord.config.flow_features import SyncConfig
-from mirrord.config.schema import ClusterConfig, Config, FlowConfig, load
+from mirrord.config.loader import load
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Security
 from mirrord.daemon.daemon import Supervisor
 from mirrord.kafka.protocol.configs import Setting

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mirrord.cli.main import main
-from mirrord.config.schema import load_text
+from mirrord.config.loader import load_text
 from mirrord.config.writer import conf_toml
 from mirrord.jobs import session
 from mirrord.ledger.codec import decode_entry

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.config.loader import load_text
 from mirrord.config.mm2.translate import translate
-from mirrord.config.schema import load_text
 from mirrord.config.security import Secret, Security
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError

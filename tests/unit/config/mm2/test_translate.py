@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.keys import keys_of, tables_of
+from mirrord.config.loader import load_text
 from mirrord.config.mm2.flows import TOPICS_EXCLUDE
 from mirrord.config.mm2.property_table import BECOMES, OLD, SECURITY, SOURCE_CONSUMER, reason
 from mirrord.config.mm2.translate import translate
-from mirrord.config.schema import Config, FlowConfig, load_text
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 
@@ -65,12 +67,20 @@ def test_no_property_is_forgotten(name: str) -> None:
     assert name in (*BECOMES, *SECURITY, *SOURCE_CONSUMER, *old) or reason(name) is not None
 
 
-@pytest.mark.parametrize("name", sorted(BECOMES))
-def test_what_a_property_becomes_is_a_key_of_conf_toml(name: str) -> None:
-    sample = (Path(__file__).parents[4] / "conf" / "one-way.toml").read_text()
-    for key in BECOMES[name].split(", "):
-        last = key.rpartition(".")[2]
-        assert key.startswith(("(", "[", "references")) or re.search(rf"^{last} = ", sample, re.MULTILINE), key
+def keys_of_conf_toml() -> set[str]:
+    """The keys of a flow and of a cluster, as the tables name them."""
+    return {
+        f"{path}.{key.name}".lstrip(".")
+        for top in (FlowConfig, ClusterConfig)
+        for path, struct in (("", top), *tables_of(top))
+        for key in keys_of(struct)
+    }
+
+
+@pytest.mark.parametrize(("name", "becomes"), [*BECOMES.items(), *SECURITY.items(), *SOURCE_CONSUMER.items()])
+def test_what_a_property_becomes_is_a_key_of_conf_toml(name: str, becomes: str) -> None:
+    for key in re.split(", | or ", becomes):
+        assert key.startswith(("(", "[", "references")) or key in keys_of_conf_toml(), name
 
 
 def test_the_defaults_are_those_of_mirrormaker() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import structlog
 
-from mirrord.config.schema import FlowConfig, LimitsConfig, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import FlowConfig, LimitsConfig
 from mirrord.groups.follower import GroupSync
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mirrord.config.flow_features import RecordsConfig
-from mirrord.config.schema import FlowConfig, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import FlowConfig
 from mirrord.config.writer import conf_toml
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.record import Record

@@ -10,7 +10,8 @@ import pytest
 
 from mirrord.config.changes import compare
 from mirrord.config.jobs import AuditConfig
-from mirrord.config.schema import Config, load_text
+from mirrord.config.loader import load_text
+from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
 from mirrord.ledger.codec import decode_entry, encode_entry
 from mirrord.ledger.facts.core import AnyFact, LeaseReleased, LeaseTaken

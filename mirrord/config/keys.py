@@ -1,0 +1,218 @@
+"""How the keys of conf.toml are declared: each of them once, at its field in a struct of the schema.
+
+    rpo_ms: Annotated[
+        int | None,
+        Key(duration(1_000, MONTH_MS), "How far the target may lag.", name="rpo", unset="no objective"),
+    ] = None
+
+The reader, the writer, the suggestions for misspelled keys and docs/reference/configuration.md are derived from these
+declarations. A field whose type is a struct is a table, described by the struct's docstring. All other fields without a
+`Key` are not in the file.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from mirrord.config.toml_format import format_list, format_text, format_value
+from mirrord.config.toml_reader import Convert, Table, boolean, choice, integer, text, within
+from mirrord.config.toml_reader import either as name_or
+from mirrord.config.units import (
+    HOST_RULE,
+    RATE_RULE,
+    START_RULE,
+    duration_ms,
+    duration_text,
+    host_port,
+    rate_bytes_per_s,
+    rate_text,
+    regex,
+    size_bytes,
+    size_text,
+    start_point,
+)
+
+REQUIRED = msgspec.NODEFAULT
+"""The default of a key that must be in the file."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a key accepts: how its values are read, written and described."""
+
+    read: Convert[Any]
+    """Converts a value of the file, or raises ValueError with a phrase that says what is allowed."""
+    allowed: str
+    """What is allowed, as Markdown for the reference."""
+    write: Callable[[Any], str] = format_value
+    """Returns a value as TOML."""
+    stand_in: Any = ""
+    """Placeholder for a required value that is missing or wrong."""
+    secret: bool = False
+    """Whether values must not be shown."""
+
+    def take(self, table: Table, name: str, default: Any) -> object:
+        """Return the value of a key, or `default` if the key is absent. Records a fault if the value is wrong."""
+        if default is REQUIRED:
+            return table.required(name, self.read, self.stand_in)
+        return table.optional(name, self.read, default, secret=self.secret)
+
+    def toml(self, value: Any) -> str:
+        """Return the value of a key as TOML."""
+        return self.write(value)
+
+
+class ListKind(Kind, frozen=True):
+    """A list. Its items are read and written one by one. A required list must not be empty."""
+
+    def take(self, table: Table, name: str, default: Any) -> object:
+        """Return the list, or `default` if the key is absent. Records a fault for each wrong item."""
+        if default is REQUIRED:
+            return table.list_of(name, self.read, required=True)
+        return table.list_of(name, self.read, default=default)
+
+    def toml(self, value: Any) -> str:
+        """Return the list as TOML."""
+        return format_list([self.write(item) for item in value])
+
+
+class TableKind(Kind, frozen=True):
+    """A table whose keys are chosen by the user. Its values are read one by one."""
+
+    read_name: Convert[str] = text
+
+    def take(self, table: Table, name: str, default: Any) -> object:  # noqa: ARG002 - an absent table is empty
+        """Return the entries of the table. Records a fault for each wrong one."""
+        return table.table(name).all_of(self.read_name, self.read)
+
+
+class Key(msgspec.Struct, frozen=True):
+    """The declaration of a key, in the `Annotated` type of its field. The field's default is the key's default."""
+
+    kind: Kind
+    help: str
+    """What the key does, in one line."""
+    name: str = ""
+    """The key in the file, if it is not the field's name."""
+    unset: str = ""
+    """What applies if the key is absent, for a default that cannot be written in a file. A field without a default is
+    then the kind's placeholder, which the loader replaces.
+    """
+
+
+class DeclaredKey(NamedTuple):
+    """A key with its field."""
+
+    field: str
+    name: str
+    key: Key
+    default: Any
+    """The value of the field if the key is absent, or REQUIRED."""
+
+
+class DeclaredTable(NamedTuple):
+    """A table within a table. Its field and its key have the same name."""
+
+    name: str
+    struct: type[msgspec.Struct]
+
+
+@functools.cache
+def keys_of(struct: type[msgspec.Struct]) -> tuple[DeclaredKey, ...]:
+    """Return the keys of a table, in the order of the fields."""
+    return tuple(
+        DeclaredKey(field.name, key.name or field.name, key, _default(field, key))
+        for field in msgspec.structs.fields(struct)
+        for key in getattr(field.type, "__metadata__", ())
+        if isinstance(key, Key)
+    )
+
+
+@functools.cache
+def key_of(struct: type[msgspec.Struct], field: str) -> DeclaredKey:
+    """Return the key of a field."""
+    return next(each for each in keys_of(struct) if each.field == field)
+
+
+@functools.cache
+def tables_of(struct: type[msgspec.Struct]) -> tuple[DeclaredTable, ...]:
+    """Return the tables within a table, in the order of the fields."""
+    fields = msgspec.structs.fields(struct)
+    return tuple(
+        DeclaredTable(field.name, field.type)
+        for field in fields
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+    )
+
+
+def _default(field: msgspec.structs.FieldInfo, key: Key) -> Any:
+    if callable(field.default_factory):
+        return field.default_factory()
+    if field.default is msgspec.NODEFAULT and key.unset:
+        return key.kind.stand_in
+    return field.default
+
+
+def _in_code(rule: str) -> str:
+    """Return a rule with its examples as code."""
+    return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
+
+
+def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
+    # A configuration that did not come from a file can hold other values. The reader then refuses the text.
+    return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
+
+
+BOOLEAN = Kind(boolean, "`true` or `false`")
+TEXT = Kind(text, "a text")
+START = Kind(start_point, _in_code(START_RULE))
+RATE = Kind(rate_bytes_per_s, _in_code(RATE_RULE), _quantity(rate_text))
+ADDRESS = Kind(host_port, _in_code(HOST_RULE), lambda value: format_text(str(value)))
+REGEXES = ListKind(regex, "a list of regular expressions")
+
+
+def number(low: int, high: int) -> Kind:
+    """Accept a whole number within [low, high]."""
+    return Kind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
+
+
+def duration(low_ms: int, high_ms: int) -> Kind:
+    """Accept a duration within these bounds."""
+    return _within(duration_ms, duration_text, low_ms, high_ms)
+
+
+def size(low_bytes: int, high_bytes: int) -> Kind:
+    """Accept a size within these bounds."""
+    return _within(size_bytes, size_text, low_bytes, high_bytes)
+
+
+def one_of(names: Any) -> Kind:
+    """Accept the names of this Literal type."""
+    choices = get_args(names)
+    return Kind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
+
+
+def either(name: str, other: Kind, meaning: object = REQUIRED) -> Kind:
+    """Accept this name, or what another kind accepts. `meaning` is the name's value, by default the name itself."""
+    value = name if meaning is REQUIRED else meaning
+    convert = name_or(name, other.read)
+    return Kind(
+        lambda found: value if found == name else convert(found),
+        f'`"{name}"`, or {other.allowed}',
+        lambda found: format_text(name) if found == value else other.write(found),
+    )
+
+
+def _within(convert: Convert[int], unit: Callable[[int], str], low: int, high: int) -> Kind:
+    first, last = format_text(unit(low)), format_text(unit(high))
+    return Kind(
+        within(convert, low, high, f"{first} to {last}"),
+        f"`{first}` to `{last}`",
+        _quantity(unit),
+    )
+
+
+def _alternatives(names: list[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]])

@@ -1,0 +1,122 @@
+"""The policies of a flow: which of them are third-party code, and whether they can be used.
+
+Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that can load policies
+(`policies.flows.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class at a
+dotted path is usable.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from mirrord.config.keys import keys_of, tables_of
+from mirrord.config.policy_names import CLASS_RULE, PolicyKind, PolicySettings, SettingsKind, is_built_in, is_class
+from mirrord.config.schema import FlowConfig
+from mirrord.config.toml_reader import shown
+
+
+class PolicyCheck(Protocol):
+    """Knowledge about policies that goes beyond their names."""
+
+    def faults(self, flow: FlowConfig) -> Iterable[tuple[str, str]]:
+        """Yield each policy of the flow that cannot be used: its key within the flow, and one line."""
+        ...
+
+    def tells_origin(self, flow: FlowConfig) -> bool:
+        """Whether the names that the flow gives reveal every cluster that a topic has passed."""
+        ...
+
+
+class BuiltIn:
+    """A `PolicyCheck` that loads nothing."""
+
+    def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
+        for key, text, _ in third_party(flow):
+            if not is_class(text):
+                yield key, unknown(key, text, ())
+        for key, fault in needless_settings(flow):
+            yield key, fault
+
+    @staticmethod
+    def tells_origin(flow: FlowConfig) -> bool:
+        return flow.naming == "prefix"
+
+
+BUILT_IN = BuiltIn()
+
+
+class Unjudged:
+    """A `PolicyCheck` for callers that never use a policy: anything that only loading can decide counts as correct.
+
+    It allows a daemon to be inspected and stopped from a machine on which its policies are not installed.
+    """
+
+    def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
+        return needless_settings(flow)
+
+    def tells_origin(self, flow: FlowConfig) -> bool:
+        return flow.naming == "prefix" or not is_built_in(flow.naming)
+
+
+class _PolicyKey(NamedTuple):
+    path: str
+    """The key within the flow, such as `records.filter`."""
+    table: str
+    """The table within the flow, or an empty string for the flow itself."""
+    field: str
+    settings: str
+    """The field with the policy's settings."""
+    kind: PolicyKind
+
+
+@functools.cache
+def _policy_keys() -> tuple[_PolicyKey, ...]:
+    found: list[_PolicyKey] = []
+    for table, struct in (("", FlowConfig), *tables_of(FlowConfig)):
+        keys = keys_of(struct)
+        settings = {each.key.kind.policy: each.field for each in keys if isinstance(each.key.kind, SettingsKind)}
+        for field, name, key, _ in keys:
+            if isinstance(key.kind, PolicyKind):
+                path = f"{table}.{name}" if table else name
+                found.append(_PolicyKey(path, table, field, settings[field], key.kind))
+    return tuple(found)
+
+
+def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
+    """Yield every key that names a policy, with its text, which may be empty, and its settings."""
+    for key in _policy_keys():
+        struct = getattr(flow, key.table) if key.table else flow
+        yield key, getattr(struct, key.field), getattr(struct, key.settings)
+
+
+def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
+    """Yield the third-party policies of the flow: the key within the flow, the text, the settings."""
+    for key, text, settings in _policies(flow):
+        if text and not key.kind.is_built_in(text):
+            yield key.path, text, settings
+
+
+def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
+    """Yield the policies that inspect records, built in or not: the key within the flow, the text, the settings."""
+    for key, text, settings in _policies(flow):
+        if text and key.table == "records":
+            yield key.path, text, settings
+
+
+def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
+    """Yield the settings that belong to no policy, or to one that takes none."""
+    for key, text, settings in _policies(flow):
+        path = f"{key.table}.{key.settings}" if key.table else key.settings
+        if settings and not text:
+            yield path, f"there is no {key.field} that takes them"
+        elif settings and key.kind.is_built_in(text) and not key.kind.has_settings:
+            yield path, f'{key.field} = "{text}" takes no settings; they are for {CLASS_RULE}'
+
+
+def unknown(path: str, found: object, installed: Sequence[str]) -> str:
+    """Return the fault line for a text that names no policy. `path` is the key within the flow.
+
+    `installed` are the names that packages on this machine offer.
+    """
+    kind = next(key.kind for key in _policy_keys() if key.path == path)
+    return f"found {shown(found)}; allowed: {kind.rule(found, installed)}"

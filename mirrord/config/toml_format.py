@@ -1,0 +1,41 @@
+"""Format values, keys and lists as TOML."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import cast
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_WIDTH = 110
+
+
+def format_value(value: object) -> str:
+    """Return a text, number, boolean, list or table as TOML on one line. A list that is too long for it gets several.
+
+    Lists may be tuples.
+    """
+    if isinstance(value, dict):
+        items = [f"{format_key(name)} = {format_value(item)}" for name, item in cast(dict[str, object], value).items()]
+        return f"{{ {', '.join(items)} }}" if items else "{}"
+    if isinstance(value, tuple):
+        return format_list([format_value(item) for item in cast(tuple[object, ...], value)])
+    return format_text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def format_list(items: Sequence[str]) -> str:
+    """Return a list of formatted items."""
+    line = f"[{', '.join(items)}]"
+    return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
+
+
+def format_text(value: str) -> str:
+    """Return a text in quotes."""
+    # A literal string keeps the backslashes of a regex unchanged.
+    if "\\" in value and value.isprintable() and "'" not in value:
+        return f"'{value}'"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def format_key(name: str) -> str:
+    """Return a key, in quotes if TOML requires them."""
+    return name if _BARE_KEY.fullmatch(name) else format_text(name)
