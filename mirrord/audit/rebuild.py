@@ -36,7 +36,7 @@ from mirrord.model.names import ClusterId, TopicId, TopicPartition
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import producers_back
 from mirrord.operations.start_report import find_beginnings
-from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.runtime.clock import SystemClock
 from mirrord.topics.rules.topic_plan import PlannedLane
 from policies.flows import record_filter_of
@@ -130,7 +130,7 @@ async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
 
 async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
     flow = survey.flow
-    shaping = Shaping(flow)
+    shaping = RecordPolicies(flow)
     wanted = record_filter_of(flow)
     foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
     return [
@@ -145,7 +145,7 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
     ]
 
 
-def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: Shaping) -> str:
+def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> str:
     flow = survey.flow
     if flow.records.transform and shaping.concerns(lane.source_topic):
         return "its records are transformed: what they hold says nothing"
@@ -286,7 +286,7 @@ def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -
 
 
 def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFact]:
-    shaping = Shaping(flow)
+    shaping = RecordPolicies(flow)
     for lane in found.lanes:
         planned = lane.planned
         if lane.outcome == "refused":

@@ -24,7 +24,7 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.intervals import ranges
 from mirrord.model.names import LaneId, LaneKey, TopicPartition, repair_topic
 from mirrord.operations.hazard_survey import read_state
-from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import DeadLetters, Lying
 
 PATIENCE_S = 10.0
@@ -135,7 +135,7 @@ async def _flow(
         if lane is None:
             continue  # nothing is left of the lane's topic
         start = starts.get(TopicPartition(lane.source_topic, lane.partition))
-        place = Place(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
+        place = LetterPlace(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
         told = Repair(
             flow=flow.name,
             topic=place.topic,

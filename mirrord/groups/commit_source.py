@@ -16,7 +16,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.groups import GroupOffsets, TopicPartition
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import Source as Kind
-from mirrord.replication.host.fetcher import Source
+from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
@@ -30,7 +30,12 @@ class GroupSource:
     """Keeps a book of commits up to date."""
 
     def __init__(
-        self, view: ClusterView, source: Source, asks: Asks, config: GroupsConfig, changed: Callable[[set[str]], None]
+        self,
+        view: ClusterView,
+        source: SourceFetcher,
+        asks: Asks,
+        config: GroupsConfig,
+        changed: Callable[[set[str]], None],
     ) -> None:
         """`changed` receives groups that have committed something, or have lost a position."""
         self.kind: Kind = "starting"

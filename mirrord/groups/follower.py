@@ -32,8 +32,8 @@ from mirrord.ledger.store.leased_worker import LeasedWorker
 from mirrord.ledger.store.log_port import LedgerLog
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupsNews, GroupsReport
-from mirrord.replication.host.fetcher import Source
-from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.fetcher import SourceFetcher
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import BackgroundTasks
@@ -252,7 +252,7 @@ class _Parts:
         for view in (self._from, self._to):
             view.start()
         self._asks = Asks(self._from, read_committed=True)
-        self._fetches = Source(self._from, self._asks, Budget(BUFFER_BYTES), read_committed=True)
+        self._fetches = SourceFetcher(self._from, self._asks, MemoryBudget(BUFFER_BYTES), read_committed=True)
         self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
         self.pairs = Pairs()
         self.back: GroupBack | None = None
@@ -261,7 +261,7 @@ class _Parts:
         closing = [self._fetches.close, self._asks.close]
         if flow.groups.reverse:
             asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
-            fetches = Source(self._to, asks, Budget(BUFFER_BYTES), read_committed=True)
+            fetches = SourceFetcher(self._to, asks, MemoryBudget(BUFFER_BYTES), read_committed=True)
             self.target_groups = GroupSource(self._to, fetches, asks, flow.groups, changed)
             self.back = GroupBack(GroupAdmin(self._from), bounds, self.pairs, Asked())
             closing += [fetches.close, asks.close, bounds.close]

@@ -28,8 +28,8 @@ from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import CONTROL, Scanned, scan
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
-from mirrord.replication.host.fetcher import Source
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.fetcher import SourceFetcher
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 PARTITION_BYTES = 256 << 10
@@ -54,7 +54,7 @@ class GroupLog:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceFetcher,
         asks: Asks,
         passes: Callable[[str], bool],
         take: Callable[[OffsetKey, OffsetValue | None], None],
@@ -160,13 +160,13 @@ class _Partition:
         self._waiting: set[str] = set()
         """Groups with records that were read before the partition was ready."""
         self._stopped = False
-        self._tap = Tap(partition, PARTITION_BYTES, self._deliver)
+        self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
 
-    def start(self, source: Source, asks: Asks) -> None:
+    def start(self, source: SourceFetcher, asks: Asks) -> None:
         if not self._stopped:
             asks.bounds(self.partition, -1, partial(self._bounds, source, asks))
 
-    def stop(self, source: Source) -> None:
+    def stop(self, source: SourceFetcher) -> None:
         self._stopped = True
         source.stop(self._tap)
 
@@ -181,7 +181,7 @@ class _Partition:
                 self._empty_until = empty_until
                 self._find_ready(empty_until)
 
-    def _bounds(self, source: Source, asks: Asks, error: int, high_watermark: int, log_start: int) -> None:
+    def _bounds(self, source: SourceFetcher, asks: Asks, error: int, high_watermark: int, log_start: int) -> None:
         if self._stopped:
             return
         if error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:

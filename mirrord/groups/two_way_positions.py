@@ -98,7 +98,7 @@ def _is_all(lane: LaneState, mark: Progress) -> bool:
     """Return whether every record before the mark's source offset is below the mark, and none must be copied again."""
     last = lane.source_runs.last
     is_last = last is not None and last.ordinal <= mark.ordinal
-    return mark.settled and is_last and not any(ordinal >= mark.ordinal for ordinal, _ in lane.cuts)
+    return mark.settled and is_last and not any(ordinal >= mark.ordinal for ordinal, _ in lane.truncations)
 
 
 class CrossedAtlas(Atlas):

@@ -475,12 +475,12 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
             lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)
         lane.holes = tuple(_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
-        lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
+        lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
         # A truncation that is recorded again before anything was copied after it is the same truncation.
-        known = {each for each in lane.cuts if each[0] == lowest}
+        known = {each for each in lane.truncations if each[0] == lowest}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
-        lane.cuts += tuple((lowest, start) for start in lost)
+        lane.truncations += tuple((lowest, start) for start in lost)
         # Records that were still to be copied again are copied again only up to the last of these runs.
         last = max(run.ordinal for run in fact.runs)
         lane.holes = tuple(_until(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)

@@ -80,6 +80,6 @@ def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)
     if upstream is None or downstream is None:
         return None
-    if any(ordinal < first and upstream >= offset for first, offset in lane.cuts):
+    if any(ordinal < first and upstream >= offset for first, offset in lane.truncations):
         return None  # the source now uses the offset for another record
     return OffsetSync(lane.source_topic, lane.partition, upstream, downstream)

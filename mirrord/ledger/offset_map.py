@@ -252,9 +252,9 @@ def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
     """Return the stretches in the order of their ordinals."""
-    cuts = [ordinal for ordinal, _ in lane.cuts]
+    cuts = [ordinal for ordinal, _ in lane.truncations]
     edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
     return [
-        _Stretch(first, end, min((start for ordinal, start in lane.cuts if ordinal > first), default=_NEVER))
+        _Stretch(first, end, min((start for ordinal, start in lane.truncations if ordinal > first), default=_NEVER))
         for first, end in pairwise(edges)
     ]

@@ -94,7 +94,7 @@ def clip_proof(lane: LaneState) -> None:
     fact = lane.audited
     if fact is None:
         return
-    lost = min((start for ordinal, start in lane.cuts if ordinal >= fact.end), default=fact.source_offset)
+    lost = min((start for ordinal, start in lane.truncations if ordinal >= fact.end), default=fact.source_offset)
     if lost < fact.source_offset:
         lane.audited = msgspec.structs.replace(fact, source_offset=lost, newest_ms=-1)
 

@@ -59,7 +59,7 @@ def floor(lane: LaneState) -> int:
 def _forget_below_floor(lane: LaneState) -> None:
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
-    lane.cuts = tuple(cut for cut in lane.cuts if cut[0] > lowest)
+    lane.truncations = tuple(cut for cut in lane.truncations if cut[0] > lowest)
     kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
     lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs
 

@@ -119,7 +119,7 @@ class LaneState:
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
     holes: tuple[HoleFound, ...] = ()
-    cuts: tuple[tuple[int, int], ...] = ()
+    truncations: tuple[tuple[int, int], ...] = ()
     """Pairs of (ordinal, source offset): everything copied under lower ordinals from this source offset on was
     truncated."""
     epochs: tuple[tuple[int, int], ...] = ()

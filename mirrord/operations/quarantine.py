@@ -19,7 +19,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
 from mirrord.operations.flow_lookup import ledgers_meant, of_several
 from mirrord.operations.status_report import PATIENCE_S, LedgerView
-from mirrord.replication.dead_letters.records import Place, Returned, letters_words
+from mirrord.replication.dead_letters.records import LetterPlace, Returned, letters_words
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 
 WITHOUT = "--without-parking"
@@ -33,10 +33,10 @@ class Found(NamedTuple):
     entry: Parked
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LetterPlace:
         """Where the entry begins."""
         lane = self.lane
-        return Place(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
+        return LetterPlace(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
 
 
 async def find(config: Config, order: Order) -> Found | None:

@@ -24,8 +24,8 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import producers_back, read_state
 from mirrord.operations.status_report import PATIENCE_S
-from mirrord.replication.host.existing_copies import FoundCopies
-from mirrord.replication.host.mm2_takeover import Inheritance, Sides
+from mirrord.replication.host.existing_copies import ExistingCopies
+from mirrord.replication.host.mm2_takeover import Mm2Takeover, Sides
 from mirrord.replication.host.start_evidence import StartEvidence, StartSearch
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.topics.rules.incarnations import Lately
@@ -89,8 +89,8 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return {at for at, header in enumerate(headers) if header[9] in foreign}
 
-    found = FoundCopies(flow, sides[0], sides[1], brought_back)
-    inheritance = Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S)
+    found = ExistingCopies(flow, sides[0], sides[1], brought_back)
+    inheritance = Mm2Takeover(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S)
     look = _Look(flow, ledger, StartSearch(flow, inheritance, found))
     for view in views:
         view.start()

@@ -12,7 +12,7 @@ from mirrord.model.names import LaneId
 from mirrord.model.status import Api, CountsStatus, RequestsStatus
 from mirrord.replication.host.flow_control.fetch_priority import URGENT_S
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
-from mirrord.replication.lane.flow_control.retention_forecast import Headroom
+from mirrord.replication.lane.flow_control.retention_forecast import RetentionForecast
 from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 RATE_SECONDS = 5.0
@@ -28,7 +28,7 @@ class FlowFigures:
     def __init__(self) -> None:
         self.rates = Rates()
         self.behind = Behind()
-        self.headroom = Headroom()
+        self.headroom = RetentionForecast()
         self.retention: Mapping[str, Retention] = {}
         """Retention of the source topics whose configs are known."""
         self._counts = Counts()

@@ -14,9 +14,9 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.lab.cluster import Cluster
-from mirrord.replication.host.batch_verification import Comparison
+from mirrord.replication.host.batch_verification import BatchVerification
 from mirrord.replication.lane.signals import AskCheck
-from mirrord.replication.lane.target.batch_compare import Finding
+from mirrord.replication.lane.target.batch_compare import BatchFinding
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, viewing, write
@@ -107,10 +107,10 @@ async def test_old_segments_are_copied_record_by_record(source: Cluster, lab_pai
         assert report.raw_batches > 0
         assert await copies(flow, topic) == old.seen + newest(later)
         copied = len(old.seen) + len(later)
-        assert await compared(flow, topic) == Finding("equal", equal_until=copied)
+        assert await compared(flow, topic) == BatchFinding("equal", equal_until=copied)
 
 
-async def compared(flow: Mirror, topic: str) -> Finding:
+async def compared(flow: Mirror, topic: str) -> BatchFinding:
     """What a take-over finds when it compares all that the lane has written."""
     lane, target_end = flow.lane(), (await asyncio.to_thread(ends, flow.target, copy_of(topic)))[0]
     (assigned,) = await flow.lanes()
@@ -128,7 +128,7 @@ async def compared(flow: Mirror, topic: str) -> Finding:
         (source_side, source_partition), (target_side, target_partition) = sides
         wanted = AskCheck(0, lane.producer_id, 0, target_end - 1, 0, target_end)
         partitions = (source_partition, target_partition)
-        return await Comparison(source_side, target_side, *partitions, lane, wanted).run()
+        return await BatchVerification(source_side, target_side, *partitions, lane, wanted).run()
 
 
 async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(source: Cluster, lab_pair: LabPair) -> None:

@@ -19,11 +19,11 @@ from mirrord.ledger.standing_orders import Order
 from mirrord.model import names
 from mirrord.model.names import LaneId, dead_letter_topic
 from mirrord.operations.quarantine import bring_back, find, park
-from mirrord.replication.dead_letters.records import Place, Returned, Standing
+from mirrord.replication.dead_letters.records import LetterPlace, Returned, Standing
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 from mirrord.replication.host.batch_rebuild import build
-from mirrord.replication.lane.second_path import Rebuild
+from mirrord.replication.lane.second_path import RebuildRequest
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
     SECONDS,
@@ -196,12 +196,12 @@ async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None])
         other = DeadLetters(flow.setup.flow, flow.setup.source, flow.setup.target)
         last = letters[-1]
         record = Record(60, last.timestamp()[1], last.key(), last.value(), ())
-        data = bytes(build(0, [record], [60], Rebuild(bytearray(), 0, 0, 60, 7, 0, 0)).data)
-        assert await other.keep(Place(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
+        data = bytes(build(0, [record], [60], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0)).data)
+        assert await other.keep(LetterPlace(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
     assert len(await asyncio.to_thread(committed, flow.target, dead)) == len(letters)
     await alter(flow.target, dead, "max.message.bytes", "70")
     with pytest.raises(NotParked, match="MessageSizeTooLarge"):
-        await other.keep(Place(topic, 0, 61, lane), data, BY_POLICY)
+        await other.keep(LetterPlace(topic, 0, 61, lane), data, BY_POLICY)
 
 
 async def test_by_policy_what_the_target_refuses_is_parked_and_left_out(lab_pair: LabPair) -> None:

@@ -12,7 +12,7 @@ from mirrord.kafka.protocol.errors import Malformed
 from mirrord.kafka.protocol.legacy_messages import group
 from mirrord.kafka.protocol.record_batch import intact
 from mirrord.replication.host.batch_rebuild import rebuild
-from mirrord.replication.lane.second_path import Rebuild
+from mirrord.replication.lane.second_path import RebuildRequest
 from tests.fixtures.old_messages import Magic, Message, messages, with_checksum
 
 MAGICS = st.sampled_from((0, 1))
@@ -21,7 +21,7 @@ NUMBERS = st.integers(0, 1 << 32)
 
 def attempt(data: bytes) -> None:
     with suppress(ValueError):
-        rebuilt = rebuild(Rebuild(bytearray(data), 0, len(data), 0, 1, 0, 0))
+        rebuilt = rebuild(RebuildRequest(bytearray(data), 0, len(data), 0, 1, 0, 0))
         if rebuilt is None:
             return
         assert intact(rebuilt.data, 0, len(rebuilt.data))

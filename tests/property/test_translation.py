@@ -152,6 +152,6 @@ def test_what_lies_below_both_log_starts_is_forgotten(seed: int) -> None:
         made.step("copy")
         made.starts = (len(made.source) - 1, len(made.target) - 1)
         made.prune()
-    held = (made.lane.source_runs, made.lane.target_runs, made.lane.holes, made.lane.cuts)
+    held = (made.lane.source_runs, made.lane.target_runs, made.lane.holes, made.lane.truncations)
     # Pieces go as a whole; the newest two are not packed at all.
     assert max(map(len, held)) <= 8 + 2 * 2

@@ -8,13 +8,21 @@ from msgspec.structs import replace
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.intervals import ranges
-from mirrord.replication.lane.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
-from mirrord.replication.lane.source.source_epochs import cut_within, epoch_at, is_cut, is_of_later_epoch
-from mirrord.replication.lane.source.source_epochs import standing as standing_pieces
+from mirrord.replication.lane.signals import (
+    AskCheck,
+    AskRebuild,
+    AskScan,
+    CheckAnswer,
+    OwnBatch,
+    RebuildAnswer,
+    ScanAnswer,
+)
+from mirrord.replication.lane.source.source_epochs import epoch_at, is_of_later_epoch, is_truncated, truncations_within
+from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
 from mirrord.replication.lane.target.batch_relocation import (
-    Original,
     Range,
-    Standing,
+    SourceBatch,
+    TargetBatch,
     Unplaced,
     covered_below,
     is_open,
@@ -22,14 +30,14 @@ from mirrord.replication.lane.target.batch_relocation import (
     locate,
     search_range,
 )
-from mirrord.replication.lane.target.superseded_records import AskSuperseded, Judge, SupersededTold
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 
-def scanned(world: "World", question: AskScan) -> Scanned:
+def scanned(world: "World", question: AskScan) -> ScanAnswer:
     """Read the target by batch headers (`mirrord.replication.host.target_reads.own_batches`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     found = world.target.read(question.start, question.end)
@@ -40,10 +48,10 @@ def scanned(world: "World", question: AskScan) -> Scanned:
     )
     others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
     stretch = (question.purpose, question.start, question.end)
-    return Scanned(question.question, error, *stretch, own, others, world.shape.cleans)
+    return ScanAnswer(question.question, error, *stretch, own, others, world.shape.cleans)
 
 
-def compared(world: "World", record: Any, question: AskCheck) -> Checked:
+def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
     """Compare what stands in the target with the source (`mirrord.replication.host.batch_verification`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
@@ -63,7 +71,7 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
             gone += [ordinal] if world.source.at(offset) is None and offset < world.source.end else []
             there, epoch = world.source.at(offset), epoch_at(question.epochs, ordinal)
             is_another = epoch >= 0 and world.source.epoch_of(offset) != epoch
-            if is_cut(record, ordinal, offset) or (is_another and there != number):
+            if is_truncated(record, ordinal, offset) or (is_another and there != number):
                 there = None
             if there is None and outcome == "equal":
                 outcome = "unverifiable"
@@ -86,29 +94,31 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
         ranges(gone),
         equal_until,
     )
-    return Checked(*told)  # type: ignore[arg-type]
+    return CheckAnswer(*told)  # type: ignore[arg-type]
 
 
-def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
+def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswer:
     """Find in the source what stands in the target (`mirrord.replication.host.batch_relocation`)."""
     read = world.target.read(question.start, question.end)
     stored = [each for each in read if each.producer == question.producer_id]
     own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
     if world.target.high_watermark < question.end:
-        return Relocated(question.question, 7, (), None)
+        return RebuildAnswer(question.question, 7, (), None)
     if world.shape.policies:
         # As the host of a lane answers (`mirrord.replication.host.lane_host`): such a lane is to wait, so that nothing
         # has to be found.
-        return Relocated(question.question, 0, own, None, "its records go through a policy")
+        return RebuildAnswer(question.question, 0, own, None, "its records go through a policy")
     first = question.first
     cuts = [(each, max(first - each.sequence, 0)) for each in stored if each.sequence + each.count > first]
-    standing = [Standing(each.sequence + cut, [number or None for number in each.numbers[cut:]]) for each, cut in cuts]
+    standing = [
+        TargetBatch(each.sequence + cut, [number or None for number in each.numbers[cut:]]) for each, cut in cuts
+    ]
     last = max((each.first + len(each.contents) for each in standing), default=first) - 1
     searched = search_range(record, first, last)
     searched = Range(searched.start, max(min(searched.end, world.source.last_stable), searched.start))
     lost = world.source.aborted_offsets()
     originals = [
-        Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied, each.epoch)
+        SourceBatch(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied, each.epoch)
         for each in world.source.log
         for uncopied in (bool(each.attributes & CONTROL) or each.base in lost,)
         if each.last >= searched.start and each.base < searched.end
@@ -117,18 +127,18 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
         below = covered_below(record, first), last_below(record, first)
         located = locate(standing, originals, *below, searched, partial(is_open, record), record.source_runs.offset_of)
     except Unplaced as why:
-        return Relocated(question.question, 0, own, None, str(why))
+        return RebuildAnswer(question.question, 0, own, None, str(why))
     located = replace(located, source_start=world.source.start)
-    return Relocated(question.question, 0, own, located, compacts=world.shape.cleans)
+    return RebuildAnswer(question.question, 0, own, located, compacts=world.shape.cleans)
 
 
-def superseded(world: "World", record: Any, question: AskSuperseded) -> SupersededTold:
+def superseded(world: "World", record: Any, question: AskSuperseded) -> SupersededAnswer:
     """Look up what is missing by its keys (`mirrord.replication.host.superseded_lookup`)."""
     if world.target.high_watermark < question.end:
-        return SupersededTold(question.question, 7)
-    judge = Judge(question)
+        return SupersededAnswer(question.question, 7)
+    judge = SupersededJudge(question)
     for missing in question.missing:
-        for ordinal in cut_within(record, missing.first, missing.last):
+        for ordinal in truncations_within(record, missing.first, missing.last):
             judge.gone(missing, ordinal, by_retention=False)
         for first, start, length in standing_pieces(record, missing.first, missing.last):
             for ordinal, offset in zip(range(first, first + length), range(start, start + length), strict=True):
@@ -146,4 +156,4 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
                 sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
                 key = world.target.key(number)
                 judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
-    return judge.told()
+    return judge.answer()

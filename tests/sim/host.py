@@ -13,19 +13,18 @@ from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.replication.lane import step as flow_lane
-from mirrord.replication.lane.lane_report import progress
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskCheck,
+    AskConfigs,
+    AskDivergence,
     AskEnd,
     AskOrigins,
-    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
     AskScan,
-    AskSettings,
     AskShared,
     AskStart,
     AskSuperseded,
@@ -42,6 +41,7 @@ from mirrord.replication.lane.signals import (
     Lost,
     Park,
     Produce,
+    ProduceAnswer,
     Released,
     SaveProgress,
     StopFetch,
@@ -215,7 +215,7 @@ class Host:
                 AskProducerId()
                 | AskStart()
                 | AskEnd()
-                | AskParting()
+                | AskDivergence()
                 | AskProducers()
                 | AskVisible()
                 | AskScan()
@@ -225,7 +225,7 @@ class Host:
                 | AskSuperseded()
                 | AskOrigins()
                 | Park()
-                | AskSettings()
+                | AskConfigs()
             ):
                 self.inbox.append(("ask", (effect, self.leader)))
 
@@ -245,11 +245,11 @@ class Host:
         # (`mirrord.supervision.fleet.lane_ownership`).
         if self is self.world.hosts[-1]:
             self.world.left_cleanly = clean
-            word = progress(self.lane, 1, self.world.wall_ms) if clean else None
+            word = progress_record(self.lane, 1, self.world.wall_ms) if clean else None
             self.world.words += [word] if word is not None else []
 
     def save_progress(self) -> None:
-        told = progress(self.lane, 1, self.world.wall_ms)
+        told = progress_record(self.lane, 1, self.world.wall_ms)
         if not self.lane.grant or told is None:
             return
         if not high_watermark_can_fall(self.world) and told.target_offset > self.world.target.high_watermark:
@@ -285,7 +285,7 @@ class Host:
         self.answers.clear()
         lost, self.sent = list(self.sent), deque()
         for request in lost:
-            self.take(Answer(request.round, request.batch, NETWORK, -1))
+            self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1))
 
 
 def _picture(lane: Lane) -> dict[str, Any]:

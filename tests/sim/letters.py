@@ -3,7 +3,7 @@
 import random
 
 from mirrord.ledger.facts.quarantine import Quarantined
-from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
+from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
 from tests.sim import toy
 
 
@@ -13,17 +13,17 @@ class FakeLetters:
     def __init__(self) -> None:
         self.lying: list[tuple[int, int]] = []
 
-    def park(self, question: Park, chance: random.Random | None) -> LettersTold:
+    def park(self, question: Park, chance: random.Random | None) -> ParkAnswer:
         """In one transaction, whose end may not be heard of."""
         ((_, number),) = toy.records(question.data)
         letter = (question.offset, number)
         if chance and chance.random() < 0.2:
-            return LettersTold(question.question, -1, "the target does not take it")
+            return ParkAnswer(question.question, -1, "the target does not take it")
         if letter not in self.lying[max(question.behind, 0) :]:
             self.lying.append(letter)
         if chance and chance.random() < 0.2:
-            return LettersTold(question.question, -1, "nobody answers")
-        return LettersTold(question.question, self.lying.index(letter))
+            return ParkAnswer(question.question, -1, "nobody answers")
+        return ParkAnswer(question.question, self.lying.index(letter))
 
     def check(self, fact: Quarantined) -> None:
         """What a policy leaves out lies where the ledger says."""

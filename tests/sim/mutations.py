@@ -24,25 +24,25 @@ from mirrord.replication.lane import (
     seek,
     step,
 )
-from mirrord.replication.lane.dead_letter_signals import LettersTold
+from mirrord.replication.lane.dead_letter_signals import ParkAnswer
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
-    Answer,
     Effects,
-    EndTold,
+    EndAnswer,
     LaneRecord,
     Located,
+    ProduceAccepted,
+    ProduceAnswer,
     ProducerEntry,
-    ProducersTold,
-    Taken,
+    ProducersAnswer,
 )
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
-from mirrord.replication.lane.target.superseded_records import Judge, SupersededTold
+from mirrord.replication.lane.target.superseded_records import SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.transitions import Resume
 
 
@@ -56,35 +56,35 @@ class Mutation(NamedTuple):
 
 
 def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
-    true = in_flight.answered
+    true = in_flight.batch_answered
 
-    def answered(state: Lane, now: float, answer: Answer) -> Effects:
+    def answered(state: Lane, now: float, answer: ProduceAnswer) -> Effects:
         expected = state.expected if answer.error == 0 else answer.base_offset
         return true(state, now, msgspec.structs.replace(answer, base_offset=expected))
 
-    patch.setattr(in_flight, "answered", answered)
+    patch.setattr(in_flight, "batch_answered", answered)
 
 
 def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
-    true = in_flight.taken
+    true = in_flight.batches_accepted
 
-    def taken(state: Lane, now: float, told: Taken) -> Effects:
+    def taken(state: Lane, now: float, told: ProduceAccepted) -> Effects:
         expected = state.expected
         for at, batch in enumerate(told.batches):
             told.base_offsets[at] = expected
             expected += batch.count
         return true(state, now, told)
 
-    patch.setattr(in_flight, "taken", taken)
+    patch.setattr(in_flight, "batches_accepted", taken)
 
 
 def _any_word_is_that_it_is_parked(patch: pytest.MonkeyPatch) -> None:
-    true = quarantine.letters_told
+    true = quarantine.parking_answered
 
-    def letters_told(state: Lane, now: float, told: LettersTold) -> Effects:
+    def letters_told(state: Lane, now: float, told: ParkAnswer) -> Effects:
         return true(state, now, msgspec.structs.replace(told, trouble=""))
 
-    patch.setattr(quarantine, "letters_told", letters_told)
+    patch.setattr(quarantine, "parking_answered", letters_told)
 
 
 def _parked_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -96,19 +96,19 @@ def _full_window_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    true = in_flight._doubted
+    true = in_flight._answer_in_doubt
 
     def doubted(*arguments: Any) -> Effects:
         effects = true(*arguments)
-        arguments[0].suspicious = False
+        arguments[0].must_read_log = False
         return effects
 
-    patch.setattr(in_flight, "_doubted", doubted)
+    patch.setattr(in_flight, "_answer_in_doubt", doubted)
     patch.setattr(resuming, "must_read", lambda _: False)
 
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
-    def same_leader(state: Lane, told: EndTold) -> bool:
+    def same_leader(state: Lane, told: EndAnswer) -> bool:
         state.end_epoch = told.leader_epoch
         return True
 
@@ -200,14 +200,14 @@ def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
     # What no rule keeps out must be there to be found.
     _a_removed_record_is_leapt_over_at_once(patch)
     patch.setattr(resume_point, "must_check", lambda _: False)
-    true = opening.bound
+    true = opening.grant_bound
 
     def bound(state: Lane, now: float, told: Any) -> Effects:
         effects = true(state, now, told)
-        state.check_first_ack = state.check_later = False
+        state.compares_first_ack = state.compares_later = False
         return effects
 
-    patch.setattr(opening, "bound", bound)
+    patch.setattr(opening, "grant_bound", bound)
 
 
 def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(target_scan, "stands_from", lambda _, mark: mark.target_offset)
+    patch.setattr(target_scan, "first_offset_of", lambda _, mark: mark.target_offset)
 
 
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
 
 
 def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(source_epochs, "tell", lambda *_: False)
+    patch.setattr(source_epochs, "note_epoch", lambda *_: False)
 
 
 def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Epochs, "parting", lambda _, __, end: end)
+    patch.setattr(EpochCache, "divergence", lambda _, __, end: end)
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
@@ -299,30 +299,30 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
     def begin(state: Lane, word: Progress, record: LaneRecord) -> Effects:
         effects = true(state, word, record)
         if state.handed is not None:
-            state.handed.end = EndTold(0, 0, word.leader_epoch, word.target_offset)
-            state.handed.producers = ProducersTold(0, 0, ProducerEntry(word.ordinal - 1, 0))
+            state.handed.end = EndAnswer(0, 0, word.leader_epoch, word.target_offset)
+            state.handed.producers = ProducersAnswer(0, 0, ProducerEntry(word.ordinal - 1, 0))
             state.entry = state.handed.producers.entry
         return effects
 
     patch.setattr(fast_handoff, "begin", begin)
-    patch.setattr(fast_handoff, "told", lambda *_: [])
+    patch.setattr(fast_handoff, "target_answered", lambda *_: [])
 
 
 def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(seek, "obey", lambda _: [])
+    patch.setattr(seek, "carry_out", lambda _: [])
 
 
 def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Judge, "see", lambda *_: None)
+    patch.setattr(SupersededJudge, "see", lambda *_: None)
 
 
 def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:
-    true = Judge.told
+    true = SupersededJudge.answer
 
-    def told(judge: Judge) -> SupersededTold:
+    def told(judge: SupersededJudge) -> SupersededAnswer:
         return msgspec.structs.replace(true(judge), again=())
 
-    patch.setattr(Judge, "told", told)
+    patch.setattr(SupersededJudge, "answer", told)
 
 
 def _nothing_was_cleaned_at_the_end(patch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,8 @@ def looks(world: World) -> str:
     """What tells two worlds apart."""
     hosts = [
         (host.name, host.alive, host.lane.phase, host.lane.stage, host.lane.round, host.lane.acked, host.lane.position,
-         len(host.lane.ready), len(host.lane.in_flight), host.lane.mark, host.lane.intents, host.state.next_offset,
+         len(host.lane.ready), len(host.lane.in_flight), host.lane.resume_position, host.lane.intents,
+         host.state.next_offset,
          [repr(each) for each in host.inbox], len(host.appends), len(host.sent), len(host.answers), sorted(host.timers))
         for host in world.hosts
     ]  # fmt: skip

@@ -12,7 +12,7 @@ import google_crc32c
 
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
 from mirrord.ledger.facts.core import Verdict
-from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 
 RECORD = Struct(">iq")
 
@@ -48,7 +48,7 @@ def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
 
 
-def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> Rebuilt | None:
+def rebuild(request: RebuildRequest, keeps: Callable[[int], bool] = lambda _: True) -> RebuiltBatch | None:
     """The second path over toy batches; `keeps` is a filter, asked about source offsets."""
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
@@ -63,7 +63,7 @@ def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> 
         found = [each for each in found if each[0] <= kept[-1][0]]
     left_out = tuple(Verdict(offset, offset + 1, "filtered") for offset, _ in found if offset not in wanted)
     if not kept:
-        return Rebuilt(bytearray(), (), -1, left_out) if left_out else None
+        return RebuiltBatch(bytearray(), (), -1, left_out) if left_out else None
     pieces: list[tuple[int, int]] = []
     for offset, _ in kept:
         if pieces and sum(pieces[-1]) == offset:
@@ -79,9 +79,9 @@ def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> 
         producer=(request.producer_id, request.producer_epoch, request.base_sequence),
         leader_epoch=-1,
     )
-    return Rebuilt(data, tuple(pieces), header[8], left_out)
+    return RebuiltBatch(data, tuple(pieces), header[8], left_out)
 
 
-def fickle(rng: random.Random) -> Callable[[Rebuild], Rebuilt | None]:
+def fickle(rng: random.Random) -> Callable[[RebuildRequest], RebuiltBatch | None]:
     """The second path with a filter that answers as it likes each time."""
     return lambda request: rebuild(request, lambda _: rng.random() < 0.6)

@@ -4,7 +4,7 @@ from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
 from mirrord.ledger.facts.seeks import SeekDone, pending
 from mirrord.ledger.offset_map import Copied, LaneMap
 from mirrord.ledger.state import LaneState
-from mirrord.replication.lane.source.source_epochs import is_cut
+from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
 from tests.sim.operator import orders
 from tests.sim.partition import unaccounted
@@ -120,12 +120,14 @@ def _taken_by_late_bytes(world: World) -> set[int]:
 def _lost_as_well(world: World) -> set[int]:
     """Numbers of records that came late, and that the source has lost, as it has what the ledger names instead."""
     record = world.truth.lanes[LANE]
-    if not record.cuts:
+    if not record.truncations:
         return set()
     log = world.target.brokers[world.target.leader].log
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = [each for each in stand if each[1] in world.late & world.source.cut]
-    return {number for ordinal, number in late if is_cut(record, ordinal, record.source_runs.offset_of(ordinal) or 0)}
+    return {
+        number for ordinal, number in late if is_truncated(record, ordinal, record.source_runs.offset_of(ordinal) or 0)
+    }
 
 
 def _left_open(world: World) -> set[int]:

@@ -31,38 +31,38 @@ from mirrord.replication.lane.ledger_signals import news
 from mirrord.replication.lane.limits import NEAR, Limits, Reach
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     AskCheck,
+    AskConfigs,
+    AskDivergence,
     AskEnd,
     AskOrigins,
-    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
     AskScan,
-    AskSettings,
     AskShared,
     AskStart,
     AskSuperseded,
     AskVisible,
     Bound,
     Chunk,
-    EndTold,
+    ConfigsAnswer,
+    DivergenceAnswer,
+    EndAnswer,
     FetchFrom,
     Input,
-    OriginsTold,
+    OriginsAnswer,
     Park,
-    PartingTold,
+    ProduceAccepted,
+    ProduceAnswer,
     ProducerEntry,
-    ProducerIdTold,
-    ProducersTold,
-    SettingsTold,
-    SharedTold,
+    ProducerIdAnswer,
+    ProducersAnswer,
+    SharedAnswer,
     Start,
-    StartTold,
-    Taken,
+    StartAnswer,
     TargetMoved,
-    VisibleTold,
+    VisibleAnswer,
     Woken,
     Writer,
 )
@@ -179,12 +179,12 @@ class World:
         limits = Limits(near=near, producer_expiry_ms=expiry, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
-        # Gaps of the log are the cleaner's: no story loses a segment
-        # (tests/unit/replication/lane/source/test_offset_gaps.py).
+        # No story loses a segment (tests/unit/replication/lane/source/test_offset_gaps.py): gaps are the cleaner's.
         lane.compacts = True
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
-        lane.shaped, lane.rebuild = self.shape.policies, toy.fickle(self.rng) if self.shape.policies else toy.rebuild
+        lane.has_policies = self.shape.policies
+        lane.rebuild = toy.fickle(self.rng) if self.shape.policies else toy.rebuild
         host = self.host_type(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
@@ -203,7 +203,7 @@ class World:
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
         truth = self.truth.lanes.get(LANE)
-        marked = mark_rewind.counts(begun, truth)[1] if begun is not None else 0
+        marked = mark_rewind.valid_position(begun, truth)[1] if begun is not None else 0
         self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.handed is not None
@@ -348,11 +348,11 @@ class World:
         if error:
             host.leader = self.target.leader
         if error or not self.shape.together:
-            host.take(Answer(request.round, request.batch, error, base))
+            host.take(ProduceAnswer(request.round, request.batch, error, base))
             self.known.took([request], self.target.foreign_numbers)
             return
         taken = [request]
-        told = Taken(request.round, [request.batch], [base])
+        told = ProduceAccepted(request.round, [request.batch], [base])
         while host.answers and self.rng.random() < 0.8:
             request, error, base, epoch = host.answers[0]
             if (
@@ -432,44 +432,44 @@ class World:
             case AskProducerId():
                 self.producer_ids += 1
                 self.given.add(self.producer_ids)
-                return ProducerIdTold(question.question, 0, self.producer_ids, 0)
-            case AskParting():
-                return PartingTold(question.question, *self.source.parting(question.position, question.epoch))
+                return ProducerIdAnswer(question.question, 0, self.producer_ids, 0)
+            case AskDivergence():
+                return DivergenceAnswer(question.question, *self.source.parting(question.position, question.epoch))
             case AskStart():
-                return StartTold(question.question, 0, 0)
+                return StartAnswer(question.question, 0, 0)
             case AskEnd():
                 error, told, end = target.end_for(broker, epoch)
-                return EndTold(question.question, error, told, end)
+                return EndAnswer(question.question, error, told, end)
             case AskProducers():
                 error, entry = target.producers(broker, question.producer_id, self.wall_ms)
-                return ProducersTold(question.question, error, ProducerEntry(*entry) if entry else None)
+                return ProducersAnswer(question.question, error, ProducerEntry(*entry) if entry else None)
             case AskVisible():
                 error, watermark, start = target.visible(broker, question.leader_epoch)
-                return VisibleTold(question.question, error, watermark, start)
+                return VisibleAnswer(question.question, error, watermark, start)
             case AskScan():
                 return scanned(self, question)
             case AskCheck():
                 return compared(self, host.record(), question)
             case AskShared():
-                return SharedTold(question.question, *target.shared(broker, epoch, question.epoch))
+                return SharedAnswer(question.question, *target.shared(broker, epoch, question.epoch))
             case AskSuperseded():
                 self.known.look_up(host.name, target.read(0, target.high_watermark))
                 return superseded(self, host.record(), question)
             case AskRebuild():
                 return relocated(self, host.record(), question)
             case AskOrigins():
-                return OriginsTold(question.question, self.writers())
-            case AskSettings() | Park():
+                return OriginsAnswer(question.question, self.writers())
+            case AskConfigs() | Park():
                 return self._of_refused(question)
             case _:
                 raise AssertionError(question)
 
-    def _of_refused(self, question: AskSettings | Park) -> Input:
+    def _of_refused(self, question: AskConfigs | Park) -> Input:
         if isinstance(question, Park):
             return self.letters.park(question, self.rng if self.faults else None)
         if self.faults and self.rng.random() < 0.2:
-            return SettingsTold(question.question, "", "nobody answers", may_pass=True)
-        return SettingsTold(question.question, f"settings {self.target.settings}")
+            return ConfigsAnswer(question.question, "", "nobody answers", may_pass=True)
+        return ConfigsAnswer(question.question, f"settings {self.target.settings}")
 
     # --- time
 

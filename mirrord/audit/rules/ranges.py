@@ -28,7 +28,7 @@ _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
     """Yield the map of the ordinals [first, end), without void ordinals."""
-    cuts = sorted(lane.cuts)
+    cuts = sorted(lane.truncations)
     edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
     for start, last in _live(lane, first, end):
         inner = [start, *(edge for edge in edges if start < edge <= last), last + 1]

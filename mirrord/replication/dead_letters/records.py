@@ -17,7 +17,7 @@ _OF = ("mirrord.topic", "mirrord.partition", "mirrord.offset", "mirrord.lane", "
 _RETURNED = "mirrord.returned"
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """The original position of a record in the source."""
 
     topic: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 class Letter(NamedTuple):
     """The parsed headers of a record in the dead-letter topic."""
 
-    place: Place
+    place: LetterPlace
     headers: Headers
     """The headers that the record had at the source."""
     returned: str = ""
@@ -68,7 +68,9 @@ class Returned(NamedTuple):
         return f"source offset {self.offset} stands at {self.where}"
 
 
-def headers_of(place: Place, origin: Origin, headers: Headers, returned: str = "") -> list[tuple[str, bytes | None]]:
+def headers_of(
+    place: LetterPlace, origin: Origin, headers: Headers, returned: str = ""
+) -> list[tuple[str, bytes | None]]:
     """Return the headers of a record for the dead-letter topic."""
     told = (place.topic, str(place.partition), str(place.offset), place.lane, origin.reason, origin.by)
     ours: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in zip(_OF, told, strict=True)]
@@ -89,7 +91,7 @@ def understood(headers: Headers) -> Letter | None:
     topic, partition, offset, lane, *_ = ((value or b"").decode(errors="replace") for _, value in headers[own:])
     if not partition.isdecimal() or not offset.isdecimal():
         return None
-    return Letter(Place(topic, int(partition), int(offset), LaneId(lane)), headers[:own], returned)
+    return Letter(LetterPlace(topic, int(partition), int(offset), LaneId(lane)), headers[:own], returned)
 
 
 def letters_words(letters: int) -> str:

@@ -29,7 +29,7 @@ from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
-from mirrord.replication.dead_letters.records import Letter, Place, Returned, Standing, headers_of, understood
+from mirrord.replication.dead_letters.records import Letter, LetterPlace, Returned, Standing, headers_of, understood
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
@@ -91,7 +91,7 @@ class DeadLetters:
         self._last: dict[LaneId, int] = {}
         """The offset of the record that was put into the topic last, by lane."""
 
-    async def park(self, place: Place, end: int, origin: Origin, behind: int = -1) -> Lying:
+    async def park(self, place: LetterPlace, end: int, origin: Origin, behind: int = -1) -> Lying:
         """Make sure that all source records from `place` to `end` are in the topic.
 
         Records that may already be there are at offset `behind` of the topic or later. Raises NotParked when the source
@@ -105,7 +105,7 @@ class DeadLetters:
                     there = await self._there(place, end, behind)
                     return await self._park(source, writer, place, end, origin, there)
 
-    async def keep(self, place: Place, data: bytes, origin: Origin, behind: int = -1) -> int:
+    async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
         """Make sure that the only record of the batch `data` is in the topic; return its offset there.
 
         The record was to be copied from `place`. Raises NotParked.
@@ -124,7 +124,7 @@ class DeadLetters:
         return at
 
     async def bring_back(
-        self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int = -1
+        self, place: LetterPlace, end: int, to: TopicPartition, origin: Origin, since: int = -1
     ) -> list[Returned]:
         """Append the records from `place` to `end` to a target partition, each once; return where all of them are.
 
@@ -144,7 +144,7 @@ class DeadLetters:
             raise EnvironmentFault(f"{to} does not take it: {error or repr(error)}") from error
         return [returned[offset] for offset in sorted(returned)]
 
-    async def returned(self, place: Place, end: int, since: int = -1) -> list[Returned]:
+    async def returned(self, place: LetterPlace, end: int, since: int = -1) -> list[Returned]:
         """Return which records from `place` to `end` were brought back; none if the topic does not exist."""
         return await self._receipts(place, end, since) if await self._exists() else []
 
@@ -159,7 +159,7 @@ class DeadLetters:
                         found.setdefault(letter.place.lane, []).append(told)
         return {lane: sorted(each) for lane, each in found.items()}
 
-    async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
+    async def lying(self, place: LetterPlace, end: int, *, compared: bool = False) -> Lying:
         """Return which records from `place` to `end` are in the topic; none if the topic does not exist.
 
         If `compared` is set and some of the records are in the topic, the source is read as well. Raises NotParked when
@@ -171,12 +171,12 @@ class DeadLetters:
 
     # The implementation of the methods above.
 
-    def _check(self, source: LogReader, place: Place) -> None:
+    def _check(self, source: LogReader, place: LetterPlace) -> None:
         key = LaneKey.parse(place.lane)
         if source.topics[place.topic].topic_id != key.source_topic_id:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
-    async def _lacks(self, place: Place, end: int, there: There) -> int:
+    async def _lacks(self, place: LetterPlace, end: int, there: There) -> int:
         """Return the first source offset whose record is not in `there`; -1 if there is none."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
@@ -194,7 +194,7 @@ class DeadLetters:
         self,
         source: LogReader,
         writer: Any,
-        place: Place,
+        place: LetterPlace,
         end: int,
         origin: Origin,
         there: There,
@@ -225,7 +225,7 @@ class DeadLetters:
             await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
         return where
 
-    async def _receipts(self, place: Place, end: int, since: int, *, settled: bool = False) -> list[Returned]:
+    async def _receipts(self, place: LetterPlace, end: int, since: int, *, settled: bool = False) -> list[Returned]:
         """Return which records of this range were brought back.
 
         Raises EnvironmentFault, and ConfigError if the topic is not visible, because that says nothing about what was
@@ -237,7 +237,7 @@ class DeadLetters:
             ]
         return sorted(found)
 
-    async def _there(self, place: Place, end: int, behind: int) -> There:
+    async def _there(self, place: LetterPlace, end: int, behind: int) -> There:
         """Return the offsets of the records in the topic, by source offset and content.
 
         The content is part of the key because a truncated source has had other records at these offsets.
@@ -250,7 +250,7 @@ class DeadLetters:
         return found
 
     async def _letters(
-        self, place: Place, end: int, since: int, *, settled: bool
+        self, place: LetterPlace, end: int, since: int, *, settled: bool
     ) -> AsyncGenerator[tuple[int, Letter, Record]]:
         """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
 

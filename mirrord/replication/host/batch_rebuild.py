@@ -12,13 +12,13 @@ from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
 from mirrord.model.intervals import ranges
-from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 
 _MAGIC = 2
 _UNLIMITED = (1 << 31) - 1
 
 
-def rebuild(request: Rebuild) -> Rebuilt | None:
+def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
     """Rebuild a batch on the second path (`mirrord.replication.lane.state.Rebuilder`): put its records into a batch of
     the lane.
 
@@ -31,7 +31,7 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
     return build(codec, kept, [record.offset for record in kept], request) if kept else None
 
 
-def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: Rebuild) -> Rebuilt:
+def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
     """Return a batch of the lane with these records.
 
     `offsets` are the records' offsets in the source, and `codec` is the codec that they had there.
@@ -54,7 +54,7 @@ def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: R
     if shift:
         _set_back(data, shift)
     newest_ms = max(record.time_ms for record in kept)
-    return Rebuilt(data, _pieces(offsets), newest_ms)
+    return RebuiltBatch(data, _pieces(offsets), newest_ms)
 
 
 def _set_back(data: bytearray, by_ms: int) -> None:

@@ -14,11 +14,11 @@ from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
-from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, Relocated
+from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
 from mirrord.replication.lane.target.batch_relocation import (
-    Original,
     Range,
-    Standing,
+    SourceBatch,
+    TargetBatch,
     Unplaced,
     covered_below,
     is_open,
@@ -31,7 +31,7 @@ MOST_RECORDS = 500_000
 """Largest number of records that are held in memory for either side; each takes about 150 bytes."""
 
 
-class Relocation:
+class BatchRelocation:
     """One search for the batches of a lane."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Relocation:
 
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
-    ) -> Relocated:
+    ) -> RebuildAnswer:
         """Return the location of each batch, or why it cannot be determined.
 
         `compacts` returns whether the target topic is compacted. Raises ReadFailed when a side cannot be read now.
@@ -76,14 +76,14 @@ class Relocation:
                 standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
             )
         except (Unplaced, ValueError) as why:
-            return Relocated(wanted.question, 0, tuple(own), None, str(why))
+            return RebuildAnswer(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
         may_be_cleaned = await compacts() is not False
-        return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
+        return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
-    async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:
+    async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
         """Return whether the records have the source's times, and the lane's batches from the wanted ordinal on."""
-        standing: list[Standing] = []
+        standing: list[TargetBatch] = []
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
             header = batch.header
@@ -102,11 +102,11 @@ class Relocation:
             contents: list[Hashable] = [None] * count
             for record in _decode(batch):
                 contents[record.offset - header.base_offset] = digest(record, timed=timed)
-            standing.append(Standing(ordinal + cut, contents[cut:]))
+            standing.append(TargetBatch(ordinal + cut, contents[cut:]))
         return timed, standing
 
-    async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:
-        originals: list[Original] = []
+    async def _originals(self, searched: Range, *, timed: bool) -> list[SourceBatch]:
+        originals: list[SourceBatch] = []
         headers: list[HeaderTuple] = []
         size = 0
         reading = self._source.read(
@@ -119,7 +119,7 @@ class Relocation:
             size = _bounded(size + len(records))
             contents = {record.offset: digest(record, timed=timed) for record in records}
             epoch = -1 if batch.is_old else header.leader_epoch
-            originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied, epoch))
+            originals.append(SourceBatch(header.base_offset, header.last_offset + 1, contents, copied, epoch))
             headers.append(header)
         if self._copies is not None:
             for at in await self._copies(self._source_partition, headers):

@@ -14,18 +14,25 @@ from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
 from mirrord.replication.lane.signals import AskCheck, LaneRecord
-from mirrord.replication.lane.source.source_epochs import epoch_at, is_cut
-from mirrord.replication.lane.target.batch_compare import EQUAL, Copy, Finding, same_bytes, same_records, together
+from mirrord.replication.lane.source.source_epochs import epoch_at, is_truncated
+from mirrord.replication.lane.target.batch_compare import (
+    EQUAL,
+    BatchCopy,
+    BatchFinding,
+    same_bytes,
+    same_records,
+    together,
+)
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 Pairs = list[tuple[int, int]]
 """Pairs of (ordinal, source offset)."""
 
-LOST = Finding("unverifiable", "the source has lost some of the records and uses their offsets again")
+LOST = BatchFinding("unverifiable", "the source has lost some of the records and uses their offsets again")
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-class Comparison:
+class BatchVerification:
     """One comparison of a lane's batches at the target with the source.
 
     It does not report ordinals that are in no batch of the lane, because the lane finds holes by itself.
@@ -52,7 +59,7 @@ class Comparison:
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
-    async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> Finding:
+    async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> BatchFinding:
         """Return the outcome of the comparison.
 
         `source` holds the end and the start of the source's log. A record that is missing after that end was not
@@ -60,7 +67,7 @@ class Comparison:
         """
         self._source_end, self._source_begin = source
         wanted = self._wanted
-        findings: list[Finding] = []
+        findings: list[BatchFinding] = []
         try:
             async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
                 if batch.header.producer_id == wanted.producer_id:
@@ -70,13 +77,13 @@ class Comparison:
         except ReadFailed as failed:
             if failed.error != _OUT_OF_RANGE:
                 raise
-            findings.append(Finding("unverifiable", "one side has deleted some of the records"))
+            findings.append(BatchFinding("unverifiable", "one side has deleted some of the records"))
         finally:
             await self._originals.close()
         return together(findings)
 
-    async def _compare(self, batch: ReadBatch) -> Finding:
-        copy = Copy(batch.header, batch.records_crc)
+    async def _compare(self, batch: ReadBatch) -> BatchFinding:
+        copy = BatchCopy(batch.header, batch.records_crc)
         first = copy.first(self._wanted.first)
         start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
         live = but_not_void(self._record.holes, start, last)
@@ -92,7 +99,7 @@ class Comparison:
                 raise
             await self._originals.close()
             gone = ranges(ordinal for ordinal, offset in _pairs(pieces) if offset < self._source_begin)
-            return Finding("unverifiable", "the source has deleted some of the records", gone)
+            return BatchFinding("unverifiable", "the source has deleted some of the records", gone)
         if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
             original = originals[0]
             if (
@@ -100,7 +107,7 @@ class Comparison:
                 and original.header.base_offset == pieces[0][1]
                 and same_bytes(copy.header, copy.records_crc, original.header, original.records_crc)
             ):
-                return Finding("equal", equal_until=last + 1)
+                return BatchFinding("equal", equal_until=last + 1)
         pairs = _pairs(pieces)
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
@@ -111,29 +118,29 @@ class Comparison:
             return finding
         return together([self._compare_records(batch, first, originals, same), LOST])
 
-    def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
+    def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> BatchFinding:
         base, changing = batch.header.base_offset, self._changing
         try:
             copies = {first + record.offset - base: record for record in _decode(batch)}
             by_offset = {record.offset: record for original in originals for record in _decode(original)}
         except ValueError as error:
-            return Finding("unverifiable", f"records cannot be read: {error}")
+            return BatchFinding("unverifiable", f"records cannot be read: {error}")
         timed = not batch.header.attributes & LOG_APPEND_TIME
         if changing is None:
             return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end)
         try:
             changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
         except PolicyFault as fault:
-            return Finding("unverifiable", str(fault))
+            return BatchFinding("unverifiable", str(fault))
         finding = same_records(pairs, copies, changed, timed=timed)
         # No other process can have written it: a lane with policies waits until a former holder cannot write
         # (`mirrord.replication.lane.resuming`).
         doubt = f"the transform makes another record of it now: {finding.note}"
-        return Finding("unverifiable", doubt) if finding.outcome == "different" else finding
+        return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
         """Return whether the offset still belongs to the record that was copied from it."""
-        if is_cut(self._record, ordinal, offset):
+        if is_truncated(self._record, ordinal, offset):
             return False
         known = epoch_at(self._wanted.epochs, ordinal)
         now = next((each.header.leader_epoch for each in originals if each.header.last_offset >= offset), -1)

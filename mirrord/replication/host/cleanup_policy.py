@@ -8,8 +8,8 @@ from mirrord.kafka.client.effective_configs import topic_settings
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.model.errors import EnvironmentFault
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
@@ -26,19 +26,19 @@ class Cleanup:
         self._timeout_s = timeout_s
         self._begin = begin
 
-    def ask(self, hosted: Hosted, effect: AskCleanup) -> None:
+    def ask(self, hosted: HostedLane, effect: AskCleanup) -> None:
         """Ask the cluster, and pass its answer to the lane."""
         self._begin(self._ask(hosted, effect.question))
 
-    async def _ask(self, hosted: Hosted, question: int) -> None:
+    async def _ask(self, hosted: HostedLane, question: int) -> None:
         topic = hosted.source.topic
         try:
             settings = await topic_settings(self._cluster, [topic], [_POLICY], self._timeout_s)
         except EnvironmentFault as fault:
-            hosted.tell(CleanupTold(question, None, str(fault)))
+            hosted.tell(CleanupAnswer(question, None, str(fault)))
             return
         policy = settings[topic].values.get(_POLICY) if topic in settings else None
-        hosted.tell(CleanupTold(question, None if policy is None else is_compacted(policy)))
+        hosted.tell(CleanupAnswer(question, None if policy is None else is_compacted(policy)))
 
 
 class TargetCleanup:

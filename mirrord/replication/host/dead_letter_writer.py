@@ -7,11 +7,11 @@ from typing import Any
 import structlog
 
 from mirrord.ledger.facts.quarantine import BY_POLICY
-from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import DeadLetters
-from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.replication.lane.signals import LettersTold, Park
+from mirrord.replication.lane.signals import Park, ParkAnswer
 
 AT_ONCE = 8
 """Number of lanes whose records may be written there at the same time; other lanes wait."""
@@ -19,7 +19,7 @@ AT_ONCE = 8
 log = structlog.get_logger()
 
 
-class Parker:
+class DeadLetterWriter:
     """The writer of dead letters by policy. It opens no connection before the first record."""
 
     def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
@@ -28,18 +28,18 @@ class Parker:
         self._letters = DeadLetters(setup.flow, setup.source, setup.target)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    def ask(self, hosted: Hosted, effect: Park) -> None:
+    def ask(self, hosted: HostedLane, effect: Park) -> None:
         """Park a lane's record, and tell the lane the record's place or the reason why it was not parked."""
         self._begin(self._park(hosted, effect))
 
-    async def _park(self, hosted: Hosted, effect: Park) -> None:
+    async def _park(self, hosted: HostedLane, effect: Park) -> None:
         lane = hosted.lane
-        place = Place(lane.source_topic, lane.partition, effect.offset, lane.id)
+        place = LetterPlace(lane.source_topic, lane.partition, effect.offset, lane.id)
         try:
             async with self._turns:
                 at = await self._letters.keep(place, effect.data, BY_POLICY, effect.behind)
         except Exception as error:  # noqa: BLE001 -- on any error the record is not parked, and the lane reports why
             log.warning("record_not_parked", lane=lane.id, offset=effect.offset, error=str(error) or repr(error))
-            hosted.tell(LettersTold(effect.question, -1, str(error) or repr(error)))
+            hosted.tell(ParkAnswer(effect.question, -1, str(error) or repr(error)))
         else:
-            hosted.tell(LettersTold(effect.question, at))
+            hosted.tell(ParkAnswer(effect.question, at))

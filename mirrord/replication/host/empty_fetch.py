@@ -4,7 +4,7 @@ import structlog
 
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -13,7 +13,7 @@ NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
 log = structlog.get_logger()
 
 
-def prefer(cluster: str, tap: Tap, replica: int) -> None:
+def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
     """Record that the leader redirects this client to another replica and returns no records itself. -1 means no
     longer.
     """
@@ -25,7 +25,7 @@ def prefer(cluster: str, tap: Tap, replica: int) -> None:
     tap.preferred_replica = replica
 
 
-def find_bounds(asks: Asks, tap: Tap, wish: FetchFrom) -> None:
+def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
     """Find out where the log starts and ends, after the position was out of range, and report it to the tap."""
 
     def told(error: int, high_watermark: int, log_start: int) -> None:

@@ -24,7 +24,7 @@ from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.model.names import LaneId
 from mirrord.replication.host.mm2_takeover import Sides
-from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.lane.target.existing_copies import FoundRow, What, in_common, may_be_a_lanes
 
 log = structlog.get_logger()
@@ -70,12 +70,12 @@ def _row(record: Record, what: What) -> FoundRow:
     return FoundRow(record.offset, held)
 
 
-class FoundCopies:
+class ExistingCopies:
     """Finds unknown copies for the lanes of one flow."""
 
     def __init__(self, flow: FlowConfig, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
         self._flow = flow
-        self._shaping = Shaping(flow)
+        self._shaping = RecordPolicies(flow)
         self._sides = source, target
         self._brought_back = brought_back
         self._slots = asyncio.Semaphore(_AT_ONCE)

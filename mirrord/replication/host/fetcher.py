@@ -33,14 +33,14 @@ from mirrord.replication.host.empty_fetch import OUT_OF_RANGE, find_bounds, pref
 from mirrord.replication.host.flow_control.fetch_size import (
     LEAST_LANE_BYTES,
     LEAST_REQUEST_BYTES,
+    FetchRoom,
     FetchSize,
-    Room,
     lane_bytes,
 )
-from mirrord.replication.host.flow_control.memory_budget import Budget
-from mirrord.replication.host.flow_control.oversized_fetch import Apart, passed, too_large
-from mirrord.replication.host.flow_control.remote_reads import SHARE, LocalStarts, RemoteReads
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
+from mirrord.replication.host.flow_control.oversized_fetch import OversizedFetch, passed, too_large
+from mirrord.replication.host.flow_control.remote_reads import SHARE, LocalLogStarts, RemoteReads
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 IDLE_WAIT_MS = 500
@@ -53,23 +53,23 @@ MOST_GROWTH = 4.0
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 
 
-class Source:
+class SourceFetcher:
     """All fetching of one replicator."""
 
-    def __init__(self, view: ClusterView, asks: Asks, budget: Budget, *, read_committed: bool) -> None:
+    def __init__(self, view: ClusterView, asks: Asks, budget: MemoryBudget, *, read_committed: bool) -> None:
         self.view = view
         self.asks = asks
         self.budget = budget
         self.read_committed = read_committed
         self._loop = asyncio.get_running_loop()
-        self._feeds: dict[int, Feed] = {}
-        self._homeless: set[Tap] = set()
+        self._feeds: dict[int, FetchFeed] = {}
+        self._homeless: set[PartitionFetch] = set()
         """Taps whose partitions have no known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
-        self.room = Room(budget, self._feeds)
-        self.local_starts = LocalStarts(asks, self._place)
-        self.apart = Apart(view.alias, self._place)
+        self.room = FetchRoom(budget, self._feeds)
+        self.local_starts = LocalLogStarts(asks, self._place)
+        self.apart = OversizedFetch(view.alias, self._place)
         view.on_change.append(self._find_homes)
         budget.on_room = self._room
 
@@ -78,7 +78,7 @@ class Source:
         for feed in self._feeds.values():
             feed.close()
 
-    def want(self, tap: Tap, wish: FetchFrom) -> None:
+    def want(self, tap: PartitionFetch, wish: FetchFrom) -> None:
         """Fetch the next chunk for a tap; a newer fetch request replaces an older one."""
         self.stop(tap)
         tap.wish = wish
@@ -93,7 +93,7 @@ class Source:
         else:
             self._place(tap)
 
-    def stop(self, tap: Tap) -> None:
+    def stop(self, tap: PartitionFetch) -> None:
         """Forget a tap's fetch request; an answer that is still to come for it is dropped."""
         tap.wish = None
         self._homeless.discard(tap)
@@ -103,7 +103,7 @@ class Source:
         if tap.feed is not None:
             tap.feed.drop(tap)
 
-    def ask_end(self, tap: Tap) -> None:
+    def ask_end(self, tap: PartitionFetch) -> None:
         """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
 
         asked = time.monotonic()
@@ -116,7 +116,7 @@ class Source:
 
         self.asks.bounds(tap.partition, -1, told)
 
-    def _place(self, tap: Tap) -> None:
+    def _place(self, tap: PartitionFetch) -> None:
         tap.timer = None
         leader = self.view.leader(tap.partition)
         if leader is None:
@@ -129,7 +129,7 @@ class Source:
             return
         feed = self._feeds.get(leader.node)
         if feed is None:
-            feed = self._feeds[leader.node] = Feed(self, leader.node)
+            feed = self._feeds[leader.node] = FetchFeed(self, leader.node)
         if tap.wish is not None:
             size = feed.lane_bytes(tap)
             tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
@@ -158,10 +158,10 @@ class Source:
             feed.pump_soon()
 
 
-class Feed:
+class FetchFeed:
     """The fetching from one broker."""
 
-    def __init__(self, source: Source, node: int) -> None:
+    def __init__(self, source: SourceFetcher, node: int) -> None:
         self.source = source
         self.node = node
         self._loop = asyncio.get_running_loop()
@@ -169,21 +169,21 @@ class Feed:
         self._idle = Channel(self, view.link(node, "fetch-idle"))
         self._hot = Channel(self, view.link(node, "fetch-hot"))
         self._hot_wait_ms = HOT_WAIT_MS
-        self._new: set[Tap] = set()
+        self._new: set[PartitionFetch] = set()
         """Taps whose fetch requests have not been sent yet."""
-        self._cold: set[Tap] = set()
+        self._cold: set[PartitionFetch] = set()
         """Taps of the hot channel that wait for the idle channel's next request."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
 
-    def add(self, tap: Tap) -> None:
+    def add(self, tap: PartitionFetch) -> None:
         """Include a tap in the next request."""
         tap.feed = self
         self._queue(tap)
         self.pump_soon()
 
-    def drop(self, tap: Tap) -> None:
+    def drop(self, tap: PartitionFetch) -> None:
         """Stop asking for this tap."""
         tap.feed = None
         self._new.discard(tap)
@@ -193,26 +193,26 @@ class Feed:
         self._remote.drop(tap)
         self._alone.drop(tap)
 
-    def lane_bytes(self, tap: Tap) -> int:
+    def lane_bytes(self, tap: PartitionFetch) -> int:
         """Return how many bytes one fetch may return for a lane."""
         if tap.is_remote:
             return min(tap.lane_bytes, self.source.room.request_bytes // SHARE)
         asking = len(self._hot.taps) + len(self._new)
         return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
-    def heard(self, tap: Tap) -> float:
+    def heard(self, tap: PartitionFetch) -> float:
         """Return when the last answer arrived to a request that includes this tap; 0 while there is none."""
         for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
         return 0.0
 
-    def throttled_s(self, tap: Tap) -> float:
+    def throttled_s(self, tap: PartitionFetch) -> float:
         """Return for how long the broker returns nothing for this tap, because a quota is used up."""
         asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
         return next(asked, self._hot).throttle.left_s
 
-    def waiting_taps(self) -> list[Tap]:
+    def waiting_taps(self) -> list[PartitionFetch]:
         """Return the taps that no request in flight asks for."""
         return [*self._new, *self._remote.waiting, *self._alone.waiting]
 
@@ -287,7 +287,7 @@ class Feed:
     def _channels(self) -> "Sequence[Channel]":
         return (self._idle, self._hot, *self._remote.channels, *self._alone.channels)
 
-    def _queue(self, tap: Tap) -> None:
+    def _queue(self, tap: PartitionFetch) -> None:
         if tap.is_remote:
             self._remote.waiting[tap] = None
         elif tap.apart:
@@ -305,12 +305,12 @@ class Feed:
 class Channel:
     """One connection with its fetch session and at most one request in flight."""
 
-    def __init__(self, feed: Feed, link: Link, *, remote: bool = False) -> None:
+    def __init__(self, feed: FetchFeed, link: Link, *, remote: bool = False) -> None:
         self.link = link
         self.connecting = False
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
-        self.taps: dict[TopicPartition, Tap] = {}
+        self.taps: dict[TopicPartition, PartitionFetch] = {}
         """The taps of the request in flight, or of the next request."""
         self.heard = 0.0
         """When the last answer arrived."""
@@ -336,24 +336,24 @@ class Channel:
         usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
-    def key(self, tap: Tap) -> TopicPartition:
+    def key(self, tap: PartitionFetch) -> TopicPartition:
         """Return the key by which this connection names a tap's partition."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
 
-    def drop(self, tap: Tap) -> None:
+    def drop(self, tap: PartitionFetch) -> None:
         """Stop asking for this tap."""
         key = self.key(tap)
         if self.taps.get(key) is tap:
             del self.taps[key]
 
-    def take_all(self) -> list[Tap]:
+    def take_all(self) -> list[PartitionFetch]:
         """Remove and return all taps."""
         taps = list(self.taps.values())
         self.taps.clear()
         return taps
 
-    def ask(self, taps: set[Tap], wait_ms: int) -> bool:
+    def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
         """Send a request for its own taps and these; return False when there is no room or no connection yet."""
         connection = self.link.live
         if connection is None:

@@ -22,7 +22,7 @@ from mirrord.kafka.protocol.transactions import decode_list_transactions, encode
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.model.status import OpenTransaction
-from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock
 
@@ -50,7 +50,7 @@ class OpenTransactions:
         """Return the transaction that the lane has waited for too long. May be called from another thread."""
         return self._known.get(lane)
 
-    def look(self, lanes: Collection[Hosted]) -> None:
+    def look(self, lanes: Collection[HostedLane]) -> None:
         """Run once per beat: find lanes that have waited for a long time, and forget those that continue."""
         now = self._now()
         waiting: set[LaneId] = set()
@@ -73,7 +73,7 @@ class OpenTransactions:
             self._asked.pop(lane_id, None)
             log.info("open_transaction_over", lane=lane_id, first_offset=known.first_offset)
 
-    def _ask(self, hosted: Hosted, first_offset: int) -> None:
+    def _ask(self, hosted: HostedLane, first_offset: int) -> None:
         def take(error: int, producers: Collection[ActiveProducer]) -> None:
             # Only the oldest transaction holds back the last stable offset. A later one may not block any reader.
             oldest = next((each for each in producers if each.transaction_start_offset == first_offset), None)
@@ -85,7 +85,7 @@ class OpenTransactions:
 
         self._asks.producers(hosted.source, take)
 
-    async def _name(self, hosted: Hosted, first_offset: int, producer: ActiveProducer) -> None:
+    async def _name(self, hosted: HostedLane, first_offset: int, producer: ActiveProducer) -> None:
         transactional_id, state = await self._coordinated(producer.producer_id)
         self._tell(
             hosted,
@@ -112,7 +112,7 @@ class OpenTransactions:
             return []  # a broker that is down or older than Kafka 3.0; the producer id is reported all the same
         return [(each.transactional_id, each.state) for each in answer.transactions]
 
-    def _tell(self, hosted: Hosted, first_offset: int, **fields: int | str) -> None:
+    def _tell(self, hosted: HostedLane, first_offset: int, **fields: int | str) -> None:
         known = self._known.get(hosted.lane.id)
         if known is None or known.first_offset != first_offset:
             return  # it has ended in the meantime

@@ -10,9 +10,9 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.host.flow_control.fetch_size import LEAST_LANE_BYTES
 from mirrord.replication.host.flow_control.oversized_fetch import RETRY_S
-from mirrord.replication.host.move_trace import Journey
-from mirrord.replication.host.partition_fetch import Tap
-from mirrord.replication.host.producer import Outlet
+from mirrord.replication.host.move_trace import MoveTrace
+from mirrord.replication.host.partition_fetch import PartitionFetch
+from mirrord.replication.host.producer import TargetOutlet
 from mirrord.replication.lane.assignment import LaneAssignment, Parting
 from mirrord.replication.lane.limits import FAR, NEAR, Limits
 from mirrord.replication.lane.signals import Input, LaneRecord
@@ -40,12 +40,12 @@ def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
     return Limits(near=near, far=far, request_timeout_s=request_timeout_s)
 
 
-class Hosted:
+class HostedLane:
     """A lane together with the state that the shell keeps for it."""
 
     def __init__(
         self,
-        tell: "Callable[[Hosted, Input], None]",
+        tell: "Callable[[HostedLane, Input], None]",
         assignment: LaneAssignment,
         lane: Lane,
         replicator: str,
@@ -62,8 +62,8 @@ class Hosted:
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
         fetch_bytes, far_batches = (SHAPED_FETCH_BYTES, 0) if is_shaped else (LANE_FETCH_BYTES, FAR_BATCHES)
-        self.tap = Tap(self.source, fetch_bytes, self.tell, far_batches=far_batches)
-        self.outlet: Outlet | None = None
+        self.tap = PartitionFetch(self.source, fetch_bytes, self.tell, far_batches=far_batches)
+        self.outlet: TargetOutlet | None = None
         self.outlet_round = -1
         self.connections = 0
         self.started = self.forgotten = False
@@ -74,7 +74,7 @@ class Hosted:
         self.unread_note = ""
         """One line for people while the data for a comparison cannot be read."""
         self.touched = True  # got a signal, or was saved, since it was last found equal to its saved mark
-        self.journey = Journey(lane.id) if assignment.former == "left" else None
+        self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
         """Set when the lane has finished here."""
 

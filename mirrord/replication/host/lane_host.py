@@ -21,34 +21,34 @@ from mirrord.ledger.store.append_queue import Bound as BoundFacts
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
-from mirrord.replication.host.batch_relocation import Relocation
-from mirrord.replication.host.batch_verification import Comparison, in_front_of
+from mirrord.replication.host.batch_relocation import BatchRelocation
+from mirrord.replication.host.batch_verification import BatchVerification, in_front_of
 from mirrord.replication.host.cleanup_policy import Cleanup
-from mirrord.replication.host.fetcher import Source
-from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.fetcher import SourceFetcher
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.host.hanging_transactions import OpenTransactions
-from mirrord.replication.host.hosted_lane import Hosted, limits_of
+from mirrord.replication.host.hosted_lane import HostedLane, limits_of
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.origin_lookup import provenance_of
-from mirrord.replication.host.producer import Target
-from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.producer import TargetProducer
+from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.refused_records import Refusals
 from mirrord.replication.host.retried_reads import read_and_tell
-from mirrord.replication.host.start_position import Starts
+from mirrord.replication.host.start_position import StartPositions
 from mirrord.replication.host.superseded_lookup import Lookups
 from mirrord.replication.host.target_reads import may_be_cleaned, own_batches, parting
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
 from mirrord.replication.lane.halt import halt
-from mirrord.replication.lane.lane_report import describe, differs, progress
+from mirrord.replication.lane.lane_report import describe, differs, progress_record
 from mirrord.replication.lane.ledger_signals import concerned, news
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
     AskCheck,
+    AskDivergence,
     AskEnd,
     AskOrigins,
-    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -56,29 +56,29 @@ from mirrord.replication.lane.signals import (
     AskStart,
     AskVisible,
     Bound,
-    Checked,
+    CheckAnswer,
+    DivergenceAnswer,
     Drain,
     Drained,
     Effect,
-    EndTold,
+    EndAnswer,
     Fenced,
     FetchFrom,
     Gone,
     Halted,
     Input,
     Lost,
-    PartingTold,
     Produce,
     ProducerEntry,
-    ProducerIdTold,
-    ProducersTold,
-    Relocated,
+    ProducerIdAnswer,
+    ProducersAnswer,
+    RebuildAnswer,
     SaveProgress,
-    Scanned,
+    ScanAnswer,
     Start,
     StopFetch,
     TargetMoved,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
     Woken,
 )
@@ -96,7 +96,7 @@ TIMER_GRAIN_S = 0.002
 log = structlog.get_logger()
 
 
-class Host:
+class LaneHost:
     """The lanes of one replicator, all on one event loop."""
 
     def __init__(
@@ -118,29 +118,29 @@ class Host:
         self._target_stretches = Stretches(target, setup.request_timeout_s)
         self.provenance = provenance_of(setup, clock)
         sides = (self._source_asks, self._source_stretches), (self._target_asks, self._target_stretches)
-        self._starts = Starts(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
+        self._starts = StartPositions(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
         self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
-        self._shaping = Shaping(setup.flow)
+        self._shaping = RecordPolicies(setup.flow)
         self._lookups = Lookups(setup, *sides, self._shaping, self._begin)
-        self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
-        self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
-        self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
+        self.budget = budget = MemoryBudget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
+        self._source = SourceFetcher(source, self._source_asks, budget, read_committed=self._read_committed)
+        self._target = TargetProducer(target, may_write, setup.runtime.request_timeout_ms)
         self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
-        self._lanes, self._former = dict[LaneId, Hosted](), Lately()
-        self._unsaved: set[Hosted] = set()
+        self._lanes, self._former = dict[LaneId, HostedLane](), Lately()
+        self._unsaved: set[HostedLane] = set()
         self._tasks = BackgroundTasks("host_task_failed")
         self._last_saves: set[asyncio.Task[None]] = set()
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._refusals = Refusals(setup, store, self._begin)
-        self._perform: dict[type[Effect], Callable[[Hosted, Any], object]] = {
+        self._perform: dict[type[Effect], Callable[[HostedLane, Any], object]] = {
             Produce: self._target.produce,
             FetchFrom: self._fetch,
             StopFetch: self._stop_fetch,
             Append: self._append,
             AskEnd: self._ask_end,
-            AskParting: self._ask_parting,
+            AskDivergence: self._ask_parting,
             AskProducers: self._ask_producers,
             AskVisible: self._ask_visible,
             AskProducerId: self._ask_producer_id,
@@ -162,7 +162,7 @@ class Host:
 
     # lanes
 
-    def add(self, assignment: LaneAssignment, replicator: str) -> Hosted | None:
+    def add(self, assignment: LaneAssignment, replicator: str) -> HostedLane | None:
         """Host a lane, which `start` then starts. Return None if the lane is hosted already."""
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
@@ -171,8 +171,10 @@ class Host:
         shaped = self._shaping.concerns(assignment.source_topic)
         policy = self._shaping.fingerprint if shaped else flow.isolation
         reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
-        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
-        hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=shaped)
+        lane = Lane(
+            assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, has_policies=shaped
+        )
+        hosted = HostedLane(self.tell, assignment, lane, replicator, is_shaped=shaped)
         lane.origins = self.provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
@@ -186,7 +188,7 @@ class Host:
             for hosted in self._lanes.values():
                 hosted.lane.limits = self._limits
 
-    def start(self, hosted: Hosted) -> None:
+    def start(self, hosted: HostedLane) -> None:
         """Start a lane. The ledger was read to its end after the lane was added, unless the previous holder's handoff
         checkpoint is enough."""
         record = self._record(hosted)
@@ -198,7 +200,7 @@ class Host:
         barrier_s, times = self._setup.barrier_s(former, holder), self._setup.times(former, holder)
         hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
-    def hosted(self, lane: LaneId) -> Hosted | None:
+    def hosted(self, lane: LaneId) -> HostedLane | None:
         """Return a lane that is hosted here, or that was hosted here and is now gone."""
         return self._lanes.get(lane)
 
@@ -206,13 +208,13 @@ class Host:
         """Return the ids of all lanes."""
         return list(self._lanes)
 
-    def drain(self, hosted: Hosted) -> None:
+    def drain(self, hosted: HostedLane) -> None:
         """Let a lane finish; `hosted.left` is set when it has."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())
 
-    def remove(self, hosted: Hosted) -> None:
+    def remove(self, hosted: HostedLane) -> None:
         """Stop hosting a lane; its data in flight is forgotten."""
         hosted.tell(Fenced())
         self._forget(hosted)
@@ -228,7 +230,7 @@ class Host:
         """Return reports of the lanes as they are now. May be called from another thread."""
         return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
 
-    def _report(self, hosted: Hosted) -> LaneReport:
+    def _report(self, hosted: HostedLane) -> LaneReport:
         while True:
             try:
                 report = describe(hosted.lane, hosted.tap.told(), self._clock.wall_ms())
@@ -269,7 +271,7 @@ class Host:
 
     # the only way into a lane
 
-    def tell(self, hosted: Hosted, signal: Input) -> None:
+    def tell(self, hosted: HostedLane, signal: Input) -> None:
         """Pass a signal to a lane, and perform the effects that it asks for."""
         hosted.touched = True
         try:
@@ -281,7 +283,7 @@ class Host:
             log.exception("lane_failed", lane=str(hosted.lane), signal=type(signal).__name__)
             self._halt(hosted)
 
-    def _halt(self, hosted: Hosted) -> None:
+    def _halt(self, hosted: HostedLane) -> None:
         lane = hosted.lane
         if lane.phase in STILL:
             return
@@ -292,90 +294,92 @@ class Host:
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._tasks.start(work)
 
-    def _record(self, hosted: Hosted) -> LaneState | None:
+    def _record(self, hosted: HostedLane) -> LaneState | None:
         return self._store.state.lanes.get(hosted.lane.id)
 
     # source
 
-    def _fetch(self, hosted: Hosted, effect: FetchFrom) -> None:
+    def _fetch(self, hosted: HostedLane, effect: FetchFrom) -> None:
         self._source.want(hosted.tap, effect)
 
-    def _stop_fetch(self, hosted: Hosted, _effect: StopFetch) -> None:
+    def _stop_fetch(self, hosted: HostedLane, _effect: StopFetch) -> None:
         self._source.stop(hosted.tap)
 
-    def _ask_parting(self, hosted: Hosted, effect: AskParting) -> None:
+    def _ask_parting(self, hosted: HostedLane, effect: AskDivergence) -> None:
         read = partial(parting, self._source_stretches, hosted.source, effect)
-        self._begin(read_and_tell(hosted, effect.question, read, partial(PartingTold, effect.question)))
+        self._begin(read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
 
-    def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
+    def _ask_start(self, hosted: HostedLane, effect: AskStart) -> None:
         names = (hosted.source.topic, hosted.target.topic)
         ledger = self._former.of(self._store.state).before(hosted.assignment.key, *names)
         self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, ledger))
 
     # target
 
-    def _ask_end(self, hosted: Hosted, effect: AskEnd) -> None:
+    def _ask_end(self, hosted: HostedLane, effect: AskEnd) -> None:
         def told(error: int, leader_epoch: int, end: int) -> None:
-            hosted.tell(EndTold(effect.question, error, leader_epoch, end))
+            hosted.tell(EndAnswer(effect.question, error, leader_epoch, end))
 
         self._target_asks.end(hosted.target, told)
 
-    def _ask_producers(self, hosted: Hosted, effect: AskProducers) -> None:
+    def _ask_producers(self, hosted: HostedLane, effect: AskProducers) -> None:
         def told(error: int, known: ActiveProducer | None) -> None:
             entry = None
             if known is not None:
                 entry = ProducerEntry(known.last_sequence, self._clock.wall_ms() - known.last_timestamp_ms)
-            hosted.tell(ProducersTold(effect.question, error, entry))
+            hosted.tell(ProducersAnswer(effect.question, error, entry))
 
         self._target_asks.producer(hosted.target, effect.producer_id, told)
 
-    def _ask_visible(self, hosted: Hosted, effect: AskVisible) -> None:
+    def _ask_visible(self, hosted: HostedLane, effect: AskVisible) -> None:
         def told(error: int, high_watermark: int, log_start: int) -> None:
-            hosted.tell(VisibleTold(effect.question, error, high_watermark, log_start))
+            hosted.tell(VisibleAnswer(effect.question, error, high_watermark, log_start))
 
         self._target_asks.bounds(hosted.target, effect.leader_epoch, told)
 
-    def _ask_producer_id(self, hosted: Hosted, effect: AskProducerId) -> None:
+    def _ask_producer_id(self, hosted: HostedLane, effect: AskProducerId) -> None:
         def told(error: int, producer_id: int, producer_epoch: int) -> None:
-            hosted.tell(ProducerIdTold(effect.question, error, producer_id, producer_epoch))
+            hosted.tell(ProducerIdAnswer(effect.question, error, producer_id, producer_epoch))
 
         self._target_asks.producer_id(told)
 
-    def _scan(self, hosted: Hosted, effect: AskScan) -> None:
-        async def scan() -> Scanned:
+    def _scan(self, hosted: HostedLane, effect: AskScan) -> None:
+        async def scan() -> ScanAnswer:
             own, others = await own_batches(self._target_stretches, hosted.target, effect)
             asks = may_be_cleaned(effect, own, others)
             compacts = await self._lookups.compacts(hosted.target.topic) if asks else False
-            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
+            return ScanAnswer(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
 
-        failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
+        failed = partial(
+            ScanAnswer, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=()
+        )
         self._begin(read_and_tell(hosted, effect.question, scan, failed))
 
-    def _check(self, hosted: Hosted, effect: AskCheck) -> None:
+    def _check(self, hosted: HostedLane, effect: AskCheck) -> None:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
 
-        async def check() -> Checked:
+        async def check() -> CheckAnswer:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             source = await bounds(self._source_asks, hosted.source)
-            found = await Comparison(*sides, record, effect, changing).run(source)
+            found = await BatchVerification(*sides, record, effect, changing).run(source)
             told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
-            return Checked(effect.question, 0, *told)
+            return CheckAnswer(effect.question, 0, *told)
 
-        failed = partial(Checked, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
+        failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(read_and_tell(hosted, effect.question, check, failed))
 
-    def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
+    def _relocate(self, hosted: HostedLane, effect: AskRebuild) -> None:
         record = hosted.record
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         copies = self.provenance.copies if hosted.lane.origins is not None else None
-        if hosted.lane.shaped:
+        if hosted.lane.has_policies:
             trouble = "its records go through a policy, so what they hold does not tell where they come from"
-            self._loop.call_soon(hosted.tell, Relocated(effect.question, 0, (), None, trouble))
+            self._loop.call_soon(hosted.tell, RebuildAnswer(effect.question, 0, (), None, trouble))
             return
-        search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
+        search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
         run = partial(search.run, record, effect, partial(self._lookups.compacts, hosted.target.topic))
-        failed = partial(Relocated, effect.question, own=(), located=None)
+        failed = partial(RebuildAnswer, effect.question, own=(), located=None)
         self._begin(read_and_tell(hosted, effect.question, run, failed))
 
     def _look_for_moves(self) -> None:
@@ -384,7 +388,7 @@ class Host:
             if leader is not None and leader.epoch > hosted.lane.end_epoch >= 0:
                 hosted.tell(TargetMoved(leader.epoch))
 
-    def _wake(self, hosted: Hosted, effect: Wake) -> None:
+    def _wake(self, hosted: HostedLane, effect: Wake) -> None:
         if effect.refresh:
             self._target_view.refresh()
         # A uvloop timer may fire half a millisecond early, and a lane that is woken too early is not woken again.
@@ -392,7 +396,7 @@ class Host:
 
     # ledger
 
-    def _append(self, hosted: Hosted, effect: Append) -> None:
+    def _append(self, hosted: HostedLane, effect: Append) -> None:
         async def append() -> None:
             try:
                 bound = await self._store.append(self._setup.lease_epoch, effect.facts)
@@ -411,7 +415,7 @@ class Host:
             if hosted is not None and hosted.started and (told := news(fact, hosted.replicator)) is not None:
                 hosted.tell(told)
 
-    def _save_progress(self, hosted: Hosted, _effect: SaveProgress) -> None:
+    def _save_progress(self, hosted: HostedLane, _effect: SaveProgress) -> None:
         if not self._unsaved:
             self._loop.call_soon(self._save_unsaved)
         self._unsaved.add(hosted)
@@ -433,18 +437,18 @@ class Host:
             if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
-    def _has_moved(self, hosted: Hosted) -> bool:
+    def _has_moved(self, hosted: HostedLane) -> bool:
         moved = differs(hosted.lane, self._setup.lease_epoch, hosted.saved)
         hosted.touched = moved is not False
         return bool(moved)
 
-    async def _save(self, lanes: Iterable[Hosted]) -> None:
+    async def _save(self, lanes: Iterable[HostedLane]) -> None:
         at_ms = self._clock.wall_ms()
         marks = {
             hosted: known
             for hosted in lanes
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
-            if (known := progress(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
+            if (known := progress_record(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
         # A process that was silent for too long could save a mark after `mirrord rebuild` and so contradict it.
         if not marks or not self._target.may_write():
@@ -460,27 +464,27 @@ class Host:
 
     # ends
 
-    def _halted(self, hosted: Hosted, effect: Halted) -> None:
+    def _halted(self, hosted: HostedLane, effect: Halted) -> None:
         log.error("lane_halted", lane=hosted.lane.id, line=effect.line)
 
-    def _lost(self, hosted: Hosted, effect: Lost) -> None:
+    def _lost(self, hosted: HostedLane, effect: Lost) -> None:
         log.error("records_lost", lane=hosted.lane.id, line=effect.line)
 
-    def _drained(self, hosted: Hosted, effect: Drained) -> None:
-        word = progress(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
+    def _drained(self, hosted: HostedLane, effect: Drained) -> None:
+        word = progress_record(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
         if not hosted.left.done():
             hosted.left.set_result(NOT_LEFT if word is None else Parting(clean=True, word=word))
         last = self._begin(self._save([hosted]))
         self._last_saves.add(last)
         last.add_done_callback(self._last_saves.discard)
 
-    def _gone(self, hosted: Hosted, effect: Gone) -> None:
+    def _gone(self, hosted: HostedLane, effect: Gone) -> None:
         log.info("lane_gone", lane=hosted.lane.id, why=effect.why)
         self._forget(hosted)
         if not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
 
-    def _forget(self, hosted: Hosted) -> None:
+    def _forget(self, hosted: HostedLane) -> None:
         if hosted.forgotten:
             return
         hosted.forgotten = True

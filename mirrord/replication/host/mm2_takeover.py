@@ -21,7 +21,7 @@ from mirrord.replication.host.mm2_positions import (
     read_positions,
     workers_group,
 )
-from mirrord.replication.lane.mm2_position import Ending, Row, Tail
+from mirrord.replication.lane.mm2_position import OffsetRow, Tail, TopicEnd
 
 MOST_RANGES = 1_000
 """Largest number of ranges with duplicated or missing records in one fact, which must not grow without bound."""
@@ -60,7 +60,7 @@ class Sides(NamedTuple):
     stretches: Stretches
 
 
-class Inheritance:
+class Mm2Takeover:
     """The search for what the lanes of one flow inherit from MirrorMaker 2."""
 
     def __init__(
@@ -137,7 +137,7 @@ class Inheritance:
 
     async def _search(
         self, said: int, source: PartitionId, target: PartitionId, begin: int, end: int
-    ) -> tuple[Ending, int]:
+    ) -> tuple[TopicEnd, int]:
         depth = self._flow.from_mm2.verify_records
         copies, timed, whole = await self._copies(target, max(begin, end - depth), end)
         tail = Tail(said, copies, whole=whole)
@@ -145,11 +145,11 @@ class Inheritance:
             await self._originals(tail, said, source, end - begin + depth, timed=timed)
         return tail.result(), len(copies)
 
-    async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[Row], bool, bool]:
+    async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[OffsetRow], bool, bool]:
         """Return the records, whether their timestamps are those of the source, and whether no record between them was
         removed.
         """
-        by_time: dict[bool, list[Row]] = {True: [], False: []}
+        by_time: dict[bool, list[OffsetRow]] = {True: [], False: []}
         timed, held = True, 0
         async for batch in self._target.stretches.read(target, start, end):
             header = batch.header
@@ -160,7 +160,7 @@ class Inheritance:
             for record in _decode(batch):
                 if record.offset >= start:
                     for kind, rows in by_time.items():
-                        rows.append(Row(record.offset, digest(record, timed=kind)))
+                        rows.append(OffsetRow(record.offset, digest(record, timed=kind)))
         copies = by_time[timed]
         return copies, timed, bool(copies) and len(copies) + held >= end - copies[0].offset
 
@@ -177,7 +177,7 @@ class Inheritance:
                 if batch.header.attributes & CONTROL:
                     continue
                 for record in _decode(batch):
-                    row = Row(record.offset, digest(record, timed=timed), batch.aborted)
+                    row = OffsetRow(record.offset, digest(record, timed=timed), batch.aborted)
                     if first <= record.offset < last and not tail.take(row):
                         return
 

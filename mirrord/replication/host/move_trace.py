@@ -19,7 +19,7 @@ the target accepted the first records.
 log = structlog.get_logger()
 
 
-class Journey:
+class MoveTrace:
     """The progress of a lane from its assignment until the target has accepted its first records."""
 
     def __init__(self, lane: str) -> None:

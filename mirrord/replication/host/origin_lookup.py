@@ -23,9 +23,9 @@ from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
-from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.replication.lane.signals import AskOrigins, OriginsTold, Writer
+from mirrord.replication.lane.signals import AskOrigins, OriginsAnswer, Writer
 from mirrord.replication.lane.source.loop_detection import Origin, Origins
 from mirrord.runtime.clock import Clock
 
@@ -39,7 +39,7 @@ Tell = Callable[[tuple[Writer, ...], str], None]
 """A callback that gets the lanes that write into a partition, or the reason why they are not known."""
 
 
-class Provenance:
+class OriginLookup:
     """The answers to the provenance questions of one replicator's lanes."""
 
     def __init__(
@@ -55,18 +55,18 @@ class Provenance:
         self.trouble = ""
         """Why lanes cannot continue; empty while the ledgers can be read."""
 
-    def origins(self, hosted: Hosted) -> Origins | None:
+    def origins(self, hosted: HostedLane) -> Origins | None:
         """Return what a lane needs to recognize copies in its source.
 
         Return None if its target topic has another name, because then names are enough to recognize copies.
         """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
-    def ask(self, hosted: Hosted, effect: AskOrigins) -> None:
+    def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
         """Answer a lane's question, together with others."""
 
         def told(writers: tuple[Writer, ...], trouble: str) -> None:
-            hosted.tell(OriginsTold(effect.question, writers, trouble))
+            hosted.tell(OriginsAnswer(effect.question, writers, trouble))
 
         self._find(hosted.source, told)
 
@@ -133,10 +133,10 @@ def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
     return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)
 
 
-def provenance_of(setup: FlowSetup, clock: Clock) -> Provenance:
+def provenance_of(setup: FlowSetup, clock: Clock) -> OriginLookup:
     """Return the provenance for a replicator of this flow."""
 
     def ledger(flow: str, alone: bool) -> LedgerStore:
         return LedgerStore(KafkaLog(flow, setup.source, alone=alone), clock, memory=run_memory(setup.flow))
 
-    return Provenance(setup.flow.source, KafkaTopicAdmin(setup.source, LOOK_TIMEOUT_S), ledger)
+    return OriginLookup(setup.flow.source, KafkaTopicAdmin(setup.source, LOOK_TIMEOUT_S), ledger)

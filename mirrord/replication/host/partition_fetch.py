@@ -7,8 +7,8 @@ from typing import Protocol
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.protocol.fetch import Position
-from mirrord.replication.host.flow_control.fetch_priority import Urgency
-from mirrord.replication.lane.assignment import SourceTold
+from mirrord.replication.host.flow_control.fetch_priority import FetchPriority
+from mirrord.replication.lane.assignment import SourceBounds
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 from mirrord.replication.lane.source.last_stable_offset import StableEnd
 
@@ -16,20 +16,20 @@ from mirrord.replication.lane.source.last_stable_offset import StableEnd
 class Keeper(Protocol):
     """The feed that sends a tap's fetch request to a broker."""
 
-    def drop(self, tap: "Tap") -> None:
+    def drop(self, tap: "PartitionFetch") -> None:
         """Stop asking for this tap."""
         ...
 
-    def heard(self, tap: "Tap") -> float:
+    def heard(self, tap: "PartitionFetch") -> float:
         """Return when the last answer arrived to a request that includes the tap; 0 while there is none."""
         ...
 
-    def throttled_s(self, tap: "Tap") -> float:
+    def throttled_s(self, tap: "PartitionFetch") -> float:
         """Return for how long the broker returns nothing for the tap, because a quota is used up."""
         ...
 
 
-class Tap:
+class PartitionFetch:
     """One lane's request for source data. `deliver` gets the chunk, and may request the next one immediately."""
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Tap:
         """Whether the partition is fetched alone, because an answer for it, or for it and others, was too large."""
         self.too_large = ""
         """The error message about the tap's own answer; empty while that is not known to be too large."""
-        self.urgency = Urgency()
+        self.urgency = FetchPriority()
         self.feed: Keeper | None = None
         """The feed that keeps the fetch request, if a broker is being asked."""
         self.timer: asyncio.TimerHandle | None = None
@@ -110,10 +110,10 @@ class Tap:
         end = self.stable.offset if self.stable.offset >= 0 else self.source_end
         return 0 <= end <= self.position.offset
 
-    def told(self) -> SourceTold:
+    def told(self) -> SourceBounds:
         """Return the last information from the source, for status. May be called from another thread."""
         feed = self.feed
         # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
         self.urgency.note(self.source_start, self.position.offset, self.source_end)
-        return SourceTold(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
+        return SourceBounds(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)

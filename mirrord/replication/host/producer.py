@@ -23,7 +23,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.flow_control.byte_window import ByteWindow
 from mirrord.replication.lane.flow_control.read_coalescing import Owed
 from mirrord.replication.lane.flow_control.request_packing import Packer
-from mirrord.replication.lane.signals import Answer, Batch, Input, Produce, Taken, TargetFar
+from mirrord.replication.lane.signals import Batch, Input, Produce, ProduceAccepted, ProduceAnswer, TargetFar
 from mirrord.replication.lane.state import Lane
 
 WRITE_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class Sender(Protocol):
     lane: Lane
     tell: Callable[[Input], None]
     target: PartitionId
-    outlet: "Outlet | None"
+    outlet: "TargetOutlet | None"
     """The outlet that the current round's batches are sent to."""
     outlet_round: int
     connections: int
@@ -55,7 +55,7 @@ Item = tuple[Sender, int, Batch]
 """A lane's batch of a round."""
 
 
-class Target:
+class TargetProducer:
     """All producing of one replicator."""
 
     def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
@@ -63,7 +63,7 @@ class Target:
         self.may_write = may_write
         """Called right before each write; returns whether the lease is valid."""
         self.request_timeout_ms = request_timeout_ms
-        self._outlets: dict[int, Outlet] = {}
+        self._outlets: dict[int, TargetOutlet] = {}
         self._loop = asyncio.get_running_loop()
 
     def produce(self, sender: Sender, effect: Produce) -> None:
@@ -89,7 +89,7 @@ class Target:
     def refuse(self, items: Sequence[Item]) -> None:
         """Answer batches that were not sent."""
         for sender, number, batch in items:
-            sender.tell(Answer(number, batch, NOT_SENT, -1))
+            sender.tell(ProduceAnswer(number, batch, NOT_SENT, -1))
 
     def _bind(self, sender: Sender, number: int) -> None:
         sender.outlet_round = number
@@ -101,14 +101,14 @@ class Target:
             return
         outlet = self._outlets.get(leader.node)
         if outlet is None:
-            outlet = self._outlets[leader.node] = Outlet(self, leader.node)
+            outlet = self._outlets[leader.node] = TargetOutlet(self, leader.node)
         sender.outlet, sender.connections = outlet, outlet.connections
 
 
-class Outlet:
+class TargetOutlet:
     """The connection to one target broker."""
 
-    def __init__(self, target: Target, node: int) -> None:
+    def __init__(self, target: TargetProducer, node: int) -> None:
         self.link = target.view.link(node, "produce")
         self.connections = 0
         """Number of connections that were given up. A lane that was bound to one of them has to begin a new round."""
@@ -119,7 +119,7 @@ class Outlet:
         self._packer: Packer[Item] = Packer()
         self.answering = False
         """Whether answers are being processed. Batches that result from them are sent after the last of them."""
-        self._taken: dict[Sender, Taken] = {}
+        self._taken: dict[Sender, ProduceAccepted] = {}
         """The successes among these answers, by lane: each lane gets those of its batches in one step."""
         self._scheduled = False
         self._opening = False
@@ -292,14 +292,14 @@ class Outlet:
                 self._target.view.produces.failed(error)
                 if told is not None:
                     sender.tell(taken.pop(sender))
-                sender.tell(Answer(number, batch, error, base_offset))
+                sender.tell(ProduceAnswer(number, batch, error, base_offset))
             elif told is not None and told.round == number:
                 told.batches.append(batch)
                 told.base_offsets.append(base_offset)
             else:
                 if told is not None:
                     sender.tell(told)
-                taken[sender] = Taken(number, [batch], [base_offset])
+                taken[sender] = ProduceAccepted(number, [batch], [base_offset])
         if self._packer:
             self._flush_soon()
 
@@ -319,7 +319,7 @@ class _Pending:
 
     def __init__(
         self,
-        outlet: Outlet,
+        outlet: TargetOutlet,
         connection: Connection,
         version: int,
         items: list[Item],

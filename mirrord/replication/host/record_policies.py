@@ -15,12 +15,12 @@ from mirrord.kafka.protocol.record import Record
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault
 from mirrord.replication.host.batch_rebuild import build, rebuild
-from mirrord.replication.lane.second_path import PolicyRefused, Rebuild, Rebuilder, Rebuilt
+from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, RebuildRequest, RebuiltBatch
 from policies.flows import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 
 
-class Shaping:
+class RecordPolicies:
     """The policies of one flow."""
 
     def __init__(self, flow: FlowConfig) -> None:
@@ -52,7 +52,7 @@ class Shaping:
         """Return the function that changes records of the topic; None if they are not changed."""
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
-    def rebuild(self, request: Rebuild) -> Rebuilt | None:
+    def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
         """Rebuild a batch, asking the policies; a `Rebuilder`.
 
         Raises PolicyRefused for the first record that a policy gives no answer for.
@@ -81,9 +81,9 @@ class Shaping:
                 continue
             offsets.append(record.offset)
         if not kept:
-            return Rebuilt(bytearray(), (), -1, tuple(left_out)) if left_out else None
+            return RebuiltBatch(bytearray(), (), -1, tuple(left_out)) if left_out else None
         made = build(codec, kept, offsets, request)
-        return Rebuilt(made.data, made.pieces, made.newest_ms, tuple(left_out))
+        return RebuiltBatch(made.data, made.pieces, made.newest_ms, tuple(left_out))
 
     def _keeps(self, record: Record) -> bool:
         return self._filter is None or self._filter.keeps(record)

@@ -18,8 +18,8 @@ from mirrord.ledger.store.leased_worker import LeasedWorker
 from mirrord.ledger.store.log_port import LedgerLog
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.host.lane_host import Host
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.lane_host import LaneHost
 from mirrord.replication.host.lane_preparation import prepare
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.replication.lane.fast_handoff import is_last
@@ -51,7 +51,7 @@ class Replicator(LeasedWorker):
         It starts early, so that no lane has to wait for the answer.
         """
         self._came_round = time.monotonic()
-        self._host: Host | None = None
+        self._host: LaneHost | None = None
         self._source: ClusterView | None = None
         self._target: ClusterView | None = None
 
@@ -67,7 +67,7 @@ class Replicator(LeasedWorker):
         expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
         self._expiry_known = self._tasks.start(expiry.until_known())
         await self._join(setup.lease_epoch)
-        self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
+        self._host = LaneHost(setup, self._clock, self._store, self._may_write, source, target)
         follow = expiry.follow(self._host.expect_expiry)
         for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
             self._tasks.start(work)
@@ -101,7 +101,7 @@ class Replicator(LeasedWorker):
         """Host these lanes; they start by themselves. A lane that is already hosted is left unchanged."""
         if self._host is None or self._lease.lost.is_set():
             return
-        added: list[Hosted] = []
+        added: list[HostedLane] = []
         for assignment in lanes:
             self._attempts += 1
             hosted = self._host.add(assignment, f"{self.name}/{self._attempts}")
@@ -189,7 +189,7 @@ class Replicator(LeasedWorker):
             if view is not None:
                 await view.close()
 
-    async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
+    async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
         """Start lanes. A lane starts only when everything that former holders recorded is known."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
@@ -207,12 +207,12 @@ class Replicator(LeasedWorker):
                 return  # the ledger has ended, and so has the lease
         self._start_now(host, late)
 
-    def _knows(self, hosted: Hosted) -> bool:
+    def _knows(self, hosted: HostedLane) -> bool:
         """Return whether the lane can start from its last holder's handoff checkpoint without reading the ledger."""
         assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
         return assignment.former == "left" and is_last(assignment.word, record)
 
-    def _start_now(self, host: Host, lanes: Sequence[Hosted]) -> None:
+    def _start_now(self, host: LaneHost, lanes: Sequence[HostedLane]) -> None:
         for hosted in lanes:
             if hosted.journey is not None:
                 hosted.journey.passes("ledger")
@@ -228,7 +228,7 @@ class Replicator(LeasedWorker):
             self._came_round = time.monotonic()
             await asyncio.sleep(LOOP_BEAT_S)
 
-    async def _share_rate(self, host: Host) -> None:
+    async def _share_rate(self, host: LaneHost) -> None:
         """Share the flow's rate with the other replicators that have lanes under this lease, which the ledger lists."""
         while self._setup.flow.limits.rate_bytes_per_s is not None:
             lanes = self._store.state.lanes.values()

@@ -11,8 +11,8 @@ import structlog
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.reconnecting_link import Backoff
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 async def read_and_tell(
-    hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
+    hosted: HostedLane, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
 ) -> None:
     """Give the lane the result of `read`, or the input that `failed` makes from the read error."""
     backoff, began = Backoff(), asyncio.get_running_loop().time()
@@ -44,14 +44,14 @@ async def read_and_tell(
         return
 
 
-def _is_repeated(hosted: Hosted, question: int, failure: ReadFailed) -> bool:
+def _is_repeated(hosted: HostedLane, question: int, failure: ReadFailed) -> bool:
     lane = hosted.lane
     copies = question in lane.questions and lane.phase is Phase.COPYING and not lane.confirming
     return copies and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def _report(hosted: Hosted, failure: ReadFailed) -> None:
-    ordinal = mark(hosted.lane).ordinal
+def _report(hosted: HostedLane, failure: ReadFailed) -> None:
+    ordinal = resume_position(hosted.lane).ordinal
     error = ErrorCode.name_of(failure.error)
     if not hosted.unread_note:
         log.error("comparison_not_readable", lane=hosted.lane.id, error=error, ordinal=ordinal)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import LaneId
-from mirrord.replication.host.existing_copies import FoundCopies
-from mirrord.replication.host.mm2_takeover import NO_LEGACY, Inheritance, Legacy
+from mirrord.replication.host.existing_copies import ExistingCopies
+from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Mm2Takeover
 from mirrord.topics.rules.partition_start import NO_EVIDENCE, LedgerEvidence, TargetEvidence
 
 
@@ -25,7 +25,7 @@ class StartEvidence(NamedTuple):
 class StartSearch:
     """Searches the target for the lanes of one flow."""
 
-    def __init__(self, flow: FlowConfig, inheritance: Inheritance, copies: FoundCopies) -> None:
+    def __init__(self, flow: FlowConfig, inheritance: Mm2Takeover, copies: ExistingCopies) -> None:
         self._flow = flow
         self._inheritance = inheritance
         self._copies = copies

@@ -15,19 +15,19 @@ from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.errors import PolicyFault
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, cut_within, is_of_later_epoch, standing
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, is_of_later_epoch, mapped, truncations_within
 from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import (
     AskShared,
     AskSuperseded,
-    Judge,
-    SharedTold,
-    SupersededTold,
+    SharedAnswer,
+    SupersededAnswer,
+    SupersededJudge,
 )
 
 NEAR = 10_000
@@ -40,31 +40,31 @@ Side = tuple[Asks, Stretches]
 class Lookups:
     """The answers to lanes' questions about compacted target topics."""
 
-    def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: Shaping, begin: Begin) -> None:
+    def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: RecordPolicies, begin: Begin) -> None:
         self._source, self._target = source, target
         self._shaping = shaping
         self._begin = begin
         self.compacts = TargetCleanup(setup.target, setup.request_timeout_s).compacts
-        self.performs: dict[type[Any], Callable[[Hosted, Any], object]] = {
+        self.performs: dict[type[Any], Callable[[HostedLane, Any], object]] = {
             AskShared: self._ask_shared,
             AskSuperseded: self._look_up,
         }
 
-    def _ask_shared(self, hosted: Hosted, effect: AskShared) -> None:
+    def _ask_shared(self, hosted: HostedLane, effect: AskShared) -> None:
         def told(error: int, epoch: int, end: int) -> None:
-            hosted.tell(SharedTold(effect.question, error, epoch, end))
+            hosted.tell(SharedAnswer(effect.question, error, epoch, end))
 
         self._target[0].shared(hosted.target, effect.epoch, told)
 
-    def _look_up(self, hosted: Hosted, effect: AskSuperseded) -> None:
+    def _look_up(self, hosted: HostedLane, effect: AskSuperseded) -> None:
         sides = (self._source[1], hosted.source), (self._target[1], hosted.target)
         asks = self._source[0], self._target[0]
-        search = Superseding(*sides, asks, hosted.record, self._shaping.changing(hosted.source.topic))
-        failed = partial(SupersededTold, effect.question)
+        search = SupersededLookup(*sides, asks, hosted.record, self._shaping.changing(hosted.source.topic))
+        failed = partial(SupersededAnswer, effect.question)
         self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
 
 
-class Superseding:
+class SupersededLookup:
     """One lookup for a lane."""
 
     def __init__(
@@ -85,19 +85,19 @@ class Superseding:
         self._record = record
         self._changing = changing
 
-    async def run(self, asked: AskSuperseded) -> SupersededTold:
+    async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the records that are to be copied again. Raises ReadFailed when a side cannot be read now."""
-        judge = Judge(asked)
+        judge = SupersededJudge(asked)
         try:
             await self._expect(judge, asked.missing)
             await self._see(judge, asked)
         except PolicyFault as fault:
-            return SupersededTold(asked.question, 0, trouble=str(fault))
+            return SupersededAnswer(asked.question, 0, trouble=str(fault))
         except ValueError as error:
-            return SupersededTold(asked.question, 0, trouble=f"records cannot be read: {error}")
-        return judge.told()
+            return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
+        return judge.answer()
 
-    async def _expect(self, judge: Judge, missing: Iterable[Missing]) -> None:
+    async def _expect(self, judge: SupersededJudge, missing: Iterable[Missing]) -> None:
         wanted = await self._wanted(judge, missing)
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last):
@@ -113,14 +113,14 @@ class Superseding:
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
 
-    async def _wanted(self, judge: Judge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
+    async def _wanted(self, judge: SupersededJudge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
         """Return the missing records that the source may still have, by source offset."""
         end, begin = await bounds(self._source_asks, self._source_partition)
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
-            for ordinal in cut_within(self._record, each.first, each.last):
+            for ordinal in truncations_within(self._record, each.first, each.last):
                 judge.gone(each, ordinal, by_retention=False)
-            for ordinal, offset, length in standing(self._record, each.first, each.last):
+            for ordinal, offset, length in mapped(self._record, each.first, each.last):
                 for at in range(length):
                     if offset + at < begin:
                         judge.gone(each, ordinal + at, by_retention=True)
@@ -128,7 +128,7 @@ class Superseding:
                         wanted.setdefault(offset + at, []).append((each, ordinal + at))
         return wanted
 
-    async def _see(self, judge: Judge, asked: AskSuperseded) -> None:
+    async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
         # Records that a later leader accepted may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)

@@ -13,9 +13,9 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
-from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAnswer
 from mirrord.topics.config_sync import SettingsSync
 from mirrord.topics.rules.topic_plan import PlannedLane
 
@@ -54,7 +54,7 @@ class _Facts:
         return True
 
 
-class SettingsLook:
+class TargetConfigs:
     """The answers to lanes' questions about topic configs. It connects when the first record is refused."""
 
     def __init__(
@@ -68,7 +68,7 @@ class SettingsLook:
         self._sync = SettingsSync(setup.flow, self._source, self._target)
         self._turn = asyncio.Lock()
 
-    def ask(self, hosted: Hosted, effect: AskSettings) -> None:
+    def ask(self, hosted: HostedLane, effect: AskConfigs) -> None:
         """Answer a lane's question about its target topic's configs."""
         self._begin(self._answer(hosted, effect))
 
@@ -76,19 +76,19 @@ class SettingsLook:
         """Close the connections."""
         await asyncio.gather(self._source.close(), self._target.close())
 
-    async def _answer(self, hosted: Hosted, effect: AskSettings) -> None:
+    async def _answer(self, hosted: HostedLane, effect: AskConfigs) -> None:
         assigned = hosted.assignment
         planned = PlannedLane(assigned.source_topic, assigned.key, assigned.target_topic)
         try:
             async with self._turn:
                 told = await self._look(planned, effect)
         except NotOffered as error:
-            told = SettingsTold(effect.question, "", str(error))
+            told = ConfigsAnswer(effect.question, "", str(error))
         except EnvironmentFault as error:
-            told = SettingsTold(effect.question, "", str(error), may_pass=True)
+            told = ConfigsAnswer(effect.question, "", str(error), may_pass=True)
         hosted.tell(told)
 
-    async def _look(self, lane: PlannedLane, effect: AskSettings) -> SettingsTold:
+    async def _look(self, lane: PlannedLane, effect: AskConfigs) -> ConfigsAnswer:
         trouble = ""
         if effect.sync:
             await self._sync.round([lane], self._facts)
@@ -96,7 +96,7 @@ class SettingsLook:
         seen = await self._target.settings([lane.target_topic])
         settings = seen.topics.get(lane.target_topic)
         digest = "" if settings is None else digest_of(settings)
-        return SettingsTold(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
+        return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
         """Return why configs that decide which records are accepted may still differ."""

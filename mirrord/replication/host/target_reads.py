@@ -7,7 +7,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.intervals import Interval
-from mirrord.replication.lane.signals import AskParting, AskScan, OwnBatch, PartingTold
+from mirrord.replication.lane.signals import AskDivergence, AskScan, DivergenceAnswer, OwnBatch
 
 
 async def own_batches(
@@ -45,6 +45,6 @@ def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Int
     return bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
 
 
-async def parting(source: Stretches, partition: PartitionId, asked: AskParting) -> PartingTold:
+async def parting(source: Stretches, partition: PartitionId, asked: AskDivergence) -> DivergenceAnswer:
     """Return whether the source's log is still the one that was read. Raises ReadFailed."""
-    return PartingTold(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))
+    return DivergenceAnswer(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))

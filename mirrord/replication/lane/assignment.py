@@ -106,7 +106,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
                 return (ttl_ms + timeout_ms) / 1000
 
 
-class SourceTold(NamedTuple):
+class SourceBounds(NamedTuple):
     """What the source has reported about a partition."""
 
     end: int

@@ -14,7 +14,7 @@ class Park(msgspec.Struct, frozen=True):
     """The offset in that topic after which to look for an earlier copy; -1: from its start on."""
 
 
-class LettersTold(msgspec.Struct, frozen=True):
+class ParkAnswer(msgspec.Struct, frozen=True):
     """The answer to `Park`: the record is in the dead-letter topic at that offset, or `trouble` says why it is not."""
 
     question: int

@@ -8,16 +8,16 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.replication.lane import notes
 from mirrord.replication.lane.limits import NEVER
-from mirrord.replication.lane.signals import Checked, Effects, Halted
+from mirrord.replication.lane.signals import CheckAnswer, Effects, Halted
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, target_scan
 from mirrord.replication.lane.transitions import Resume
 
 
-def differ(lane: Lane, now: float, told: Checked) -> Effects:
+def differ(lane: Lane, now: float, told: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
     # After a take-over even an acknowledgement may have been for another holder's batch.
-    first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
+    first = min(told.first, lane.compare_from.ordinal) if lane.compare_from is not None else told.first
     lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
     line = line if told.first <= told.last else told.note
@@ -25,7 +25,7 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
     return _doubt(lane, now)
 
 
-def settles(lane: Lane, told: Checked) -> bool:
+def settles(lane: Lane, told: CheckAnswer) -> bool:
     """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
 
     If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
@@ -33,7 +33,7 @@ def settles(lane: Lane, told: Checked) -> bool:
     """
     record = lane.record
     # If policies change records, a lane waits before each write (`resume.decide`).
-    if record is None or lane.shaped or record.regiven < 0:
+    if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.compared)
     if not told.first <= first <= told.last:
@@ -41,7 +41,7 @@ def settles(lane: Lane, told: Checked) -> bool:
     if any(end > first for _, end in told.gone):
         return False
     # The fact about this comparison leaves nothing open unless it says that more is compared later.
-    lane.compared = told.last + 1 if lane.check_later else NEVER
+    lane.compared = told.last + 1 if lane.compares_later else NEVER
     return True
 
 
@@ -51,7 +51,7 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     note = "records stand in a hole, and were to follow under later ordinals"
     # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
-    told = Checked(-1, 0, first, found.next_ordinal - 1, "different", note)
+    told = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
     return notes.note(lane, found.facts) + differ(lane, now, told)
 
 
@@ -59,12 +59,12 @@ def vanished(lane: Lane, now: float) -> Effects:
     """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
     note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
     # None of these records is in the target.
-    return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
+    return differ(lane, now, CheckAnswer(-1, 0, lane.acked, lane.acked - 1, "different", note))
 
 
 def _doubt(lane: Lane, now: float) -> Effects:
     """Halt until the map is rebuilt."""
     if lane.in_flight:
-        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
+        in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())
     return [Halted(lane.halt_line)]

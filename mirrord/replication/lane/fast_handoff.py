@@ -18,10 +18,10 @@ from mirrord.replication.lane.signals import (
     AskProducers,
     Chunk,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     LaneRecord,
-    ProducersTold,
+    ProducersAnswer,
     StopFetch,
 )
 from mirrord.replication.lane.state import Handed, Lane
@@ -47,34 +47,34 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
     return [AskEnd(ask(lane)), AskProducers(ask(lane), record.producer_id), fetch]
 
 
-def told(lane: Lane, answer: EndTold | ProducersTold) -> Effects:
+def target_answered(lane: Lane, answer: EndAnswer | ProducersAnswer) -> Effects:
     """Handle an answer from the target."""
     handed = lane.handed
     if handed is None:
         return []
-    if isinstance(answer, EndTold):
+    if isinstance(answer, EndAnswer):
         handed.end = answer
     else:
         handed.producers, lane.entry = answer, answer.entry
     if answer.error != NONE or not agrees(lane, answer):
         return _resume(lane)
-    return go_on(lane)
+    return copy_if_answered(lane)
 
 
-def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
+def agrees(lane: Lane, answer: EndAnswer | ProducersAnswer) -> bool:
     """Return whether the target's answer matches the checkpoint."""
-    mark = lane.mark
-    if isinstance(answer, EndTold):
+    mark = lane.resume_position
+    if isinstance(answer, EndAnswer):
         return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
     return remembers(lane) and next_by_entry(lane) == mark.ordinal
 
 
-def bound(lane: Lane, grant: int) -> Effects:
+def grant_bound(lane: Lane, grant: int) -> Effects:
     """Handle the binding of the lane's own grant."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.handed is None or grant != lane.handed.grant + 1:
         return _resume(lane)
-    return go_on(lane)
+    return copy_if_answered(lane)
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
@@ -84,7 +84,7 @@ def fetched(lane: Lane, chunk: Chunk) -> Effects:
     return []
 
 
-def go_on(lane: Lane) -> Effects:
+def copy_if_answered(lane: Lane) -> Effects:
     """Copy as soon as the lane is ours and the target has answered everything."""
     handed = lane.handed
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:

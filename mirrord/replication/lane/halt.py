@@ -16,22 +16,22 @@ def drop(lane: Lane) -> None:
     lane.in_flight.clear()
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
-    lane.unproven = lane.left = None
+    lane.unconfirmed_chunk = lane.left = None
     lane.confirming = False
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
     """Halt only this lane. [start, end) are the source offsets concerned. The lane's name is added to the line."""
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    return stand_still(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
+    return halt_with(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
 
 
-def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Halt and record these facts."""
-    return [*wait_here(lane), *tell(lane, facts), Halted(lane.halt_line)]
+    return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt_line)]
 
 
-def wait_here(lane: Lane) -> Effects:
+def halt_unrecorded(lane: Lane) -> Effects:
     """Halt without recording it yet."""
     new_round(lane)
     lane.phase = Phase.HALTED
@@ -40,7 +40,7 @@ def wait_here(lane: Lane) -> Effects:
     return [StopFetch()]
 
 
-def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Append the facts to the ledger; the append is retried until it binds."""
     lane.halt_facts = facts
     effect = append(lane, facts)
@@ -48,14 +48,14 @@ def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     return [effect]
 
 
-def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
+def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
     """Retry an append that failed. The ledger must contain the halt, and containing it twice does no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
         case Bound():
             if not all(signal.bound):
-                return leave(lane, "another replicator took the lane")
+                return leave_lane(lane, "another replicator took the lane")
             # Facts from before the halt count for a lane that resumes.
             lane.notes.discard(signal.tag)
             for intent in [each for each in lane.intents if each[0] == signal.tag]:
@@ -64,7 +64,7 @@ def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
         case AppendFailed() if signal.tag == lane.facts_tag:
             return [Wake(ask(lane), now + lane.limits.retry_s)]
         case AppendFailed():
-            lane.untold = True
+            lane.append_in_doubt = True
             return []
         case Woken() if answers(lane, signal.question) and lane.halt_facts:
             effect = append(lane, lane.halt_facts)
@@ -74,7 +74,7 @@ def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
             return []
 
 
-def leave(lane: Lane, why: str) -> Effects:
+def leave_lane(lane: Lane, why: str) -> Effects:
     """Leave the lane, because another replicator owns it: drop everything and write nothing."""
     new_round(lane)
     lane.phase = Phase.GONE

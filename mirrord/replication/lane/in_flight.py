@@ -10,25 +10,25 @@ from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane import intake, quarantine, seek
 from mirrord.replication.lane.correlation import ask
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     AskCheck,
     AskEnd,
     AskScan,
     Batch,
     Drained,
     Effects,
-    EndTold,
+    EndAnswer,
     Produce,
+    ProduceAccepted,
+    ProduceAnswer,
     SaveProgress,
     StopFetch,
-    Taken,
 )
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import in_doubt, mark_rewind, refused_retry
 from mirrord.replication.lane.transitions import Quiesce, Resume
 
@@ -80,11 +80,11 @@ def send(lane: Lane) -> Effects:
         lane.confirming = True
         return [AskEnd(ask(lane))]
     lane.sent = True
-    lane.given = max(lane.given, batches[-1].first + batches[-1].count)
+    lane.sent_below = max(lane.sent_below, batches[-1].first + batches[-1].count)
     return [Produce(lane.round, batches)]
 
 
-def confirmed(lane: Lane, told: EndTold) -> Effects:
+def end_confirmed(lane: Lane, told: EndAnswer) -> Effects:
     """Handle the end of the log, asked for again just before the first produce."""
     if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
         lane.go(Resume(lane.limits.retry_s if told.error else 0.0))
@@ -98,11 +98,11 @@ def go(lane: Lane, end: int) -> Effects:
     """Send, now that the end is confirmed."""
     lane.confirm_end = lane.confirming = False
     lane.expected = end
-    lane.resumed_at = Mark(lane.resumed_at.ordinal, end, lane.end_epoch)
+    lane.resumed_at = ResumePosition(lane.resumed_at.ordinal, end, lane.end_epoch)
     return send(lane)
 
 
-def answered(lane: Lane, now: float, answer: Answer) -> Effects:
+def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     """Handle the target's answer for a batch in flight.
 
     Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
@@ -133,13 +133,13 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
         if lane.phase is Phase.COPYING:
             return _go_on(lane, effects)
     else:
-        effects = _doubted(lane, now, batch, answer, produced(answer.error))
+        effects = _answer_in_doubt(lane, now, batch, answer, produced(answer.error))
     if not lane.in_flight:
         effects += _settled(lane, now)
     return effects
 
 
-def taken(lane: Lane, now: float, told: Taken) -> Effects:
+def batches_accepted(lane: Lane, now: float, told: ProduceAccepted) -> Effects:
     """Handle several accepted batches: count those that are as expected together, and continue once after them.
 
     The first batch that is not as expected, and all batches after it, go to `answered`.
@@ -169,13 +169,13 @@ def taken(lane: Lane, now: float, told: Taken) -> Effects:
     if count == len(told.batches):
         return _go_on(lane, effects)
     for each, base_offset in zip(told.batches[count:], told.base_offsets[count:], strict=True):
-        effects += answered(lane, now, Answer(told.round, each, NONE, base_offset))
+        effects += batch_answered(lane, now, ProduceAnswer(told.round, each, NONE, base_offset))
     return effects
 
 
 def _go_on(lane: Lane, effects: Effects) -> Effects:
     """Send and fetch as much as there is room for now."""
-    if lane.sought and seek.is_due(lane):
+    if lane.seeks and seek.is_due(lane):
         lane.go(Quiesce())
         return effects
     if lane.ready:
@@ -192,7 +192,7 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
     if not lane.protected:
         # These may be the lane's own batches from a former holder: only the broker's memory would rule that out.
-        lane.unread = lane.unread or Mark(batch.first, lane.expected, lane.end_epoch)
+        lane.unread = lane.unread or ResumePosition(batch.first, lane.expected, lane.end_epoch)
         lane.gaps += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
     return effects
@@ -206,8 +206,8 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: 
     effects: Effects = [SaveProgress()]
     if stale and not told:
         effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
-    if lane.check_first_ack:
-        lane.check_first_ack = False
+    if lane.compares_first_ack:
+        lane.compares_first_ack = False
         last = batch.first + batch.count - 1
         stretch = (batch.first, last, base_offset, base_offset + batch.count)
         epochs = source_epochs.known_epochs(lane, batch.first)
@@ -215,20 +215,20 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: 
     return effects
 
 
-def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Produced) -> Effects:
+def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer, outcome: Produced) -> Effects:
     if lane.failure is None:
         lane.failure = (answer.error, batch)
         if lane.phase is Phase.COPYING:
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
-            lane.suspicious = True  # acknowledged below the recorded end: the log went back, or it is a repeat
-            if lane.mark.ordinal == 0 and 0 <= answer.base_offset < lane.mark.target_offset:
+            lane.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+            if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
                 # Nothing below this mark is the lane's, so nothing else leads the next reading to that batch.
-                lane.mark = Mark(0, answer.base_offset, lane.mark.leader_epoch)
+                lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)
     elif outcome is Produced.DONE:
-        lane.suspicious = True  # a success after a failure is a hole
+        lane.must_read_log = True  # a success after a failure is a hole
     if outcome is Produced.UNKNOWN:
-        in_doubt.leave(lane, now, batch.first + batch.count)
+        in_doubt.leave_in_flight(lane, now, batch.first + batch.count)
     return []
 
 
@@ -243,8 +243,8 @@ def _settled(lane: Lane, now: float) -> Effects:
         lane.corrupt_at = batch.first
         lane.go(Resume())
         return []
-    if outcome is Produced.REFUSED and not lane.suspicious:
-        return refused_retry.refused(lane, error, batch)
+    if outcome is Produced.REFUSED and not lane.must_read_log:
+        return refused_retry.batch_refused(lane, error, batch)
     lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
     is_denied = outcome is Produced.DENIED
     delay_s = lane.limits.denied_s if is_denied else lane.limits.retry_s if error else 0.0
@@ -264,27 +264,27 @@ def drain(lane: Lane, now: float) -> Effects:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
         return [Drained(clean=False)]
-    effects: Effects = [StopFetch(), *_tell_passed(lane)]
+    effects: Effects = [StopFetch(), *_record_skipped(lane)]
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
-    lane.handed = lane.unproven = None
+    lane.handed = lane.unconfirmed_chunk = None
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
         return effects
     return [*effects, *drained(lane, now)]
 
 
-def _tell_passed(lane: Lane) -> Effects:
+def _record_skipped(lane: Lane) -> Effects:
     """Record what was skipped after the last record, so that the ledger explains everything before the position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
-    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.limbo:
+    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.in_doubt_below:
         return []  # facts that the ledger already has must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
     epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.assign(lane, run.ordinal)
-    rewound = mark_rewind.tell(lane, (run,), mark(lane))
+    rewound = mark_rewind.rewound_by(lane, (run,), resume_position(lane))
     return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven, rewound),))
 
 
@@ -293,8 +293,8 @@ def drained(lane: Lane, now: float) -> Effects:
     if lane.notes:
         return []
     # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
-    lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
-    lane.clean = lane.clean and lane.unread is None and now >= lane.dirty_until
+    lane.clean = lane.failure is None and not lane.must_read_log and lane.phase is not Phase.OPENING
+    lane.clean = lane.clean and lane.unread is None and now >= lane.late_writes_until
     # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).
     lane.clean = lane.clean and not lane.unanswered
     lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)

@@ -26,10 +26,10 @@ from mirrord.kafka.protocol.record_batch import (
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import append, ask
-from mirrord.replication.lane.intake_stops import Early, Parted, Unreadable, Vanished
-from mirrord.replication.lane.lane_report import mark
-from mirrord.replication.lane.second_path import ALL, PolicyRefused, Rebuild
-from mirrord.replication.lane.signals import AskParting, Batch, Chunk, Effects, FetchFrom
+from mirrord.replication.lane.intake_stops import Diverged, Early, Unreadable, Vanished
+from mirrord.replication.lane.lane_report import resume_position
+from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
+from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
 from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
 from mirrord.replication.lane.source.loop_detection import Doubt, Origin
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
@@ -57,7 +57,9 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     lane.seen.reach(lane.position)
     # A verdict travels with the run that follows it, so that one fact covers the gap and what comes after it. What is
     # declared after this point was decided, and must not be superseded.
-    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0) and lane.next_ordinal >= lane.limbo
+    open_ended = (
+        not lane.plan and not (lane.has_policies and lane.declared >= 0) and lane.next_ordinal >= lane.in_doubt_below
+    )
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
         _begin_run(lane, runs, lane.position)
     return _intend(lane, runs), unreadable
@@ -84,7 +86,7 @@ def want_more(lane: Lane) -> Effects:
         return []
     if lane.doubt is not None or lane.gap is not None or unconfirmed_limit.is_over(lane):
         return []
-    if lane.plan and not lane.assured:
+    if lane.plan and not lane.source_confirmed:
         return assure(lane)
     lane.fetching = True
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
@@ -93,14 +95,14 @@ def want_more(lane: Lane) -> Effects:
 def assure(lane: Lane) -> Effects:
     """Ask whether the source still has what was copied after the part that is copied again. Its fetch would not show
     it."""
-    if lane.parting in lane.questions:
+    if lane.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
     if known is None:
-        lane.assured = True
+        lane.source_confirmed = True
         return want_more(lane)
-    lane.parting = ask(lane)
-    return [AskParting(lane.parting, *known)]
+    lane.divergence_question = ask(lane)
+    return [AskDivergence(lane.divergence_question, *known)]
 
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
@@ -130,9 +132,14 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    told = (tuple(gone), source_epochs.tell_anew(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
+    told = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
     effect = append(
-        lane, (SourceRun(lane.id, lane.grant, tuple(runs), *told, mark_rewind.tell(lane, runs, mark(lane))),)
+        lane,
+        (
+            SourceRun(
+                lane.id, lane.grant, tuple(runs), *told, mark_rewind.rewound_by(lane, runs, resume_position(lane))
+            ),
+        ),
     )
     lane.intents.append((effect.tag, runs[0].ordinal))
     lane.unbound = NO_VERDICTS if lane.plan else (runs[0].ordinal, tuple(gone))
@@ -155,7 +162,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
-    looks = bool(lane.plan) or lane.told_epoch == source_epochs.UNKNOWN
+    looks = bool(lane.plan) or lane.recorded_epoch == source_epochs.UNKNOWN
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -201,7 +208,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
             lane.next_ordinal = first + count
             lane.raw_batches += 1
         else:
-            why = "policy" if lane.shaped else _why(base, position, count, last_delta, attributes, strange)
+            why = "policy" if lane.has_policies else _why(base, position, count, last_delta, attributes, strange)
             whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
         lane.position, at = next_offset, batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
@@ -233,8 +240,8 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
 def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
     """Handle the source epoch of the next batch, which begins at offset `base`."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
-        raise Parted(f"records of epoch {epoch}", lane.position, lane.position + 1)
-    if epoch != lane.epoch or (lane.told_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
+        raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
+    if epoch != lane.epoch or (lane.recorded_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
         _new_epoch(lane, runs, epoch, max(base, lane.position))
 
 
@@ -245,7 +252,7 @@ def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
     if epoch != lane.epoch:
         lane.seen.note(lane.position, epoch)
         lane.epoch = epoch
-    if source_epochs.tell(lane, epoch):
+    if source_epochs.note_epoch(lane, epoch):
         _begin_run(lane, runs, offset)
 
 
@@ -292,7 +299,7 @@ def jump(lane: Lane) -> None:
     source_epochs.recall_copied(lane, run.offset)
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
-    lane.assured = lane.assured and bool(lane.plan)  # time has passed since the source was asked
+    lane.source_confirmed = lane.source_confirmed and bool(lane.plan)  # time has passed since the source was asked
     lane.skipped.clear()
 
 
@@ -371,7 +378,7 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
 
 def _part(lane: Lane, runs: list[Run], offset: int) -> None:
     """Begin a run, because the next ordinal is not at the offset that the open run implies."""
-    if lane.next_ordinal < lane.limbo:
+    if lane.next_ordinal < lane.in_doubt_below:
         raise Early("other records than were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
 
@@ -412,7 +419,7 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
             _skip(lane, position, piece.end, piece.left_out)
             position = piece.end
         else:
-            position = _rebuild(lane, runs, Rebuild(buffer, start, end, position, *_producer(lane)), piece, why)
+            position = _rebuild(lane, runs, RebuildRequest(buffer, start, end, position, *_producer(lane)), piece, why)
         lane.position = position
     return batch_splitting.whole_until(lane, next_offset)
 
@@ -421,7 +428,7 @@ def _producer(lane: Lane) -> tuple[int, int, int]:
     return lane.producer_id, lane.producer_epoch, lane.next_ordinal & SEQUENCE_MASK
 
 
-def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: batch_splitting.Piece, why: str) -> int:
+def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_splitting.BatchPiece, why: str) -> int:
     """Rebuild one batch on the second path; return the source offset after it."""
     position, end = wanted.from_offset, piece.end
     most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
@@ -477,7 +484,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     told, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, told)
     epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
-    rewound = mark_rewind.tell(lane, runs, mark(lane))
+    rewound = mark_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))
     return [effect]

@@ -14,7 +14,7 @@ class Vanished(Unreadable):
     """Records that were to be copied again are no longer there."""
 
 
-class Parted(Unreadable):
+class Diverged(Unreadable):
     """The source has another record at an offset whose record was to be copied again."""
 
 

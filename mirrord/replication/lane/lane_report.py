@@ -1,20 +1,20 @@
 """A lane's reports: its progress mark for the state topic, and a line of the status."""
 
 from mirrord.ledger.facts.core import Progress
-from mirrord.replication.lane.assignment import LaneReport, SourceTold
+from mirrord.replication.lane.assignment import LaneReport, SourceBounds
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 
 
-def mark(lane: Lane) -> Mark:
+def resume_position(lane: Lane) -> ResumePosition:
     """Return the position below which everything is known to be in the target log, once, below the high watermark."""
-    known = lane.mark
+    known = lane.resume_position
     if lane.acked > known.ordinal:
-        known = Mark(lane.acked, lane.expected, lane.end_epoch)
-    if lane.unread is None and lane.check_from is None:
+        known = ResumePosition(lane.acked, lane.expected, lane.end_epoch)
+    if lane.unread is None and lane.compare_from is None:
         return known  # nearly always, and each lane is asked every second
-    limits = [each for each in (lane.unread, lane.check_from) if each is not None]
+    limits = [each for each in (lane.unread, lane.compare_from) if each is not None]
     return min([*limits, known], key=lambda each: each.ordinal)
 
 
@@ -27,7 +27,7 @@ def source_offset(lane: Lane) -> int:
     if lane.phase is Phase.COPYING:
         return lane.position
     # Batches that were fetched and then dropped are not done: the ledger maps the mark to its source offset.
-    known = lane.record.source_runs.offset_of(mark(lane).ordinal) if lane.record is not None else None
+    known = lane.record.source_runs.offset_of(resume_position(lane).ordinal) if lane.record is not None else None
     return known or 0
 
 
@@ -44,15 +44,15 @@ def state(lane: Lane) -> str:
     return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
 
 
-def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
+def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     """Return the lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
 
     Return None while the ledger does not yet know where the records below the mark are, or which of them the source or
     the target has lost.
     """
-    if lane.notes or source_epochs.is_cut_untold(lane) or source_epochs.is_undone(lane):
+    if lane.notes or source_epochs.is_truncation_unrecorded(lane) or source_epochs.is_lookup_undone(lane):
         return None
-    known, offset = mark(lane), source_offset(lane)
+    known, offset = resume_position(lane), source_offset(lane)
     return Progress(
         lane=lane.id,
         lease_epoch=lease_epoch,
@@ -77,10 +77,10 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     )
 
 
-def _is_settled(lane: Lane, known: Mark) -> bool:
+def _is_settled(lane: Lane, known: ResumePosition) -> bool:
     if lane.phase is Phase.DRAINED:
-        return lane.clean and known.ordinal >= lane.given
-    held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.shaped and lane.skipped)
+        return lane.clean and known.ordinal >= lane.sent_below
+    held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.has_policies and lane.skipped)
     return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
 
 
@@ -89,7 +89,7 @@ def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None
     later."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
-    now = progress(lane, lease_epoch, 0 if saved is None else saved.at_ms)
+    now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)
     return None if now is None else now != saved
 
 
@@ -112,9 +112,9 @@ def _trouble(lane: Lane) -> str:
     return lane.trouble if tries else ""
 
 
-def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
+def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
     """Return the lane as its replicator sees it, at a wall time; `source` is what the shell knows of the source."""
-    known = mark(lane)
+    known = resume_position(lane)
     return LaneReport(
         lane=lane.id,
         source_topic=lane.source_topic,

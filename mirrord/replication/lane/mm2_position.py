@@ -20,7 +20,7 @@ MOST_AGREEING = 200
 """This many records that agree leave no doubt; if all records are alike, more would not help either."""
 
 
-class Row(NamedTuple):
+class OffsetRow(NamedTuple):
     """A record: its offset, and a digest of its content."""
 
     offset: int
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     """The record's transaction was aborted. MirrorMaker 2 copies such records unless it is configured not to."""
 
 
-class Ending(NamedTuple):
+class TopicEnd(NamedTuple):
     """The result of the search."""
 
     position: int
@@ -44,14 +44,14 @@ class Ending(NamedTuple):
 class Tail:
     """The search for one partition. `said` is the source offset after the last one that MirrorMaker 2 wrote down."""
 
-    def __init__(self, said: int, target: Sequence[Row], *, whole: bool = True) -> None:
+    def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
         """`whole`: no record was removed between those of the target, so a record that is missing there was never
         copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
         self._counts = Counter(self._target)
-        self._source: list[Row] = []
+        self._source: list[OffsetRow] = []
         self._last_match = -1
         """Index of the newest source record that is in the target, too."""
 
@@ -60,7 +60,7 @@ class Tail:
         """Number of source records without a match after which no more matches are expected."""
         return len(self._target)
 
-    def take(self, row: Row) -> bool:
+    def take(self, row: OffsetRow) -> bool:
         """Take the source's next record; return False if no more are needed."""
         self._source.append(row)
         if row.content in self._counts:
@@ -70,7 +70,7 @@ class Tail:
             del self._source[: self.patience]
         return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
 
-    def result(self) -> Ending:
+    def result(self) -> TopicEnd:
         """Return what the records so far show."""
         matches = Counter(row.content for row in self._source)
         last = self._end_of_target()
@@ -84,12 +84,12 @@ class Tail:
         in_front = [at for at, row in enumerate(self._source) if row.offset < self._said and not row.aborted]
         if last < 0:
             if in_front and self._target:
-                return Ending(-1, "strange")
-            return Ending(self._said, "unverifiable")
+                return TopicEnd(-1, "strange")
+            return TopicEnd(self._said, "unverifiable")
         behind = self._source[last].offset + 1
         found: InheritedBy = "behind" if in_front and last < in_front[-1] else "verified"
         position = behind if found == "behind" else max(behind, self._said)
-        return Ending(position, found, self._doubled(matches), self._missing(matches, places, last))
+        return TopicEnd(position, found, self._doubled(matches), self._missing(matches, places, last))
 
     def _end_of_target(self) -> int:
         """Return the index of the record that the target ends with: the match with the most agreeing records before it.

@@ -17,13 +17,13 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
     return [effect]
 
 
-def go_back_to_told(lane: Lane) -> None:
+def return_to_recorded(lane: Lane) -> None:
     """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
     lane.notes.clear()
-    lane.mark = lane.told
-    if lane.undone is not None:
-        count, _, told, acknowledged = lane.undone
-        lane.undone = (count, told, told, acknowledged)
-    lane.suspicious = lane.suspicious or lane.unread is not None
+    lane.resume_position = lane.recorded_position
+    if lane.before_lookup is not None:
+        count, _, told, acknowledged = lane.before_lookup
+        lane.before_lookup = (count, told, told, acknowledged)
+    lane.must_read_log = lane.must_read_log or lane.unread is not None
     lane.unread = None
-    lane.acked, lane.expected = lane.told.ordinal, lane.told.target_offset
+    lane.acked, lane.expected = lane.recorded_position.ordinal, lane.recorded_position.target_offset

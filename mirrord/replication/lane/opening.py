@@ -21,9 +21,9 @@ from mirrord.ledger.facts.core import (
 from mirrord.model.runs import Run
 from mirrord.replication.lane import fast_handoff
 from mirrord.replication.lane.correlation import append, ask, new_round
-from mirrord.replication.lane.halt import drop, halt, leave
-from mirrord.replication.lane.lane_report import mark
-from mirrord.replication.lane.notes import go_back_to_told, note
+from mirrord.replication.lane.halt import drop, halt, leave_lane
+from mirrord.replication.lane.lane_report import resume_position
+from mirrord.replication.lane.notes import note, return_to_recorded
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     AppendFailed,
@@ -32,13 +32,13 @@ from mirrord.replication.lane.signals import (
     Bound,
     Effects,
     LaneRecord,
-    ProducerIdTold,
+    ProducerIdAnswer,
     Start,
-    StartTold,
+    StartAnswer,
     StopFetch,
     Wake,
 )
-from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
 from mirrord.replication.lane.transitions import Reopen, Resume
@@ -60,12 +60,12 @@ def start(lane: Lane, start: Start) -> Effects:
     progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
         lane.begun = progress
-        _take_mark(lane, progress)
-        if lane.mark.ordinal == progress.ordinal:
+        _take_position(lane, progress)
+        if lane.resume_position.ordinal == progress.ordinal:
             # A mark that was held back because of a pending comparison does not show how much was sent.
             lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
-            lane.epochs_told = progress.epochs_told
+            lane.epochs_recorded = progress.epochs_told
     return _ask(lane) + (fast_handoff.begin(lane, word, record) if word is not None and record is not None else [])
 
 
@@ -75,9 +75,13 @@ def _learn_difference(lane: Lane, record: LaneRecord) -> None:
     lane.halt_line = record.halted.line if lane.differs is not None and record.halted is not None else ""
 
 
-def _take_mark(lane: Lane, progress: Progress) -> None:
-    lane.mark, reached = mark_rewind.counts(progress, lane.record)
-    lane.told, lane.trusted, lane.given = lane.mark, lane.mark.ordinal, progress.ordinal
+def _take_position(lane: Lane, progress: Progress) -> None:
+    lane.resume_position, reached = mark_rewind.valid_position(progress, lane.record)
+    lane.recorded_position, lane.trusted, lane.sent_below = (
+        lane.resume_position,
+        lane.resume_position.ordinal,
+        progress.ordinal,
+    )
     lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
 
 
@@ -85,10 +89,10 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     """Process the facts that the former holder could still append until the grant was bound: that ordinals were
     reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
     begun, lane.begun = lane.begun, None
-    if begun is not None and mark_rewind.counts(begun, record)[0] != lane.mark:
-        _take_mark(lane, begun)
-        lane.knows_sent = lane.epochs_told = False
-        lane.seen, lane.handed = Epochs(), None
+    if begun is not None and mark_rewind.valid_position(begun, record)[0] != lane.resume_position:
+        _take_position(lane, begun)
+        lane.knows_sent = lane.epochs_recorded = False
+        lane.seen, lane.handed = EpochCache(), None
     _learn_difference(lane, record)
     if lane.differs is not None:
         lane.handed = None
@@ -131,7 +135,7 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     return tuple(facts)
 
 
-def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
+def producer_id_answered(lane: Lane, now: float, told: ProducerIdAnswer) -> Effects:
     """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
     if lane.phase is not Phase.OPENING:
         return []
@@ -162,11 +166,11 @@ def is_ours(lane: Lane, record: LaneRecord) -> bool:
     return record.replicator == lane.replicator and record.grant > 0
 
 
-def bound(lane: Lane, now: float, told: Bound) -> Effects:
+def grant_bound(lane: Lane, now: float, told: Bound) -> Effects:
     """Handle the facts of opening or taking, which were read back."""
     record = told.record
     if record is None or not is_ours(lane, record):
-        return leave(lane, "another replicator took the lane first")
+        return leave_lane(lane, "another replicator took the lane first")
     lane.record = record
     effects: Effects = []
     if lane.grant != record.grant:
@@ -175,22 +179,22 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
         if not lane.opened_here and not lane.left_cleanly:
-            lane.former_until = now + lane.barrier_s
-            lane.dirty_until = max(lane.dirty_until, lane.former_until)
-            lane.check_first_ack = True
-            lane.check_later = lane.unanswered = lane.barrier_s > 0
+            lane.former_holder_until = now + lane.barrier_s
+            lane.late_writes_until = max(lane.late_writes_until, lane.former_holder_until)
+            lane.compares_first_ack = True
+            lane.compares_later = lane.unanswered = lane.barrier_s > 0
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # a mark proves numbers, not which records
-            lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
+            lane.compares_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
     if lane.handed is not None:
-        return effects + fast_handoff.bound(lane, record.grant)
+        return effects + fast_handoff.grant_bound(lane, record.grant)
     lane.go(Resume())
     return effects
 
 
-def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
+def start_answered(lane: Lane, now: float, told: StartAnswer) -> Effects:
     """Record where a lane without history begins, so that a restart does not choose again."""
     if lane.phase is not Phase.OPENING:
         return []
@@ -222,15 +226,15 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:
-        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
+        in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.trusted = max(lane.trusted, lane.acked)
     if lane.notes:
-        go_back_to_told(lane)
+        return_to_recorded(lane)
     else:
-        lane.mark = mark(lane)
+        lane.resume_position = resume_position(lane)
     drop(lane)
     lane.intents.clear()
-    lane.holes, lane.beside_holes = [], ()
+    lane.holes, lane.facts_with_holes = [], ()
     lane.phase = Phase.OPENING
     lane.facts_tag = -1
     if lane.grant > 0:

@@ -12,10 +12,10 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
 from mirrord.ledger.facts.quarantine import Quarantined, lettered_from
 from mirrord.replication.lane.correlation import append, ask
-from mirrord.replication.lane.halt import stand_still, tell, wait_here
+from mirrord.replication.lane.halt import halt_unrecorded, halt_with, record_halt
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import Batch, Effects, Halted, LettersTold, Park, Wake
-from mirrord.replication.lane.state import Lane, Unparked
+from mirrord.replication.lane.signals import Batch, Effects, Halted, Park, ParkAnswer, Wake
+from mirrord.replication.lane.state import Lane, Parking
 from mirrord.replication.lane.transitions import Reopen
 
 LONGEST_PAUSE_S = 60.0
@@ -37,7 +37,7 @@ def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
     start, end = _range(batch)
     line = refusal_line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
-        return _park_first(lane, Unparked(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
+        return _park_first(lane, Parking(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
     return park(lane, "rejected", error, line, start, end)
 
 
@@ -55,54 +55,54 @@ def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -
     facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
     if not skip:
         facts += (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),)
-    return stand_still(lane, facts)
+    return halt_with(lane, facts)
 
 
-def _park_first(lane: Lane, unparked: Unparked) -> Effects:
+def _park_first(lane: Lane, unparked: Parking) -> Effects:
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {unparked.line}"
-    effects = wait_here(lane)
-    lane.unparked = unparked
+    effects = halt_unrecorded(lane)
+    lane.parking = unparked
     return [*effects, _park(lane, unparked)]
 
 
-def _park(lane: Lane, unparked: Unparked) -> Park:
+def _park(lane: Lane, unparked: Parking) -> Park:
     behind = lettered_from(lane.record.quarantine) if lane.record is not None else -1
     return Park(ask(lane), unparked.offset, unparked.data, behind)
 
 
-def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
+def parking_answered(lane: Lane, now: float, told: ParkAnswer) -> Effects:
     """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
-    unparked = lane.unparked
+    unparked = lane.parking
     if unparked is None:
         return []
     where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
     if not told.trouble:
-        lane.unparked, lane.park_pause = None, -1
-        return tell(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
+        lane.parking, lane.parking_pause = None, -1
+        return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
     line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    lane.unparked = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
-    lane.park_pause = ask(lane)
+    lane.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
+    lane.parking_pause = ask(lane)
     pause_s = min(lane.limits.denied_s * 2.0 ** min(unparked.tries, 8), LONGEST_PAUSE_S)
-    effects: Effects = [Wake(lane.park_pause, now + pause_s)]
+    effects: Effects = [Wake(lane.parking_pause, now + pause_s)]
     if unparked.tries:
         return effects
     halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt_line, unparked.offset, unparked.offset + 1)
-    return [*tell(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
+    return [*record_halt(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
 
 
-def woken(lane: Lane) -> Effects:
+def retry_parking(lane: Lane) -> Effects:
     """Try again to park the record."""
-    lane.park_pause = -1
-    return [_park(lane, lane.unparked)] if lane.unparked is not None else []
+    lane.parking_pause = -1
+    return [_park(lane, lane.parking)] if lane.parking is not None else []
 
 
 def released(lane: Lane) -> Effects:
     """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
     lane.halt_line, lane.halt_facts = "", ()
-    lane.unparked, lane.park_pause, lane.settings_pause = None, -1, -1
-    if lane.untold:
-        lane.untold = False
+    lane.parking, lane.parking_pause, lane.configs_pause = None, -1, -1
+    if lane.append_in_doubt:
+        lane.append_in_doubt = False
         lane.go(Reopen())
         return []
     lane.phase, lane.stage = Phase.RESUMING, Stage.RELEASED

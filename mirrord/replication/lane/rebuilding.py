@@ -35,34 +35,34 @@ from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.phases import Phase, Stage
-from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, Relocated, Wake
+from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import look_back, mark_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader
 from mirrord.replication.lane.target.relocation_result import Located
-from mirrord.replication.lane.transitions import Rebuild, Resume
+from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
-def enter(lane: Lane, now: float, wanted: Rebuild) -> Effects:
+def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
     """Begin a round of rebuilding; everything that was held is dropped."""
     lane.phase = Phase.REBUILDING
-    if not is_told(lane):
-        return _tell(lane)
+    if not is_recorded(lane):
+        return _record(lane)
     lane.stage = Stage.END
-    until = max(now + wanted.delay_s, lane.dirty_until, lane.former_until)
+    until = max(now + wanted.delay_s, lane.late_writes_until, lane.former_holder_until)
     return [Wake(ask(lane), until, refresh=wanted.delay_s > 0)] if until > now else [AskEnd(ask(lane))]
 
 
-def is_told(lane: Lane) -> bool:
+def is_recorded(lane: Lane) -> bool:
     """Return whether the ledger records the difference, and the halt because of it."""
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"
 
 
-def _tell(lane: Lane) -> Effects:
+def _record(lane: Lane) -> Effects:
     record, found = lane.record, lane.differs
     if record is None or found is None:
         return []
@@ -80,20 +80,20 @@ def woken(lane: Lane) -> Effects:
     return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
 
 
-def bound(lane: Lane) -> Effects:
+def facts_bound(lane: Lane) -> Effects:
     """Continue after the ledger has bound the difference, or the new map."""
     if lane.stage is Stage.DIFFERENCE:
-        lane.go(Rebuild())
+        lane.go(RebuildMap())
         return []
     lane.differs = None
     lane.halt_line = ""
     lane.opened_here = False
-    lane.check_later, lane.check_from = False, None
-    lane.check_first_ack = True
+    lane.compares_later, lane.compare_from = False, None
+    lane.compares_first_ack = True
     lane.unread = None
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.end
-    lane.mark = lane.told = Mark(lane.acked, lane.end, lane.end_epoch)
+    lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.end, lane.end_epoch)
     lane.go(Resume())
     return []
 
@@ -101,7 +101,7 @@ def bound(lane: Lane) -> Effects:
 def locate(lane: Lane) -> Effects:
     """Find out what the target log holds, now that it is known to its end."""
     first = lane.differs.first if lane.differs is not None else 0
-    if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or is_another_leader(lane):
+    if lane.end < lane.resume_position.target_offset or lane.resume_position.ordinal < first or is_another_leader(lane):
         return look_back.begin(lane)
     return search(lane)
 
@@ -120,8 +120,8 @@ def search(lane: Lane) -> Effects:
     if found is None or record is None:
         return []
     start = record.target_runs.offset_of(found.first)
-    if lane.mark.ordinal <= found.first:
-        start = target_scan.stands_from(lane, lane.mark)
+    if lane.resume_position.ordinal <= found.first:
+        start = target_scan.first_offset_of(lane, lane.resume_position)
     start = max(lane.log_start if start is None else start, lane.log_start)
     if lane.end < start:
         return _stay(lane, f"the target log ends at offset {lane.end}, in front of them")
@@ -138,7 +138,7 @@ def _stay(lane: Lane, why: str) -> Effects:
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 
 
-def relocated(lane: Lane, told: Relocated) -> Effects:
+def rebuild_answered(lane: Lane, told: RebuildAnswer) -> Effects:
     """Handle the result of the search in both logs."""
     found = lane.differs
     if lane.stage is not Stage.LOCATE or found is None:
@@ -231,9 +231,11 @@ def _facts(
     )
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
-    stands = Mark(read.next_ordinal, lane.end, lane.end_epoch)
-    rewound = mark_rewind.tell(lane, follow, stands)
-    lane.mark = min(lane.mark, stands, key=lambda each: each.ordinal)  # a mark counts from the moment that this binds
+    stands = ResumePosition(read.next_ordinal, lane.end, lane.end_epoch)
+    rewound = mark_rewind.rewound_by(lane, follow, stands)
+    lane.resume_position = min(
+        lane.resume_position, stands, key=lambda each: each.ordinal
+    )  # a mark counts from the moment that this binds
     return [
         SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
         # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.
@@ -280,6 +282,6 @@ def _expired_verdicts(
         copied += [(at, at + length) for _, at, length in placed.between(ordinal, ordinal + batch.count - 1)]
     for each in to_copy:
         for piece in target_scan.but_not_void(record.holes, *each):
-            for _, offset, length in source_epochs.standing(record, *piece):
+            for _, offset, length in source_epochs.mapped(record, *piece):
                 gone = (offset, min(offset + length, located.source_start))
                 yield from (Verdict(*part, "expired") for part in uncovered(gone, copied))

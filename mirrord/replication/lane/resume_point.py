@@ -13,14 +13,14 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import (
     AskCheck,
-    Checked,
+    CheckAnswer,
     Effects,
     SaveProgress,
     Wake,
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.declared_runs import decided, once, planned
-from mirrord.replication.lane.state import NO_VERDICTS, Lane, Mark
+from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, mark_rewind, missing_ordinals, target_scan
 from mirrord.replication.lane.target.scan_result import Reading
 
@@ -28,16 +28,16 @@ from mirrord.replication.lane.target.scan_result import Reading
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
     """Return whether to wait before mending a hole, which reassigns the next ordinals. A broker that remembers the
     producer would accept them from a former holder with the old meaning, so no one else may still be writing."""
-    return bool(found.holes) and lane.looked_at < lane.dirty_until
+    return bool(found.holes) and lane.end_read_at < lane.late_writes_until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
     """Return whether the ledger has a hole or an epoch that begins at this ordinal or later. Batches that were sent
     with that meaning may still arrive, so it must not be revoked while anyone else may be writing."""
     return (
-        lane.looked_at < lane.dirty_until
+        lane.end_read_at < lane.late_writes_until
         and lane.record is not None
-        and source_epochs.is_told_from(lane.record, ordinal)
+        and source_epochs.is_recorded_from(lane.record, ordinal)
     )
 
 
@@ -45,18 +45,18 @@ def wait_to_mend(lane: Lane) -> Effects:
     lane.phase = Phase.WAITING
     lane.look_back = 0
     missing_ordinals.forget(lane)
-    return [Wake(ask(lane), lane.dirty_until)]
+    return [Wake(ask(lane), lane.late_writes_until)]
 
 
-def _tell_anew(lane: Lane, ordinal: int) -> Effects:
+def _record_again(lane: Lane, ordinal: int) -> Effects:
     """Record again what holds from here: the log went back below a hole, or below a change of the source's epoch, so
     these ordinals are reused and later declarations in the ledger are void."""
     lane.open_run = Run(ordinal, lane.position)
     runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
     lane.plan.clear()
     lane.plan.extend(runs[1:])
-    epochs, regiven = source_epochs.tell_anew(lane, pieces), in_doubt.assign(lane, ordinal)
-    rewound = mark_rewind.tell(lane, runs, lane.mark)
+    epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
+    rewound = mark_rewind.rewound_by(lane, runs, lane.resume_position)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
@@ -68,15 +68,19 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     if must_check(lane):
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
-        begun = Mark(min(first, lane.mark.ordinal), lane.mark.target_offset, lane.mark.leader_epoch)
-        start = min(target_scan.stands_from(lane, begun), lane.end, begins)
+        begun = ResumePosition(
+            min(first, lane.resume_position.ordinal),
+            lane.resume_position.target_offset,
+            lane.resume_position.leader_epoch,
+        )
+        start = min(target_scan.first_offset_of(lane, begun), lane.end, begins)
         epochs = source_epochs.known_epochs(lane, first)
         return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane), epochs)]
     return _bind_holes(lane)
 
 
 def _goes_on_at(lane: Lane) -> int:
-    position = source_epochs.goes_on_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
+    position = source_epochs.continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
     return -1 if position is None else position
 
 
@@ -85,17 +89,17 @@ def must_check(lane: Lane) -> bool:
     return lane.resume_ordinal > lane.trusted
 
 
-def checked(lane: Lane, now: float, told: Checked) -> Effects:
+def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
     """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
-    is_later = told.question == lane.later_check
+    is_later = told.question == lane.later_comparison
     if told.error != NONE:
         return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
     if is_later:
-        lane.check_later, lane.check_from = False, None
+        lane.compares_later, lane.compare_from = False, None
     if told.outcome == "different" or not difference.settles(lane, told):
         return difference.differ(lane, now, told)
-    ends = (lane.check_later, is_later and lane.looked_at >= lane.dirty_until)
+    ends = (lane.compares_later, is_later and lane.end_read_at >= lane.late_writes_until)
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
@@ -116,10 +120,10 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
 
 def _bind_holes(lane: Lane) -> Effects:
     """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
-    if (lane.holes or lane.retold is not None) and lane.record is not None:
-        facts = (*lane.beside_holes, *hole_repair.mend(lane, lane.record))
+    if (lane.holes or lane.copied_again is not None) and lane.record is not None:
+        facts = (*lane.facts_with_holes, *hole_repair.repair(lane, lane.record))
         # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
-        lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
+        lane.holes, lane.copied_again, lane.compares_first_ack, lane.compares_later = [], None, True, True
         missing_ordinals.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
@@ -144,44 +148,44 @@ def copy(lane: Lane) -> Effects:
     run = record.source_runs.run_at(ordinal) if record is not None else None
     if record is None or run is None:
         return halt(lane, "unexplained", f"the ledger no longer explains ordinal {ordinal}", 0, 0)
-    lane.sought = pending(record.seeks)
+    lane.seeks = pending(record.seeks)
     if seek.must_wait(lane):
         return wait_to_mend(lane)
     lane.stage = Stage.DONE
     lane.phase, lane.knows_sent = Phase.COPYING, True
     lane.unbound = NO_VERDICTS
-    lane.suspicious = False
+    lane.must_read_log = False
     lane.unread, lane.gaps = None, 0
     lane.open_run = run
     lane.position = _goes_on_at(lane)
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
-    lane.given = max(lane.given, ordinal)
+    lane.sent_below = max(lane.sent_below, ordinal)
     lane.trusted = min(lane.trusted, ordinal)  # records that were acknowledged and lost may come again, from elsewhere
     lane.expected = lane.end
-    lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
+    lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.end, lane.end_epoch)
     if not lane.notes:
-        lane.told = lane.mark
+        lane.recorded_position = lane.resume_position
     lane.confirm_end = not lane.protected
-    if lane.check_later and (lane.check_from is None or ordinal < lane.check_from.ordinal):
-        lane.check_from, lane.check_begins = lane.mark, NEVER
+    if lane.compares_later and (lane.compare_from is None or ordinal < lane.compare_from.ordinal):
+        lane.compare_from, lane.compare_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
-    lane.assured, lane.parting, lane.suspected = False, -1, -1
+    lane.source_confirmed, lane.divergence_question, lane.suspected = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
-    lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
+    lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
         lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
-        or source_epochs.is_told_ahead(lane, record)
+        or source_epochs.is_recorded_ahead(lane, record)
     ):
-        effects += _tell_anew(lane, ordinal)
+        effects += _record_again(lane, ordinal)
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
     lane.left_out = seek.left_out(record, lowest)
     effects += intake.leave_out(lane)
-    effects += seek.obey(lane)
+    effects += seek.carry_out(lane)
     effects += intake.want_more(lane)
-    if lane.check_later:
-        effects.append(Wake(ask(lane), lane.former_until))
+    if lane.compares_later:
+        effects.append(Wake(ask(lane), lane.former_holder_until))
     return effects

@@ -16,7 +16,7 @@ from mirrord.ledger.facts.core import LaneFact
 from mirrord.replication.lane import rebuilding, resume_point
 from mirrord.replication.lane.correlation import ask, new_round
 from mirrord.replication.lane.halt import drop
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import note
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
@@ -25,18 +25,18 @@ from mirrord.replication.lane.signals import (
     AskScan,
     AskVisible,
     Effects,
-    EndTold,
-    ProducersTold,
+    EndAnswer,
+    ProducersAnswer,
     StopFetch,
     TargetMoved,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
 )
 from mirrord.replication.lane.source import offset_gaps
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import in_doubt, look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import is_another_leader, next_by_entry, remembers, went_back
-from mirrord.replication.lane.transitions import Quiesce, Rebuild, Resume
+from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, told: TargetMoved) -> Effects:
@@ -51,8 +51,8 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     """Begin a new round: drop what is held and ask the target log. Answers to earlier rounds no longer count."""
     new_round(lane)
     lane.phase = Phase.RESUMING
-    lane.mark = mark(lane)
-    lane.suspicious = lane.suspicious or lane.unread is not None
+    lane.resume_position = resume_position(lane)
+    lane.must_read_log = lane.must_read_log or lane.unread is not None
     lane.trusted = max(lane.trusted, lane.acked)
     drop(lane)
     lane.skipped.clear()
@@ -61,14 +61,14 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     lane.doubt_line = ""
     offset_gaps.forget(lane)
     missing_ordinals.forget(lane)
-    lane.holes, lane.beside_holes = [], ()  # the log may have lost them since
+    lane.holes, lane.facts_with_holes = [], ()  # the log may have lost them since
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0
     lane.later_end = -1
     lane.stage = Stage.END
     if lane.differs is not None:
-        lane.go(Rebuild(wanted.delay_s))
+        lane.go(RebuildMap(wanted.delay_s))
         return [StopFetch()]
     if wanted.delay_s > 0:
         lane.phase = Phase.WAITING
@@ -91,7 +91,7 @@ def woken(lane: Lane, now: float) -> Effects:
     return []
 
 
-def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
+def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
     """Handle the answers to questions 1 and 3."""
     if told.error != NONE:
         if told.error == in_doubt.NO_ANSWER:
@@ -114,12 +114,12 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     return [AskVisible(ask(lane), lane.end_epoch)]
 
 
-def same_leader(lane: Lane, told: EndTold) -> bool:
+def same_leader(lane: Lane, told: EndAnswer) -> bool:
     """Return whether the epoch did not change around the answer in between."""
     return told.leader_epoch == lane.end_epoch
 
 
-def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
+def producers_answered(lane: Lane, now: float, told: ProducersAnswer) -> Effects:
     """Handle the answer to question 2."""
     if told.error != NONE:
         return lane.retry()
@@ -130,11 +130,11 @@ def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
 def _ask_again(lane: Lane, now: float) -> Effects:
     """Ask question 3."""
     lane.stage = Stage.END_AGAIN
-    in_doubt.look(lane, now)
+    in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]
 
 
-def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
+def visible_answered(lane: Lane, now: float, told: VisibleAnswer) -> Effects:
     """Handle the answer to question 4, which is asked until the high watermark covers the end."""
     if told.error != NONE:
         return lane.retry()
@@ -146,14 +146,14 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
     return decide(lane)
 
 
-def covers(lane: Lane, told: VisibleTold) -> bool:
+def covers(lane: Lane, told: VisibleAnswer) -> bool:
     """Return whether everything that the broker reported is committed."""
     return told.high_watermark >= lane.end
 
 
 def barrier_until(lane: Lane) -> float:
     """Return the time until which an unprotected lane must not write, because batches sent earlier may be appended."""
-    return lane.dirty_until
+    return lane.late_writes_until
 
 
 def decide(lane: Lane) -> Effects:
@@ -162,27 +162,29 @@ def decide(lane: Lane) -> Effects:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
     # For shaped records the broker's memory proves only sequences: another answer of a policy is another record.
-    if (lane.shaped or not lane.protected) and lane.looked_at < barrier_until(lane):
+    if (lane.has_policies or not lane.protected) and lane.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.opened_here and not lane.sent:
         # Only this attempt ever knew the producer id in a way that binds, and it has sent nothing.
-        lane.mark = Mark(0, lane.end, lane.end_epoch)
+        lane.resume_position = ResumePosition(0, lane.end, lane.end_epoch)
         return resume_point.resume_at(lane, 0)
-    if lane.end < lane.mark.target_offset or went_back(lane):
+    if lane.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
         # Scan from the last record below the mark: it must still be there, or the log went back and grew again. Without
         # such a record, batches before the mark may be the lane's own in a log that went back.
-        may_lie = is_another_leader(lane) or lane.suspicious
-        before = 1 if lane.mark.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
-        start = max(lane.mark.target_offset - before, lane.log_start)
+        may_lie = is_another_leader(lane) or lane.must_read_log
+        before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
+        start = max(lane.resume_position.target_offset - before, lane.log_start)
         lane.stage = Stage.SCAN
         return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
     ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
-    if ordinal > lane.mark.ordinal and lane.record is not None:
-        facts = target_scan.placed(lane, lane.record.target_runs.copy(), lane.mark.ordinal, lane.mark.target_offset)
+    if ordinal > lane.resume_position.ordinal and lane.record is not None:
+        facts = target_scan.placed(
+            lane, lane.record.target_runs.copy(), lane.resume_position.ordinal, lane.resume_position.target_offset
+        )
     if resume_point.must_wait_to_void(lane, ordinal):
         return resume_point.wait_to_mend(lane)
     return note(lane, facts) + resume_point.resume_at(lane, ordinal)
@@ -190,12 +192,12 @@ def decide(lane: Lane) -> Effects:
 
 def must_read(lane: Lane) -> bool:
     """Return whether the broker's memory is not enough, so that the log after the mark must be read."""
-    appended = lane.end - lane.mark.target_offset
+    appended = lane.end - lane.resume_position.target_offset
     # Two equal numbers prove nothing if the log may have gone back and others may have written since. More may be
     # acknowledged than the mark says, and others may have written as many records as the log lost.
     acknowledged = missing_ordinals.known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.end > lane.log_start or lane.entry is not None):
         return True
-    if lane.entry is None or not lane.protected or lane.suspicious:
-        return appended > 0 or lane.suspicious
-    return appended != next_by_entry(lane) - lane.mark.ordinal
+    if lane.entry is None or not lane.protected or lane.must_read_log:
+        return appended > 0 or lane.must_read_log
+    return appended != next_by_entry(lane) - lane.resume_position.ordinal

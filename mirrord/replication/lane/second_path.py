@@ -9,7 +9,7 @@ from mirrord.ledger.facts.core import Verdict
 from mirrord.replication.lane.limits import NEVER
 
 
-class Rebuilt(msgspec.Struct, frozen=True):
+class RebuiltBatch(msgspec.Struct, frozen=True):
     """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
 
     data: bytearray
@@ -49,7 +49,7 @@ ALL = Decided(((0, NEVER),), NEVER)
 NOT_YET = Decided((), 0)
 
 
-class Rebuild(msgspec.Struct, frozen=True):
+class RebuildRequest(msgspec.Struct, frozen=True):
     """A request to the second path: at most `most` records of the batch buffer[start:end], from source offset
     `from_offset` on and below `until_offset`."""
 
@@ -85,6 +85,6 @@ class PolicyRefused(Exception):
         self.offset = offset
 
 
-Rebuilder = Callable[[Rebuild], Rebuilt | None]
+Rebuilder = Callable[[RebuildRequest], RebuiltBatch | None]
 """Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
 read, and PolicyRefused if a policy gives no answer."""

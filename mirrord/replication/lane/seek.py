@@ -30,7 +30,7 @@ def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
-def told(lane: Lane) -> Effects:
+def order_recorded(lane: Lane) -> Effects:
     """Handle an order in the ledger. A halted lane resumes by it; a copying lane stops first."""
     match lane.phase:
         case Phase.HALTED:
@@ -39,7 +39,7 @@ def told(lane: Lane) -> Effects:
             lane.go(Resume())  # its next step was decided without that order
             return []
         case Phase.COPYING:
-            lane.sought = pending(lane.record.seeks) if lane.record is not None else ()
+            lane.seeks = pending(lane.record.seeks) if lane.record is not None else ()
             if is_due(lane):
                 lane.go(Quiesce())
             return []
@@ -60,21 +60,21 @@ def _due(lane: Lane) -> Seeks:
     """Return the orders that apply now. Records that the source has not written yet cannot be skipped."""
     at = source_offset(lane)
     end = max(lane.source_end, at)
-    return tuple(each for each in lane.sought if each.start <= at and each.end <= end)
+    return tuple(each for each in lane.seeks if each.start <= at and each.end <= end)
 
 
 def must_wait(lane: Lane) -> bool:
     """Return whether a batch with the next ordinal may still arrive, so that it must not be reassigned yet."""
-    return bool(lane.sought) and in_doubt.holds(lane, lane.resume_ordinal)
+    return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)
 
 
-def obey(lane: Lane) -> Effects:
+def carry_out(lane: Lane) -> Effects:
     """Skip the ranges that are ordered to be skipped; nothing is in flight, and the lane is about to copy."""
-    if not lane.sought or not is_due(lane):
+    if not lane.seeks or not is_due(lane):
         return []
     start = lane.position
     order = _due(lane)[-1]
-    lane.sought = tuple(each for each in lane.sought if each.end > order.end)
+    lane.seeks = tuple(each for each in lane.seeks if each.end > order.end)
     end = order.end
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))

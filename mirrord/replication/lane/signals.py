@@ -11,13 +11,13 @@ from typing import Literal
 import msgspec
 
 from mirrord.ledger.facts.core import CopyInherited, LaneFact, Progress
-from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
+from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
 from mirrord.replication.lane.lane_record import LaneRecord
-from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from mirrord.replication.lane.source.origin_writer import Writer
 from mirrord.replication.lane.target.relocation_result import Located
-from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedTold, SupersededTold
-from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer, SupersededAnswer
+from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAnswer
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
@@ -90,7 +90,7 @@ class Start(msgspec.Struct, frozen=True):
     """The lease and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
 
 
-class ProducerIdTold(msgspec.Struct, frozen=True):
+class ProducerIdAnswer(msgspec.Struct, frozen=True):
     question: int
     error: int
     producer_id: int
@@ -112,7 +112,7 @@ class AppendFailed(msgspec.Struct, frozen=True):
     record: LaneRecord | None
 
 
-class StartTold(msgspec.Struct, frozen=True):
+class StartAnswer(msgspec.Struct, frozen=True):
     """The source offset at which a lane without history begins."""
 
     question: int
@@ -126,7 +126,7 @@ class StartTold(msgspec.Struct, frozen=True):
     """The trouble passes by itself: ask again."""
 
 
-class EndTold(msgspec.Struct, frozen=True):
+class EndAnswer(msgspec.Struct, frozen=True):
     """The target leader's own log end (OffsetForLeaderEpoch), which includes records that are not yet replicated."""
 
     question: int
@@ -135,8 +135,8 @@ class EndTold(msgspec.Struct, frozen=True):
     end: int
 
 
-class PartingTold(msgspec.Struct, frozen=True):
-    """The source's answer to `AskParting`: its newest epoch up to the one asked for, and that epoch's end; -1:
+class DivergenceAnswer(msgspec.Struct, frozen=True):
+    """The source's answer to `AskDivergence`: its newest epoch up to the one asked for, and that epoch's end; -1:
     unknown."""
 
     question: int
@@ -153,13 +153,13 @@ class ProducerEntry(msgspec.Struct, frozen=True):
     """The age of the producer's last record time: the broker forgets by record time, not by the clock."""
 
 
-class ProducersTold(msgspec.Struct, frozen=True):
+class ProducersAnswer(msgspec.Struct, frozen=True):
     question: int
     error: int
     entry: ProducerEntry | None
 
 
-class VisibleTold(msgspec.Struct, frozen=True):
+class VisibleAnswer(msgspec.Struct, frozen=True):
     """The target's high watermark and log start (ListOffsets)."""
 
     question: int
@@ -168,7 +168,7 @@ class VisibleTold(msgspec.Struct, frozen=True):
     log_start: int
 
 
-class Scanned(msgspec.Struct, frozen=True):
+class ScanAnswer(msgspec.Struct, frozen=True):
     """The lane's own batches found in target offsets [start, end), in log order."""
 
     question: int
@@ -183,7 +183,7 @@ class Scanned(msgspec.Struct, frozen=True):
     """Whether the topic is compacted; None if that is not known. Not asked if nothing can have been removed."""
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckAnswer(msgspec.Struct, frozen=True):
     """Outcome of a comparison of the lane's own batches at the target with the source."""
 
     question: int
@@ -202,7 +202,7 @@ class Checked(msgspec.Struct, frozen=True):
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
 
-class Relocated(msgspec.Struct, frozen=True):
+class RebuildAnswer(msgspec.Struct, frozen=True):
     """The own batches in the requested offsets and their source offsets; if there are none, `trouble` says why."""
 
     question: int
@@ -237,7 +237,7 @@ class Chunk(msgspec.Struct, frozen=True):
     """The end of the last copied batch's epoch in the source log, if the lane copied more (KIP-595)."""
 
 
-class OriginsTold(msgspec.Struct, frozen=True):
+class OriginsAnswer(msgspec.Struct, frozen=True):
     """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
     was asked for after the question. If that is impossible, `trouble` says why, one line for people."""
 
@@ -246,7 +246,7 @@ class OriginsTold(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProduceAnswer(msgspec.Struct, frozen=True):
     """The target's answer for one batch. NETWORK_EXCEPTION (13) if the connection ended before an answer came."""
 
     round: int
@@ -255,7 +255,7 @@ class Answer(msgspec.Struct, frozen=True):
     base_offset: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ProduceAccepted(msgspec.Struct, frozen=True):
     """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
     The same as an `Answer` without an error for each of them, delivered in one step."""
 
@@ -299,31 +299,31 @@ class Drain(msgspec.Struct, frozen=True):
 
 Input = (
     Start
-    | ProducerIdTold
+    | ProducerIdAnswer
     | Bound
     | AppendFailed
-    | StartTold
-    | EndTold
-    | PartingTold
-    | ProducersTold
-    | VisibleTold
-    | Scanned
-    | Checked
-    | Relocated
-    | OriginsTold
+    | StartAnswer
+    | EndAnswer
+    | DivergenceAnswer
+    | ProducersAnswer
+    | VisibleAnswer
+    | ScanAnswer
+    | CheckAnswer
+    | RebuildAnswer
+    | OriginsAnswer
     | Chunk
-    | Answer
-    | Taken
+    | ProduceAnswer
+    | ProduceAccepted
     | Woken
     | Fenced
     | TargetMoved
     | TargetFar
     | Released
-    | LettersTold
-    | SettingsTold
-    | CleanupTold
-    | SharedTold
-    | SupersededTold
+    | ParkAnswer
+    | ConfigsAnswer
+    | CleanupAnswer
+    | SharedAnswer
+    | SupersededAnswer
     | Drain
 )
 
@@ -355,7 +355,7 @@ class AskEnd(msgspec.Struct, frozen=True):
     question: int
 
 
-class AskParting(msgspec.Struct, frozen=True):
+class AskDivergence(msgspec.Struct, frozen=True):
     """Ask whether the source's log diverges before this position, whose last record had this epoch (KIP-595)."""
 
     question: int
@@ -489,7 +489,7 @@ Effect = (
     | Append
     | AskStart
     | AskEnd
-    | AskParting
+    | AskDivergence
     | AskProducers
     | AskVisible
     | AskScan
@@ -503,7 +503,7 @@ Effect = (
     | StopFetch
     | Produce
     | Park
-    | AskSettings
+    | AskConfigs
     | Wake
     | SaveProgress
     | Halted

@@ -16,14 +16,22 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER, Limits, Reach
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET, Decided, Rebuilder
-from mirrord.replication.lane.signals import Batch, Chunk, Effects, EndTold, LaneRecord, ProducerEntry, ProducersTold
-from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.signals import (
+    Batch,
+    Chunk,
+    Effects,
+    EndAnswer,
+    LaneRecord,
+    ProducerEntry,
+    ProducersAnswer,
+)
+from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.source.loop_detection import Doubt, Origins
 from mirrord.replication.lane.target.scan_result import Reading
 from mirrord.replication.lane.transitions import Resume, Transition
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ResumePosition(msgspec.Struct, frozen=True):
     """The position below which all is known to be in the target log: next ordinal, and offset after the last."""
 
     ordinal: int
@@ -31,11 +39,11 @@ class Mark(msgspec.Struct, frozen=True):
     leader_epoch: int = -1
 
 
-NOTHING = Mark(0, 0)
+NOTHING = ResumePosition(0, 0)
 NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
-class Unparked(msgspec.Struct, frozen=True):
+class Parking(msgspec.Struct, frozen=True):
     """A record that the flow's policy skips once the record has been parked."""
 
     offset: int
@@ -47,7 +55,7 @@ class Unparked(msgspec.Struct, frozen=True):
     """Number of failed attempts."""
 
 
-class Cut(msgspec.Struct, frozen=True):
+class SplitLimit(msgspec.Struct, frozen=True):
     """A limit of `most` records per batch for source offsets [start, end): the target refused more of them at once."""
 
     start: int
@@ -65,8 +73,8 @@ class Handed:
     """The fetch question whose answer brings the first records."""
     position: int
     epoch: int
-    end: EndTold | None = None
-    producers: ProducersTold | None = None
+    end: EndAnswer | None = None
+    producers: ProducersAnswer | None = None
     chunk: Chunk | None = None
 
 
@@ -108,7 +116,7 @@ class Lane:
     """The facts that record in the ledger why the lane is halted."""
     trouble: str = ""
     """Why the last batch was not accepted, while the lane retries."""
-    untold: bool = False
+    append_in_doubt: bool = False
     """While halted, the lane learned that an append from before the halt may not be in the ledger."""
 
     # take-over
@@ -120,9 +128,9 @@ class Lane:
     """The times that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
     """The mark that the lane started with, until its first grant is bound."""
-    dirty_until: float = 0.0
+    late_writes_until: float = 0.0
     """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
-    former_until: float = 0.0
+    former_holder_until: float = 0.0
     """Until this time a former holder may be writing, whatever the broker remembers."""
     unanswered: bool = False
     """Something may still be appended, and the leader has not answered since."""
@@ -130,14 +138,14 @@ class Lane:
     """A slow answer has already made the lane wait for batches that may still be appended."""
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
-    looked_at: float = 0.0
+    end_read_at: float = 0.0
     """When the target was last asked for its end (`target.in_doubt`)."""
-    limbo: int = -1
+    in_doubt_below: int = -1
     """Batches of this attempt with ordinals below it may still be appended, though no longer awaited. -1: none."""
-    given: int = 0
+    sent_below: int = 0
     """Ordinals below it are known to have been sent, by this attempt or another one."""
-    mark: Mark = NOTHING
-    told: Mark = NOTHING
+    resume_position: ResumePosition = NOTHING
+    recorded_position: ResumePosition = NOTHING
     """A mark below which the ledger is known to explain everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
@@ -160,15 +168,15 @@ class Lane:
     """The question for the end before the first produce is open."""
     sent: bool = False
     """This attempt has sent at least one batch."""
-    unread: Mark | None = None
+    unread: ResumePosition | None = None
     """The position before the first part of the target log to be read, or read again. The mark stops there."""
     gaps: int = 0
     """Number of such parts that are being read."""
-    suspicious: bool = False
+    must_read_log: bool = False
     """A success followed a failure, so the log itself must be read."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
-    beside_holes: tuple[LaneFact, ...] = ()
+    facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts that were read along with the holes and are recorded in the same entry."""
     cleaned: bool = False
     """The part of the target log that was read last is compacted."""
@@ -178,12 +186,12 @@ class Lane:
     """The result of the last walk, while the ordinals missing from the log are looked up."""
     lost: tuple[tuple[int, int], ...] = ()
     """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
-    retold: tuple[tuple[int, int], ...] | None = None
+    copied_again: tuple[tuple[int, int], ...] | None = None
     """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
-    retold_until: int = 0
+    copied_again_until: int = 0
     acknowledged: tuple[tuple[int, int], ...] = ()
     """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and last in the log in that epoch."""
-    undone: tuple[int, Mark, Mark, tuple[tuple[int, int], ...]] | None = None
+    before_lookup: tuple[int, ResumePosition, ResumePosition, tuple[tuple[int, int], ...]] | None = None
     """`mark`, `told` and `acknowledged`, to be restored unless the ledger has more `rewinds` than this number."""
     knows_sent: bool = False
     """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
@@ -195,17 +203,17 @@ class Lane:
     """Source offset of the next fetch."""
     epoch: int = -1
     """Leader epoch of the last batch before `position`, or -1."""
-    seen: Epochs = field(default_factory=Epochs)
+    seen: EpochCache = field(default_factory=EpochCache)
     """The epochs before other positions."""
-    told_epoch: int = -2
+    recorded_epoch: int = -2
     """The epoch of the next ordinal according to ledger and mark (`source.source_epochs`); below 0: none."""
-    told_since: int = 0
+    recorded_epoch_since: int = 0
     """The ordinal from which that epoch applies."""
-    epochs_told: bool = False
+    epochs_recorded: bool = False
     """The holder that wrote the mark recorded every later change of epoch in the ledger."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
-    anew_epochs: tuple[tuple[int, int], ...] = ()
+    epochs_again: tuple[tuple[int, int], ...] = ()
     """(ordinal, epoch) of records to be copied again, as this round recorded them again."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
@@ -218,11 +226,11 @@ class Lane:
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
     """Jumps that must be made at these ordinals, because a hole is being copied again."""
-    assured: bool = False
+    source_confirmed: bool = False
     """The source still has what was copied. It was asked because a fetch from the position would not show that."""
-    parting: int = -1
+    divergence_question: int = -1
     """The open question about it, or the pause before it is asked again."""
-    unproven: Chunk | None = None
+    unconfirmed_chunk: Chunk | None = None
     """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
     left: tuple[int, int] | None = None
     """The position that the lane left in this round to skip ahead, and the epoch before it."""
@@ -233,7 +241,7 @@ class Lane:
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """Source offsets that this version cannot copy: (why, start, end)."""
-    shaped: bool = False
+    has_policies: bool = False
     """Records go through policies: nothing is copied raw, and a policy's second answer may differ from its first."""
     decided: Decided = NOT_YET
     """The decisions that are bound in the ledger and not written yet."""
@@ -259,25 +267,25 @@ class Lane:
     """(source offset, newest record time) of the first batch that was fetched and then dropped."""
     largest: int = 1 << 62
     """Batches of more bytes are split, because the target refused one of that size."""
-    cut: Cut | None = None
+    split_limit: SplitLimit | None = None
     """The last batch that the target refused, until the records that it does not accept are known."""
     refused_codecs: frozenset[int] = frozenset()
     """Codecs for which the target refused batches; later batches use another one."""
-    unparked: Unparked | None = None
+    parking: Parking | None = None
     """The record that is being parked; the lane waits before it."""
-    park_pause: int = -1
+    parking_pause: int = -1
     """The pause before parking is tried again."""
-    settings_seen: str = ""
+    configs_seen: str = ""
     """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
-    settings_since: float = 0.0
+    configs_since: float = 0.0
     """When these configs were first seen."""
-    settings_pause: int = -1
+    configs_pause: int = -1
     """The pause before they are read again, while the lane is halted."""
-    settings_reads: int = 0
+    config_reads: int = 0
     """Number of times they were read since the lane was halted."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
     """Ranges to skip by decision: from the quarantine, or by an order to seek ahead; ascending."""
-    sought: Seeks = ()
+    seeks: Seeks = ()
     """Orders to seek ahead that are still to be carried out (`seek`)."""
 
     # copying, target side
@@ -291,23 +299,23 @@ class Lane:
     """Next ordinal to be acknowledged."""
     pipelined: bool = False
     """A batch was acknowledged on this connection and leader epoch: more than one may be in flight."""
-    resumed_at: Mark = NOTHING
+    resumed_at: ResumePosition = NOTHING
     """The position at which the last resume continued."""
     failure: tuple[int, Batch] | None = None
     """The first answer in this round that was not a success."""
     differs: TakeoverChecked | None = None
     """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
-    check_first_ack: bool = False
-    check_later: bool = False
+    compares_first_ack: bool = False
+    compares_later: bool = False
     """Once a former holder can no longer write, compare again what was written since the take-over."""
-    check_from: Mark | None = None
+    compare_from: ResumePosition | None = None
     """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
-    check_begins: int = NEVER
+    compare_begins_at: int = NEVER
     """The lowest target offset found for that start, in case the log has gone back since."""
-    later_look: int = -1
+    later_end_question: int = -1
     """The open question for the end of the target log at that time; `later_end` is the answer."""
     later_end: int = -1
-    later_check: int = -1
+    later_comparison: int = -1
     """The open question of that comparison."""
     corrupt_at: int = -1
     """The ordinal whose batch the target once called corrupt. It is fetched again before that counts as a refusal."""

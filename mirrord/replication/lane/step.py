@@ -25,46 +25,46 @@ from mirrord.replication.lane import (
     target_reading,
 )
 from mirrord.replication.lane.correlation import answers, ask, settles
-from mirrord.replication.lane.halt import halt, leave, tell_again
-from mirrord.replication.lane.intake_stops import Early, Parted, Vanished
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.halt import halt, leave_lane, retry_record
+from mirrord.replication.lane.intake_stops import Diverged, Early, Vanished
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
-    Answer,
     AppendFailed,
     Bound,
-    Checked,
+    CheckAnswer,
     Chunk,
+    ConfigsAnswer,
+    DivergenceAnswer,
     Drain,
     Effects,
-    EndTold,
+    EndAnswer,
     Fenced,
     FetchFrom,
     Input,
-    LettersTold,
     Lost,
-    OriginsTold,
-    PartingTold,
-    ProducerIdTold,
-    ProducersTold,
+    OriginsAnswer,
+    ParkAnswer,
+    ProduceAccepted,
+    ProduceAnswer,
+    ProducerIdAnswer,
+    ProducersAnswer,
+    RebuildAnswer,
     Released,
-    Relocated,
-    Scanned,
-    SettingsTold,
+    ScanAnswer,
     Start,
-    StartTold,
-    Taken,
+    StartAnswer,
     TargetFar,
     TargetMoved,
-    VisibleTold,
+    VisibleAnswer,
     Woken,
 )
 from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
-from mirrord.replication.lane.source.cleanup_policy import CleanupTold
+from mirrord.replication.lane.source.cleanup_policy import CleanupAnswer
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, late_verification, refused_retry, target_scan
-from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
-from mirrord.replication.lane.transitions import Quiesce, Rebuild, Reopen, Resume, Transition
+from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
+from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Reopen, Resume, Transition
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
@@ -73,7 +73,7 @@ ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
     Resume: resuming.enter,
     Quiesce: quiescing.enter,
     Reopen: opening.enter,
-    Rebuild: rebuilding.enter,
+    RebuildMap: rebuilding.enter,
 }
 """What enters the phase that a handler asked for (`mirrord.replication.lane.transitions`)."""
 
@@ -89,22 +89,22 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:
 
 def _handle(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
-        case Taken():
-            return in_flight.taken(lane, now, signal) if lane.phase not in STILL else []
-        case Answer():
-            return in_flight.answered(lane, now, signal) if lane.phase not in STILL else []
+        case ProduceAccepted():
+            return in_flight.batches_accepted(lane, now, signal) if lane.phase not in STILL else []
+        case ProduceAnswer():
+            return in_flight.batch_answered(lane, now, signal) if lane.phase not in STILL else []
         case Chunk():
             copies = lane.phase is Phase.COPYING and answers(lane, signal.question)
             return _chunk(lane, now, signal) if copies else fast_handoff.fetched(lane, signal)
         case Drain():
             return in_flight.drain(lane, now)
         case Fenced():
-            return leave(lane, "fenced") if lane.phase not in STILL else []
+            return leave_lane(lane, "fenced") if lane.phase not in STILL else []
         case TargetFar():
             lane.is_far = signal.is_far
             return []  # an answer follows it
         case Released():
-            return seek.told(lane) if signal.ahead or lane.phase is Phase.HALTED else []
+            return seek.order_recorded(lane) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
             return _while_halted(lane, now, signal)
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
@@ -127,67 +127,67 @@ def _handle(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PL
 
 def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
     match signal:
-        case LettersTold():
-            return quarantine.letters_told(lane, now, signal) if answers(lane, signal.question) else []
-        case Woken() if signal.question == lane.park_pause:
-            return quarantine.woken(lane) if answers(lane, signal.question) else []
-        case SettingsTold():
-            return refused_retry.told_while_halted(lane, now, signal)
-        case Woken() if signal.question == lane.settings_pause:
-            return refused_retry.woken(lane) if answers(lane, signal.question) else []
+        case ParkAnswer():
+            return quarantine.parking_answered(lane, now, signal) if answers(lane, signal.question) else []
+        case Woken() if signal.question == lane.parking_pause:
+            return quarantine.retry_parking(lane) if answers(lane, signal.question) else []
+        case ConfigsAnswer():
+            return refused_retry.configs_answered_while_halted(lane, now, signal)
+        case Woken() if signal.question == lane.configs_pause:
+            return refused_retry.read_configs_again(lane) if answers(lane, signal.question) else []
         case _:
-            return tell_again(lane, now, signal)
+            return retry_record(lane, now, signal)
 
 
 def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
         case Woken():
             if signal.question == lane.gap_question:
-                return offset_gaps.woken(lane)
+                return offset_gaps.ask_again(lane)
             return (
-                origin_check.woken(lane)
+                origin_check.ask_again(lane)
                 if signal.question == lane.doubt_question
                 else _woken(lane, now, signal.question)
             )
-        case CleanupTold():
-            effects = offset_gaps.told(lane, now, signal)
+        case CleanupAnswer():
+            effects = offset_gaps.cleanup_answered(lane, now, signal)
             return effects + intake.want_more(lane) if lane.is_copying else effects
-        case OriginsTold():
-            return origin_check.told(lane, now, signal)
-        case SettingsTold():
-            return refused_retry.told(lane, now, signal)
-        case ProducerIdTold():
-            return opening.producer_id_told(lane, now, signal)
-        case StartTold():
-            return opening.start_told(lane, now, signal)
-        case EndTold() | ProducersTold() if lane.handed is not None:
-            return _early(lane, now, fast_handoff.told(lane, signal))
-        case PartingTold():
-            return _proven(lane, now, truncation.parting_told(lane, now, signal))
-        case EndTold() if signal.question == lane.later_look:
-            return late_verification.end_told(lane, now, signal)
-        case EndTold() if lane.confirming:
-            return in_flight.confirmed(lane, signal)
-        case EndTold():
-            return resuming.end_told(lane, now, signal)
-        case ProducersTold():
-            return resuming.producers_told(lane, now, signal)
-        case VisibleTold():
-            return resuming.visible_told(lane, now, signal)
-        case Scanned() if signal.purpose == "later":
-            return late_verification.scanned(lane, now, signal)
-        case Scanned() if signal.purpose in ("confirm", "gap"):
+        case OriginsAnswer():
+            return origin_check.origins_answered(lane, now, signal)
+        case ConfigsAnswer():
+            return refused_retry.configs_answered(lane, now, signal)
+        case ProducerIdAnswer():
+            return opening.producer_id_answered(lane, now, signal)
+        case StartAnswer():
+            return opening.start_answered(lane, now, signal)
+        case EndAnswer() | ProducersAnswer() if lane.handed is not None:
+            return _early(lane, now, fast_handoff.target_answered(lane, signal))
+        case DivergenceAnswer():
+            return _proven(lane, now, truncation.divergence_answered(lane, now, signal))
+        case EndAnswer() if signal.question == lane.later_end_question:
+            return late_verification.end_answered(lane, now, signal)
+        case EndAnswer() if lane.confirming:
+            return in_flight.end_confirmed(lane, signal)
+        case EndAnswer():
+            return resuming.end_answered(lane, now, signal)
+        case ProducersAnswer():
+            return resuming.producers_answered(lane, now, signal)
+        case VisibleAnswer():
+            return resuming.visible_answered(lane, now, signal)
+        case ScanAnswer() if signal.purpose == "later":
+            return late_verification.scan_answered(lane, now, signal)
+        case ScanAnswer() if signal.purpose in ("confirm", "gap"):
             return _between(lane, signal)
-        case Scanned():
-            return target_reading.scanned(lane, now, signal)
-        case Checked():
-            return resume_point.checked(lane, now, signal)
-        case SharedTold():
-            return target_reading.shared_told(lane, signal)
-        case SupersededTold():
-            return target_reading.superseded_told(lane, now, signal)
-        case Relocated():
-            return rebuilding.relocated(lane, signal)
+        case ScanAnswer():
+            return target_reading.scan_answered(lane, now, signal)
+        case CheckAnswer():
+            return resume_point.comparison_answered(lane, now, signal)
+        case SharedAnswer():
+            return target_reading.shared_answered(lane, signal)
+        case SupersededAnswer():
+            return target_reading.superseded_answered(lane, now, signal)
+        case RebuildAnswer():
+            return rebuilding.rebuild_answered(lane, signal)
         case _:
             return []
 
@@ -195,14 +195,14 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
 def _woken(lane: Lane, now: float, question: int) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
-    if lane.parting == question:
-        return truncation.woken(lane, now)
-    if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
+    if lane.divergence_question == question:
+        return truncation.ask_again(lane, now)
+    if lane.phase is Phase.COPYING and lane.compares_later and now >= lane.former_holder_until:
         return late_verification.begin(lane, now)
     return resuming.woken(lane, now)
 
 
-def _between(lane: Lane, signal: Scanned) -> Effects:
+def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     """The target offsets between the recorded end and the batch or end seen beyond it were read."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
@@ -220,7 +220,7 @@ def _between(lane: Lane, signal: Scanned) -> Effects:
         return []
     if signal.own:
         first = sequence.nearest(signal.own[0].base_sequence, lane.acked)
-        return target_scan.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
+        return target_scan.halt_on_repeat(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
     lane.gaps -= 1
     if lane.gaps == 0:
         lane.unread = None
@@ -230,15 +230,15 @@ def _between(lane: Lane, signal: Scanned) -> Effects:
 
 def _bound(lane: Lane, now: float, told: Bound) -> Effects:
     if lane.phase is Phase.OPENING:
-        return _early(lane, now, opening.bound(lane, now, told)) if told.tag == lane.facts_tag else []
+        return _early(lane, now, opening.grant_bound(lane, now, told)) if told.tag == lane.facts_tag else []
     if not all(told.bound):
-        return leave(lane, "another replicator took the lane")
+        return leave_lane(lane, "another replicator took the lane")
     if told.tag in lane.notes:
         lane.notes.discard(told.tag)
         if not lane.notes:
-            lane.told = mark(lane)
+            lane.recorded_position = resume_position(lane)
     if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
-        return rebuilding.bound(lane)
+        return rebuilding.facts_bound(lane)
     if lane.stage is Stage.RELEASED and told.tag == lane.facts_tag:
         lane.go(Resume())
         return []
@@ -252,8 +252,8 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
 def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
     if isinstance(told, AppendFailed):
         # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
-        lane.suspicious = True
-        lane.unread = lane.told
+        lane.must_read_log = True
+        lane.unread = lane.recorded_position
     lane.notes.discard(told.tag)
     return in_flight.drained(lane, now) if not lane.in_flight else []
 
@@ -268,9 +268,9 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
     """Process what was fetched before the source was known to still have what was copied."""
-    if lane.unproven is None or not lane.assured or not lane.is_copying:
+    if lane.unconfirmed_chunk is None or not lane.source_confirmed or not lane.is_copying:
         return effects
-    chunk, lane.unproven = lane.unproven, None
+    chunk, lane.unconfirmed_chunk = lane.unconfirmed_chunk, None
     return effects + _chunk(lane, now, chunk)
 
 
@@ -280,26 +280,26 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         lane.source_end = chunk.high_watermark
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
-        if lane.epoch < 0 and truncation.is_unproven(lane, chunk):
-            return truncation.prove(lane, chunk)
+        if lane.epoch < 0 and truncation.is_unconfirmed(lane, chunk):
+            return truncation.confirm_source(lane, chunk)
         effects, unreadable = intake.take(lane, chunk)
         if isinstance(unreadable, Early):
             lane.go(Quiesce())
             return effects
         if isinstance(unreadable, Vanished):
             return effects + difference.vanished(lane, now)
-        if isinstance(unreadable, Parted):
-            return effects + in_flight.send(lane) + truncation.parted(lane, now)
+        if isinstance(unreadable, Diverged):
+            return effects + in_flight.send(lane) + truncation.another_record(lane, now)
         if unreadable is not None:
             lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
             if not lane.ready and not lane.in_flight:
                 return effects + in_flight.blocked(lane)
-        origin_check.passed(lane)
-        if lane.sought and seek.is_due(lane):
+        origin_check.forget_answered(lane)
+        if lane.seeks and seek.is_due(lane):
             lane.go(Quiesce())
             return effects
         effects += in_flight.send(lane)
-        effects += origin_check.trace(lane, now) + offset_gaps.look(lane)
+        effects += origin_check.ask_origin(lane, now) + offset_gaps.ask_cleanup(lane)
         effects += intake.want_more(lane)
         return effects
     return _not_a_chunk(lane, now, chunk, outcome)
@@ -307,7 +307,7 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
 
 def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effects:
     if outcome is Fetched.TAKE:
-        return truncation.diverged(lane, now, chunk)
+        return truncation.fetch_diverged(lane, now, chunk)
     if outcome is Fetched.RANGE:
         return _out_of_range(lane, chunk)
     if outcome is Fetched.HALT:
@@ -329,7 +329,7 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
             # An order to seek that retention has overtaken is done: the next record may be long in coming.
-            if lane.sought and seek.is_due(lane):
+            if lane.seeks and seek.is_due(lane):
                 lane.go(Quiesce())
                 return effects
             return effects + intake.want_more(lane)

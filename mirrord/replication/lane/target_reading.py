@@ -19,16 +19,16 @@ from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import (
     AskScan,
     Effects,
-    Scanned,
+    ScanAnswer,
 )
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import look_back, missing_ordinals, target_scan
 from mirrord.replication.lane.target.evidence import next_by_entry, went_back
 from mirrord.replication.lane.target.scan_result import Log, Reading
-from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
+from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
 
 
-def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
     """Handle the scanned log after the mark."""
     if told.error != NONE:
         return lane.retry()
@@ -36,13 +36,13 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     target_scan.begins_at(lane, told.own)
     if lane.stage is Stage.VERIFY:
         return _verified(lane, now, told, log)
-    expected, own = lane.mark.ordinal, told.own
-    if told.start < lane.mark.target_offset and lane.mark.ordinal > 0:
-        if not target_scan.holds_mark(lane, own):
+    expected, own = lane.resume_position.ordinal, told.own
+    if told.start < lane.resume_position.target_offset and lane.resume_position.ordinal > 0:
+        if not target_scan.holds_position(lane, own):
             return look_back.begin(lane)
-        own, expected = target_scan.behind_mark(lane, own)
-        log = log._replace(start=own[0].base_offset if own is told.own else lane.mark.target_offset)
-    elif told.start > lane.mark.target_offset and own:
+        own, expected = target_scan.after_position(lane, own)
+        log = log._replace(start=own[0].base_offset if own is told.own else lane.resume_position.target_offset)
+    elif told.start > lane.resume_position.target_offset and own:
         # The target has already expired the records right after the mark.
         expected = max(expected, nearest(own[0].base_sequence, expected))
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
@@ -50,7 +50,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
 
 def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
-        return target_scan.stand_still(lane, found.doubled)
+        return target_scan.halt_on_repeat(lane, found.doubled)
     if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
         return lane.retry()  # a former holder's batch came in after the broker was asked
     if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.cleaned:
@@ -76,12 +76,12 @@ def judged(lane: Lane, found: Reading) -> Effects:
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
     """Record what was read. If records are copied again under other ordinals, both are recorded together."""
     lane.holes = list(found.holes)
-    waits = bool(lane.holes) or lane.retold is not None
-    lane.beside_holes = (*more, *found.facts) if waits else ()
+    waits = bool(lane.holes) or lane.copied_again is not None
+    lane.facts_with_holes = (*more, *found.facts) if waits else ()
     return [] if waits else note(lane, (*more, *found.facts))
 
 
-def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
+def _verified(lane: Lane, now: float, told: ScanAnswer, log: Log) -> Effects:
     own = told.own
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, told.start)
     if missing_ordinals.must_ask(lane) or (told.start > lane.log_start and is_late and lane.shared < 0):
@@ -94,12 +94,12 @@ def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
         displaced = target_scan.displaced_at(lane, told.others)
         found = Reading(target_scan.ordinal_at(lane, lane.end if displaced is None else displaced), (), (), None)
     else:
-        first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
+        first = nearest(told.own[0].base_sequence, lane.resume_position.ordinal)
         late = target_scan.begins_late(lane, told.own, told.start)
         found = target_scan.walk(lane, told.own, target_scan.ordinal_at(lane, told.start) if late else first, log)
     if lane.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
-    if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
+    if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
         return _read(lane, now, found, log)
     if found.void < NEVER:
         return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
@@ -110,7 +110,7 @@ def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
     """Copy the lost end of the log again. `kept`: only these ordinals (first, last), because a compacted copy has newer
     records of the other keys."""
-    must_wait = kept is not None and lane.looked_at < lane.dirty_until
+    must_wait = kept is not None and lane.end_read_at < lane.late_writes_until
     if (
         must_wait
         or resume_point.must_wait_to_mend(lane, found)
@@ -125,24 +125,24 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         missing_ordinals.go_back(lane, kept, ordinal)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
         went += ", except those of which the target has a newer record of the same key"
-    lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
-    lane.told = min(lane.told, lane.mark, key=lambda each: each.ordinal)
+    lane.resume_position = ResumePosition(ordinal, lane.end, lane.end_epoch)
+    lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)
     verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went)
     return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
 
 
-def shared_told(lane: Lane, told: SharedTold) -> Effects:
+def shared_answered(lane: Lane, told: SharedAnswer) -> Effects:
     """Handle the offset up to which the log is the one that the mark was taken in."""
     if lane.stage is not Stage.SHARED:
         return []
     if told.error != NONE:
         return lane.retry()
-    is_same = told.epoch == lane.mark.leader_epoch and told.end >= 0
-    lane.shared = min(told.end, lane.mark.target_offset) if is_same else missing_ordinals.NOT_KNOWN
+    is_same = told.epoch == lane.resume_position.leader_epoch and told.end >= 0
+    lane.shared = min(told.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
     if lane.shared == missing_ordinals.NOT_KNOWN:
         return look_back.begin(lane)
-    is_whole = lane.shared == lane.mark.target_offset
+    is_whole = lane.shared == lane.resume_position.target_offset
     if is_whole and lane.differs is not None:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
@@ -150,7 +150,7 @@ def shared_told(lane: Lane, told: SharedTold) -> Effects:
     return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
 
 
-def superseded_told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
+def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:
     """Handle the result of the look-up."""
     found = lane.found
     if lane.stage is not Stage.MISSING or found is None:

@@ -27,10 +27,10 @@ class Reopen(msgspec.Struct, frozen=True):
     """Take a new grant, because the outcome of an append to the ledger is unknown."""
 
 
-class Rebuild(msgspec.Struct, frozen=True):
+class RebuildMap(msgspec.Struct, frozen=True):
     """Halt and rebuild the map, because target and source differ."""
 
     delay_s: float = 0.0
 
 
-Transition = Resume | Quiesce | Reopen | Rebuild
+Transition = Resume | Quiesce | Reopen | RebuildMap

@@ -19,7 +19,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
-from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import Lying
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
@@ -52,13 +52,13 @@ class Topic:
         self.compacted: set[int] = set()
         self.full_at = 1_000
 
-    async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
+    async def lying(self, place: LetterPlace, end: int, *, compared: bool = False) -> Lying:
         self.reads += 1
         there = [at for at, offset in enumerate(self.lies) if place.offset <= offset < end]
         lacking = set(range(place.offset, end)) - self.compacted - set(self.lies) if compared and there else set[int]()
         return Lying(len(there), min(there, default=-1), lacks=min(lacking, default=-1))
 
-    async def park(self, place: Place, end: int, origin: Origin) -> Lying:
+    async def park(self, place: LetterPlace, end: int, origin: Origin) -> Lying:
         assert origin.reason in {"missing", "altered"}
         self.reads += 1
         offsets = [offset for offset in range(place.offset, end) if offset not in self.compacted]

@@ -18,7 +18,7 @@ from mirrord.operations.quarantine import Found, bring_back, find, park
 from mirrord.operations.status_report import LedgerView
 from mirrord.replication.dead_letters.records import (
     Letter,
-    Place,
+    LetterPlace,
     Returned,
     Standing,
     headers_of,
@@ -31,7 +31,7 @@ from tests.unit.cli.test_cli import CONF
 
 ADA = Origin("ada@host", "too large", 0)
 KEY = LaneKey(TopicId("source"), 3, TopicId("target"))
-PLACE = Place("orders", 3, 5, KEY.id)
+PLACE = LetterPlace("orders", 3, 5, KEY.id)
 LEFT_OUT = Parked(5, 7, 10, "refused", ADA, 2, 40)
 ORDER = Order(verb="replay", name="orders-3", offset=5, by="ada@host", reason="it fits now")
 
@@ -122,19 +122,19 @@ class Clusters:
     async def settings(self, topics: list[str]) -> "Settings":
         return Settings({topics[0]: {"cleanup.policy": Setting(self.policy, own=True)}})
 
-    async def returned(self, place: Place, end: int, since: int) -> list[Returned]:
+    async def returned(self, place: LetterPlace, end: int, since: int) -> list[Returned]:
         assert (place, end, since) == (PLACE, 7, 40)
         return self.back
 
     async def bring_back(
-        self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int
+        self, place: LetterPlace, end: int, to: TopicPartition, origin: Origin, since: int
     ) -> list[Returned]:
         assert (place, end, origin.reason, since) == (PLACE, 7, ORDER.reason, 40)
         there = {each.offset for each in self.back}
         self.back = [*self.back, *(Returned(at, f"{to} offset {100 + at}") for at in self.lying if at not in there)]
         return self.back
 
-    async def park(self, place: Place, end: int, origin: Origin, behind: int) -> Lying:
+    async def park(self, place: LetterPlace, end: int, origin: Origin, behind: int) -> Lying:
         assert (place, origin.by, behind) == (PLACE, "ada@host", -1)
         return Lying(end - place.offset, 40)
 

@@ -2,13 +2,13 @@
 
 import time
 
-from mirrord.replication.lane.flow_control.retention_forecast import Approach, Point
+from mirrord.replication.lane.flow_control.retention_forecast import OffsetAt, RetentionPace
 
 URGENT_S = 3600.0
 """A lane is urgent if retention will reach its position within this time, judging by the last hour."""
 
 
-class Urgency:
+class FetchPriority:
     """The urgency of one lane. Any thread that reports on the lane may update it; the fetching thread reads it.
 
     This class detects that the log start is getting near. The supervisor reports what it knows from the topic's
@@ -18,7 +18,7 @@ class Urgency:
     __slots__ = ("_approach", "_is_seen", "_is_told", "is_near")
 
     def __init__(self) -> None:
-        self._approach = Approach()
+        self._approach = RetentionPace()
         self._is_seen = self._is_told = False
         self.is_near = False
 
@@ -28,7 +28,7 @@ class Urgency:
             self._approach.points.clear()
             self._is_seen = self._is_told = False  # nothing is left to lose; the supervisor repeats its report
         else:
-            self._approach.note(Point(time.monotonic(), log_start, position, end))
+            self._approach.note(OffsetAt(time.monotonic(), log_start, position, end))
             left_s = self._approach.left_s()
             self._is_seen = left_s is not None and left_s < URGENT_S
         self.is_near = self._is_seen or self._is_told

@@ -8,8 +8,8 @@ as it sends in several round trips, if there is that much room, so that somethin
 from collections.abc import Sized
 
 from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
-from mirrord.replication.host.flow_control.memory_budget import Budget
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.flow_control.byte_window import FAR_S
 
 REQUEST_BYTES = 8 << 20
@@ -56,12 +56,12 @@ class FetchSize:
         self._rate += (rate - self._rate) * (_NEW_SHARE if self._rate else 1.0)
 
 
-class Room:
+class FetchRoom:
     """The bytes that requests to several brokers may bring together."""
 
     __slots__ = ("_brokers", "_budget")
 
-    def __init__(self, budget: Budget, brokers: Sized) -> None:
+    def __init__(self, budget: MemoryBudget, brokers: Sized) -> None:
         self._budget = budget
         self._brokers = brokers
 
@@ -78,7 +78,7 @@ class Room:
         return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 
 
-def lane_bytes(tap: Tap, size: int, asking: int, *, is_far: bool) -> int:
+def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> int:
     """Return how much of a request of `size` bytes, shared by `asking` lanes, is for this lane.
 
     A few lanes that catch up must not fill the request. The result is at least the default batch limit of Kafka

@@ -45,7 +45,7 @@ class Rate:
         self._at = now
 
 
-class Budget:
+class MemoryBudget:
     """Counts bytes. A caller that wants to fetch asks for permission first."""
 
     def __init__(self, limit_bytes: int, rate_bytes_per_s: int | None = None) -> None:
@@ -145,7 +145,7 @@ class HeldFrame:
 
     __slots__ = ("_budget", "beside_bytes", "frame")
 
-    def __init__(self, frame: Frame, budget: Budget) -> None:
+    def __init__(self, frame: Frame, budget: MemoryBudget) -> None:
         self.frame = frame
         self.beside_bytes = 0
         """Bytes held for the batches in the frame, in addition to the buffer."""

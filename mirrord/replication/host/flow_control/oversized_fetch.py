@@ -13,7 +13,7 @@ import structlog
 
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.protocol.errors import Oversize
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.partition_fetch import PartitionFetch
 
 RETRY_S = 30.0
 """Pause before the partition is fetched again. By then the batch may be deleted, or the lane may be moved past it."""
@@ -26,15 +26,15 @@ def too_large(lost: ConnectionLost) -> str:
     return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
 
 
-class Apart:
+class OversizedFetch:
     """Finds the partitions whose batches are too large."""
 
-    def __init__(self, cluster: str, place: Callable[[Tap], None]) -> None:
+    def __init__(self, cluster: str, place: Callable[[PartitionFetch], None]) -> None:
         """`place` sends a tap's fetch request to the right broker connection."""
         self._cluster = cluster
         self._place = place
 
-    def blame(self, taps: Sequence[Tap], reason: str) -> Sequence[Tap]:
+    def blame(self, taps: Sequence[PartitionFetch], reason: str) -> Sequence[PartitionFetch]:
         """Handle a response for these taps that was too large. Return the taps to fetch again at once, each alone."""
         for tap in taps:
             tap.apart = True
@@ -52,6 +52,6 @@ class Apart:
         return ()
 
 
-def passed(tap: Tap) -> None:
+def passed(tap: PartitionFetch) -> None:
     """Record that a response for this tap was read."""
     tap.apart, tap.too_large = False, ""

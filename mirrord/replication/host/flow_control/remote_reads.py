@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import LOOK_S
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.partition_fetch import PartitionFetch
 
 CONNECTIONS = 4
 """Connections to one broker. It handles one request of a connection at a time, so this many remote reads run in
@@ -39,11 +39,11 @@ class RemoteChannel(Protocol):
         """The taps that the request in progress asks for."""
         ...
 
-    def ask(self, taps: set[Tap], wait_ms: int) -> bool:
+    def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
         """Send a request; return False when there is no room or no connection yet."""
         ...
 
-    def drop(self, tap: Tap) -> None:
+    def drop(self, tap: PartitionFetch) -> None:
         """Ignore any data that arrives for this tap."""
         ...
 
@@ -51,19 +51,19 @@ class RemoteChannel(Protocol):
 AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
 
 
-class LocalStarts:
+class LocalLogStarts:
     """The local log starts of partitions, which show which taps want records from remote storage."""
 
-    def __init__(self, asks: Asks, place: Callable[[Tap], None]) -> None:
+    def __init__(self, asks: Asks, place: Callable[[PartitionFetch], None]) -> None:
         """`place` passes a tap's fetch request to the feed that it belongs to."""
         self._asks = asks
         self._place = place
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[Tap, asyncio.TimerHandle] = {}
+        self._waiting: dict[PartitionFetch, asyncio.TimerHandle] = {}
         self._has_remote = False
         """Whether a remote partition has been found."""
 
-    def locate(self, tap: Tap, position: int) -> bool:
+    def locate(self, tap: PartitionFetch, position: int) -> bool:
         """Set `tap.is_remote`. Return False when the broker has to be asked first; the tap is placed again afterwards.
 
         Until a remote partition is found, no fetch waits for that answer, because most clusters have none.
@@ -83,22 +83,22 @@ class LocalStarts:
         self._has_remote = self._has_remote or tap.is_remote
         return True
 
-    def came_empty(self, tap: Tap) -> None:
+    def came_empty(self, tap: PartitionFetch) -> None:
         """Look the tap up again after a pause, because remote storage has returned nothing in time."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
-    def suspect(self, taps: Iterable[Tap], *, empty: bool) -> None:
+    def suspect(self, taps: Iterable[PartitionFetch], *, empty: bool) -> None:
         """Look up the taps that are not known to be at the end of their log. `empty`: they received no records."""
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
             self._look(tap, empty=empty)
 
-    def _look(self, tap: Tap, *, empty: bool) -> None:
+    def _look(self, tap: PartitionFetch, *, empty: bool) -> None:
         tap.look_after = self._loop.time() + LOOK_S
         self._asks.local_start(tap.partition, partial(self._told, tap, empty))
 
-    def _told(self, tap: Tap, empty: bool, error: int, local_start: int) -> None:
+    def _told(self, tap: PartitionFetch, empty: bool, error: int, local_start: int) -> None:
         wish, timer = tap.wish, self._waiting.pop(tap, None)
         if not error:
             tap.local_start = max(local_start, 0)
@@ -122,12 +122,12 @@ class RemoteReads(Generic[AnyChannel]):
     def __init__(self, connect: Callable[[int], AnyChannel], leave: Callable[[AnyChannel], None]) -> None:
         """`connect` makes the channel with a given number; `leave` gives up a channel's place in the memory queue."""
         self.channels: list[AnyChannel] = []
-        self.waiting: dict[Tap, None] = {}
+        self.waiting: dict[PartitionFetch, None] = {}
         """Taps whose fetch requests have not been sent yet, the oldest first."""
         self._connect = connect
         self._leave = leave
 
-    def drop(self, tap: Tap) -> None:
+    def drop(self, tap: PartitionFetch) -> None:
         """Stop fetching this tap."""
         self.waiting.pop(tap, None)
         for channel in self.channels:

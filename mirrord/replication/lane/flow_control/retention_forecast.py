@@ -21,7 +21,7 @@ GRAIN_S = 60.0
 """One point is kept per minute: sixty for a lane that lags, none for one that does not."""
 
 
-class Point(NamedTuple):
+class OffsetAt(NamedTuple):
     """The state of a lane at one moment."""
 
     at: float
@@ -34,15 +34,15 @@ class Point(NamedTuple):
     """Newest timestamp in the batch at that offset, or -1."""
 
 
-class Approach:
+class RetentionPace:
     """The distance between the start of one log and a reader's position, over time."""
 
     __slots__ = ("points",)
 
     def __init__(self) -> None:
-        self.points: deque[Point] = deque()
+        self.points: deque[OffsetAt] = deque()
 
-    def note(self, point: Point) -> None:
+    def note(self, point: OffsetAt) -> None:
         """Record the current start of the log and the current position."""
         seen = self.points
         if seen and (point.start < seen[-1].start or point.offset < seen[-1].offset):
@@ -94,11 +94,11 @@ class Approach:
         return None if grown <= 0 else max(0.0, left) * (last.at - first.at) / grown
 
 
-class Headroom:
+class RetentionForecast:
     """The forecasts of all lanes of a flow."""
 
     def __init__(self) -> None:
-        self._seen: dict[LaneId, Approach] = {}
+        self._seen: dict[LaneId, RetentionPace] = {}
         self._sizes: dict[LaneId, float] = {}
         """Average size of the records copied so far."""
 
@@ -109,8 +109,8 @@ class Headroom:
         if report.source_start < 0 or report.source_end <= report.source_offset:
             self._seen.pop(report.lane, None)
             return
-        point = Point(now, report.source_start, report.source_offset, report.source_end, report.next_record_ms)
-        self._seen.setdefault(report.lane, Approach()).note(point)
+        point = OffsetAt(now, report.source_start, report.source_offset, report.source_end, report.next_record_ms)
+        self._seen.setdefault(report.lane, RetentionPace()).note(point)
 
     def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
         """Return the seconds until the source deletes uncopied records, or None if no known limit comes closer."""

@@ -13,13 +13,13 @@ import msgspec
 from mirrord.kafka.protocol.record_batch import RAW_ATTRIBUTES
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.runs import Run
-from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.state import Lane
 
 FAR = 1 << 62
 
 
-class Piece(NamedTuple):
+class BatchPiece(NamedTuple):
     """A group of records: at most `most` of them, up to this source offset; or a range to skip."""
 
     end: int
@@ -34,12 +34,12 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
     A part that is copied again ends where the plan jumps, even inside a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
-    if lane.shaped:
+    if lane.has_policies:
         stop = -1  # no batch goes unchanged
-    return stop, whole_until(lane, lane.position), lane.largest, strange(lane)
+    return stop, whole_until(lane, lane.position), lane.largest, rebuild_attributes(lane)
 
 
-def strange(lane: Lane) -> int:
+def rebuild_attributes(lane: Lane) -> int:
     """Return the attributes of batches that are rebuilt. Other codecs may share a bit with a codec that the target
     refuses: their batches are rebuilt as well, and keep their codec."""
     found = ~RAW_ATTRIBUTES
@@ -52,29 +52,29 @@ def whole_until(lane: Lane, position: int) -> int:
     """Return the source offset up to which batches after a position go unchanged, given what is known of single
     records."""
     first = FAR
-    if lane.cut is not None and position < lane.cut.end:
-        first = max(lane.cut.start, position)
+    if lane.split_limit is not None and position < lane.split_limit.end:
+        first = max(lane.split_limit.start, position)
     for out in lane.left_out:
         if position < out.end:
             return min(first, max(out.start, position))
     return first
 
 
-def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
+def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
     """Return the next group at a position, in a batch that ends before `next_offset`."""
     limit = next_offset
     for out in lane.left_out:
         if out.start <= position < out.end:
-            return Piece(min(out.end, next_offset), 0, out.reason)
+            return BatchPiece(min(out.end, next_offset), 0, out.reason)
         if position < out.start:
             limit = min(limit, out.start)
             break
-    cut = lane.cut
+    cut = lane.split_limit
     if cut is None or position >= cut.end:
-        return Piece(limit, FAR)
+        return BatchPiece(limit, FAR)
     if position < cut.start:
-        return Piece(min(limit, cut.start), FAR)
-    return Piece(min(limit, cut.end), cut.most)
+        return BatchPiece(min(limit, cut.start), FAR)
+    return BatchPiece(min(limit, cut.end), cut.most)
 
 
 class Rest(NamedTuple):
@@ -113,7 +113,7 @@ def without_left_out(lane: Lane) -> Rest:
     return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
 
 
-def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:
+def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
     """Take the second path, with a batch no larger than the target is known to accept. Raises ValueError."""
     if lane.refused_codecs:
         wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refused_codecs)

@@ -9,7 +9,7 @@ class AskCleanup(msgspec.Struct, frozen=True):
     question: int
 
 
-class CleanupTold(msgspec.Struct, frozen=True):
+class CleanupAnswer(msgspec.Struct, frozen=True):
     """`compacts` is None if there is no permission to read the policy; with `trouble` it could not be read now."""
 
     question: int

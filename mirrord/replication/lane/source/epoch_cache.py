@@ -9,7 +9,7 @@ epoch of the following batch is used.
 from bisect import bisect_left
 
 
-class Epochs:
+class EpochCache:
     """The source epochs seen so far, by stretches in ascending order of offsets."""
 
     __slots__ = ("_end", "_epochs", "_starts")
@@ -70,12 +70,12 @@ class Epochs:
         self._epochs = [epoch for _, epoch in epochs]
         self._end = end
 
-    def parting(self, epoch: int, end: int) -> int:
+    def divergence(self, epoch: int, end: int) -> int:
         """Return the divergence point from a log whose epochs up to this one end at `end` (KIP-595): batches of a
         higher epoch that were seen are not in that log."""
         return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
 
-    def part(self, end: int) -> None:
+    def truncate(self, end: int) -> None:
         """Forget everything from this offset on, because it is gone."""
         at = bisect_left(self._starts, end)
         del self._starts[at:], self._epochs[at:]

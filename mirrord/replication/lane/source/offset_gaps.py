@@ -12,7 +12,7 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Effects, Lost, Wake
-from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from mirrord.replication.lane.state import Lane
 
 
@@ -36,7 +36,7 @@ def _verdicts(lane: Lane) -> list[Verdict]:
     return judged + [each for each in told if each.reason in {"compacted", "unexplained"}]
 
 
-def look(lane: Lane) -> Effects:
+def ask_cleanup(lane: Lane) -> Effects:
     """Ask about the gap, if there is one that nothing explains."""
     if lane.gap is None or lane.gap_question >= 0:
         return []
@@ -44,13 +44,13 @@ def look(lane: Lane) -> Effects:
     return [AskCleanup(lane.gap_question)]
 
 
-def woken(lane: Lane) -> Effects:
+def ask_again(lane: Lane) -> Effects:
     """Ask again after the pause."""
     lane.gap_question = -1
-    return look(lane)
+    return ask_cleanup(lane)
 
 
-def told(lane: Lane, now: float, signal: CleanupTold) -> Effects:
+def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
     """Handle the policy, or wait if it cannot be read. The batches after the gap are fetched again."""
     if lane.gap is None or lane.phase is not Phase.COPYING or signal.question != lane.gap_question:
         return []

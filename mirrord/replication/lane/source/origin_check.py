@@ -7,11 +7,11 @@ Batches that were read before it are sent meanwhile. The batch itself is fetched
 from mirrord.replication.lane import intake
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import AskOrigins, Effects, OriginsTold, Wake
+from mirrord.replication.lane.signals import AskOrigins, Effects, OriginsAnswer, Wake
 from mirrord.replication.lane.state import Lane
 
 
-def trace(lane: Lane, now: float) -> Effects:
+def ask_origin(lane: Lane, now: float) -> Effects:
     """Ask about the batch that is in doubt, if there is one: at once, or after a pause if it was just asked about."""
     if lane.doubt is None:
         return []
@@ -28,7 +28,7 @@ def trace(lane: Lane, now: float) -> Effects:
     return [AskOrigins(lane.doubt_question)]
 
 
-def woken(lane: Lane) -> Effects:
+def ask_again(lane: Lane) -> Effects:
     """Ask again after the pause."""
     if lane.doubt is None:
         return []
@@ -36,7 +36,7 @@ def woken(lane: Lane) -> Effects:
     return [AskOrigins(lane.doubt_question)]
 
 
-def told(lane: Lane, now: float, signal: OriginsTold) -> Effects:
+def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
     """Handle the answer from the ledgers, which were read or cannot be."""
     doubt, origins = lane.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
@@ -50,7 +50,7 @@ def told(lane: Lane, now: float, signal: OriginsTold) -> Effects:
     return intake.want_more(lane)
 
 
-def passed(lane: Lane) -> None:
+def forget_answered(lane: Lane) -> None:
     """Clear the last doubt once its batch has been read."""
     if lane.doubted is not None and lane.doubt is None and lane.position > lane.doubted.offset:
         lane.doubted = None

@@ -9,7 +9,7 @@ the ordinals whose records the source has lost.
 from collections.abc import Iterable, Iterator
 
 from mirrord.model.intervals import uncovered
-from mirrord.replication.lane.signals import Checked, LaneRecord
+from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
 from mirrord.replication.lane.state import Lane
 
 Epochs = tuple[tuple[int, int], ...]
@@ -18,18 +18,18 @@ Epochs = tuple[tuple[int, int], ...]
 
 UNKNOWN = -1
 """The ledger says that the epoch is not known from here on: the records before this point were leapt over, not seen."""
-UNTOLD = -2
+UNRECORDED = -2
 """The ledger says nothing about the epoch."""
 
 
-def told_at(epochs: Epochs, ordinal: int) -> int:
+def recorded_at(epochs: Epochs, ordinal: int) -> int:
     """Return the source's leader epoch of an ordinal according to the ledger: `UNTOLD`, `UNKNOWN` or the epoch."""
-    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNTOLD)
+    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
 
 
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
     """Return the source's leader epoch of an ordinal, or -1 if it is not known."""
-    return max(told_at(epochs, ordinal), UNKNOWN)
+    return max(recorded_at(epochs, ordinal), UNKNOWN)
 
 
 def follows(record: LaneRecord, ordinal: int) -> bool:
@@ -38,11 +38,11 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
     return offset is not None and former is not None and offset == former + 1
 
 
-def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
+def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
     epochs recorded from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
-    return told_at(epochs, ordinal - 1 if is_anew else ordinal)
+    return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 
 
 def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
@@ -50,7 +50,7 @@ def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     (ordinal, former ordinal or offset, length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
-        begun = (former, max(told_at(told, former), UNKNOWN))
+        begun = (former, max(recorded_at(told, former), UNKNOWN))
         for at, epoch in (begun, *(each for each in told if former < each[0] < former + length)):
             if not found or found[-1][1] != epoch:
                 found.append((ordinal + at - former, epoch))
@@ -62,22 +62,22 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
     return max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
 
 
-def in_front(record: LaneRecord, ordinal: int) -> int:
+def epoch_source(record: LaneRecord, ordinal: int) -> int:
     """Return an ordinal whose epoch is that of the source record before the one that this ordinal maps to. The ordinal
     itself may have an epoch on record although it was never copied, from a history that is lost."""
-    told_itself = any(ordinal == first for first, _ in record.cuts) or ordinal <= mended_until(record, ordinal)
+    told_itself = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
     return ordinal if told_itself else ordinal - 1
 
 
-def is_cut(record: LaneRecord, ordinal: int, offset: int) -> bool:
+def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     """Return whether the source has lost the record that was copied from this offset under this ordinal."""
-    return any(ordinal < first and offset >= start for first, start in record.cuts)
+    return any(ordinal < first and offset >= start for first, start in record.truncations)
 
 
-def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
     for ordinal, offset, length in record.source_runs.between(first, last):
-        limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
+        limit = min((start for beyond, start in record.truncations if ordinal < beyond), default=offset + length)
         if limit > offset:
             yield ordinal, offset, min(length, limit - offset)
 
@@ -85,13 +85,13 @@ def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, i
 def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
     """Return whether the source's record is of a later leader epoch than the ledger has for its ordinal. No such record
     was produced, because an epoch is recorded in the ledger before that."""
-    return epoch > told_at(record.epochs, ordinal) > UNKNOWN
+    return epoch > recorded_at(record.epochs, ordinal) > UNKNOWN
 
 
-def cut_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
+def truncations_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
     """Yield the ordinals of first..last whose records the source has lost: their offsets belong to other records by
     now."""
-    kept = ((ordinal, ordinal + length) for ordinal, _, length in standing(record, first, last))
+    kept = ((ordinal, ordinal + length) for ordinal, _, length in mapped(record, first, last))
     for start, end in uncovered((first, last + 1), kept):
         yield from range(start, end)
 
@@ -102,7 +102,7 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
     found: list[int] = []
     for begin in (*reversed(runs.turns), runs.at(0).ordinal):
         at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
-        pieces = standing(record, runs.at(at).ordinal, last)
+        pieces = mapped(record, runs.at(at).ordinal, last)
         found += [max(start, offset) for _, start, length in pieces if start + length > offset]
         if runs.at(at).offset <= offset:
             break  # records that were copied before, and are not lost, have lower offsets
@@ -117,13 +117,13 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     if record is None or not record.holes:
         return None
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    pieces = standing(record, first, lane.acked - 1)
+    pieces = mapped(record, first, lane.acked - 1)
     behind, ordinal = max(((offset + length, at + length - 1) for at, offset, length in pieces), default=(-1, -1))
     epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
     return (behind, epoch) if behind > lane.position and epoch >= 0 else None
 
 
-def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
+def continues_at(record: LaneRecord, ordinal: int) -> int | None:
     """Return the source offset at which a lane resumes with an ordinal.
 
     If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges.
@@ -131,7 +131,7 @@ def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
     offset = record.source_runs.offset_of(ordinal)
     if offset is None or mended_until(record, ordinal) > ordinal:
         return offset
-    return min((start for first, start in record.cuts if ordinal < first and start < offset), default=offset)
+    return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
 
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
@@ -141,8 +141,8 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
         return None
-    if offset >= lane.position or is_cut(record, ordinal, offset) or record.holes:
-        pieces = standing(record, record.source_runs.at(0).ordinal, ordinal)
+    if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
+        pieces = mapped(record, record.source_runs.at(0).ordinal, ordinal)
         found = [(min(start + length, lane.position) - 1, at - start) for at, start, length in pieces]
         offset, distance = max((each for each in found if each[0] + each[1] >= 0), default=(-1, 0))
         ordinal = offset + distance
@@ -158,24 +158,26 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
     return lane.left or last_copied(lane)
 
 
-def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
+def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
     """Return the same as `parting`, from all epochs in the ledger."""
-    record, start = lane.record, parting(lane, epoch, end)
+    record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
     later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
-    told = [at for each, at in later if at is not None and each < lane.next_ordinal and not is_cut(record, each, at)]
+    told = [
+        at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
+    ]
     return min([start, *told])
 
 
-def parting(lane: Lane, epoch: int, end: int) -> int:
+def divergence(lane: Lane, epoch: int, end: int) -> int:
     """Return the divergence point between everything that was copied and a log whose epochs up to this one end at
     `end`: records of a higher epoch are not in that log."""
-    record, start = lane.record, lane.seen.parting(epoch, end)
+    record, start = lane.record, lane.seen.divergence(epoch, end)
     if record is None or not record.holes or epoch < 0:
         return start
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    for ordinal, offset, length in standing(record, first, lane.acked - 1):
+    for ordinal, offset, length in mapped(record, first, lane.acked - 1):
         told = carried(record.epochs, [(offset, ordinal, length)])
         start = min([start, *(at for at, known in told if known > epoch)])
     return start
@@ -187,21 +189,21 @@ def before(lane: Lane, offset: int) -> int:
     if record is None or not record.holes:
         return lane.seen.before(offset)
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    for ordinal, start, length in standing(record, first, lane.plan[-1].ordinal - 1 if lane.plan else lane.acked - 1):
+    for ordinal, start, length in mapped(record, first, lane.plan[-1].ordinal - 1 if lane.plan else lane.acked - 1):
         if start < offset <= start + length:
             return epoch_at(known_epochs(lane, first), ordinal + offset - 1 - start)
     return lane.seen.before(offset)
 
 
-def told_ahead(lane: Lane) -> Epochs:
+def recorded_ahead(lane: Lane) -> Epochs:
     """Return the epochs of the records that are to be copied again, as this round recorded them, bound already or
     not."""
-    return lane.anew_epochs or (lane.record.epochs if lane.record is not None else ())
+    return lane.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
     """Return whether a record of this epoch is not the one that the next ordinal was to map to."""
-    known = epoch_at(told_ahead(lane), lane.next_ordinal)
+    known = epoch_at(recorded_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
 
@@ -214,26 +216,26 @@ def recall(lane: Lane) -> None:
     """
     record = lane.record
     told = record.epochs if record is not None else ()
-    known = told_in_front(record, told, lane.resume_ordinal) if record is not None else UNTOLD
-    lane.told_since = lane.resume_ordinal
-    if known == UNTOLD and lane.resume_ordinal == 0:
+    known = recorded_before(record, told, lane.resume_ordinal) if record is not None else UNRECORDED
+    lane.recorded_epoch_since = lane.resume_ordinal
+    if known == UNRECORDED and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
     if known >= 0:
         _seed(lane, told)
-    elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:
+    elif known == UNRECORDED and lane.epochs_recorded and lane.seen.last >= 0:
         lane.seen.reach(lane.position)
-        lane.told_since = 0  # a change would be in the ledger
+        lane.recorded_epoch_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
     is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
     counts = is_unknown or (lane.found_equal and lane.found_epoch[1] >= 0)
     if counts and lane.found_epoch[0] == lane.position and lane.epoch != lane.found_epoch[1]:
         lane.epoch = lane.found_epoch[1]
         lane.seen.begin(*lane.found_epoch)
-    known = told_at(told, lane.resume_ordinal)
-    lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
-    lane.epochs_told = True
+    known = recorded_at(told, lane.resume_ordinal)
+    lane.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
+    lane.epochs_recorded = True
     lane.new_epochs.clear()
-    lane.anew_epochs = ()
+    lane.epochs_again = ()
     lane.found_equal = False
 
 
@@ -245,7 +247,7 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     if record is None or not record.epochs:
         return ()
     told, (position, found) = record.epochs, lane.found_epoch
-    known = told_in_front(record, told, lane.resume_ordinal)
+    known = recorded_before(record, told, lane.resume_ordinal)
     counts = lane.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
     if not counts or known < 0 or found in {known, UNKNOWN}:
         return carried(told, pieces)
@@ -257,15 +259,15 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 def recall_copied(lane: Lane, offset: int) -> None:
     """Recall the epoch when the lane continues after records copied earlier, which the source may have lost since."""
     record = lane.record
-    known = told_at(told_ahead(lane), lane.next_ordinal)
-    if known != UNTOLD:
-        lane.told_epoch, lane.told_since = known, lane.next_ordinal
+    known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
+    if known != UNRECORDED:
+        lane.recorded_epoch, lane.recorded_epoch_since = known, lane.next_ordinal
     if record is None or offset <= lane.position or not record.holes:
         return
     pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
     found = [first + offset - 1 - start for first, start, length in pieces if start < offset <= start + length]
     epoch = epoch_at(known_epochs(lane, found[0]), found[0]) if found else UNKNOWN
-    if epoch >= 0 and not is_cut(record, found[0], offset - 1):
+    if epoch >= 0 and not is_truncated(record, found[0], offset - 1):
         lane.seen.note(offset - 1, epoch)
         lane.seen.reach(offset)
 
@@ -280,7 +282,7 @@ def _seed(lane: Lane, told: Epochs) -> None:
     for ordinal, epoch in reversed(told):
         offset = record.source_runs.offset_of(ordinal)
         former = None if offset is None else _former(record, ordinal, offset)
-        if ordinal > lane.resume_ordinal or offset is None or is_cut(record, ordinal, offset):
+        if ordinal > lane.resume_ordinal or offset is None or is_truncated(record, ordinal, offset):
             continue
         # The records in between were not copied and may be of the later epoch.
         start = offset if former is None else min(offset, former + 1)
@@ -296,31 +298,31 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
     """Return the source offset of the record that was copied before this ordinal. If the source has lost that record,
     return the highest offset below `offset` that was copied and that the source still has."""
     former = record.source_runs.offset_of(ordinal - 1)
-    if former is None or not is_cut(record, ordinal - 1, former):
+    if former is None or not is_truncated(record, ordinal - 1, former):
         return former
-    pieces = standing(record, record.source_runs.at(0).ordinal, ordinal - 1)
+    pieces = mapped(record, record.source_runs.at(0).ordinal, ordinal - 1)
     return max((start + length - 1 for _, start, length in pieces if start + length <= offset), default=former)
 
 
 def is_news(lane: Lane, epoch: int) -> bool:
     """Return whether the ledger must learn of the epoch of the next batch before that batch is produced. Records that
     are copied again keep their recorded epoch; the epoch of what follows them is recorded when it comes."""
-    return epoch >= 0 and epoch != lane.told_epoch and not lane.plan
+    return epoch >= 0 and epoch != lane.recorded_epoch and not lane.plan
 
 
-def tell(lane: Lane, epoch: int) -> bool:
+def note_epoch(lane: Lane, epoch: int) -> bool:
     """Note the epoch of the next batch. Return whether the ledger has to learn of it, with the next run."""
     if not is_news(lane, epoch):
         return False
-    former, lane.told_epoch = lane.told_epoch, epoch
-    if former >= 0 and not lane.new_epochs and lane.told_since < lane.next_ordinal:
-        lane.new_epochs.append((lane.told_since, former))
+    former, lane.recorded_epoch = lane.recorded_epoch, epoch
+    if former >= 0 and not lane.new_epochs and lane.recorded_epoch_since < lane.next_ordinal:
+        lane.new_epochs.append((lane.recorded_epoch_since, former))
     lane.new_epochs.append((lane.next_ordinal, epoch))
-    lane.told_since = lane.next_ordinal
+    lane.recorded_epoch_since = lane.next_ordinal
     return True
 
 
-def is_cut_untold(lane: Lane) -> bool:
+def is_truncation_unrecorded(lane: Lane) -> bool:
     """Return whether the ledger does not know yet that the source has lost copied records: a mark saved now would hide
     it."""
     ordinal, verdicts = lane.unbound
@@ -328,49 +330,51 @@ def is_cut_untold(lane: Lane) -> bool:
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
-def is_undone(lane: Lane) -> bool:
+def is_lookup_undone(lane: Lane) -> bool:
     """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
-    return lane.undone is not None and lane.record is not None and len(lane.record.rewinds) == lane.undone[0]
+    return (
+        lane.before_lookup is not None and lane.record is not None and len(lane.record.rewinds) == lane.before_lookup[0]
+    )
 
 
-def untold(lane: Lane) -> Epochs:
+def unrecorded(lane: Lane) -> Epochs:
     """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
     if lane.new_epochs:
         return tuple(each for each in lane.new_epochs if each[0] < lane.next_ordinal)
-    told = told_at(lane.record.epochs, lane.told_since) if lane.record is not None else UNTOLD
-    if told == UNTOLD and lane.told_epoch >= 0 and lane.told_since < lane.next_ordinal:
-        return ((lane.told_since, lane.told_epoch),)
+    told = recorded_at(lane.record.epochs, lane.recorded_epoch_since) if lane.record is not None else UNRECORDED
+    if told == UNRECORDED and lane.recorded_epoch >= 0 and lane.recorded_epoch_since < lane.next_ordinal:
+        return ((lane.recorded_epoch_since, lane.recorded_epoch),)
     return ()
 
 
-def is_told_from(record: LaneRecord, ordinal: int) -> bool:
+def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
     """Return whether the ledger records a hole or a change of epoch at an ordinal or after it."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
     return any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs)
 
 
-def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
+def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
     """Return whether the ledger records an epoch from the next ordinal or a later one, which may now begin
     elsewhere."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
-    if goes_on_at(record, ordinal) != record.source_runs.offset_of(ordinal):
+    if continues_at(record, ordinal) != record.source_runs.offset_of(ordinal):
         return True
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
     return any(first > ordinal or (first == ordinal and told not in nothing) for first, told in record.epochs)
 
 
-def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
+def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
     """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
     records that are copied again (`carried`)."""
-    record, told = lane.record, told_ahead(lane)
-    epochs = lane.anew_epochs = carried(told, pieces) if told else ()
+    record, told = lane.record, recorded_ahead(lane)
+    epochs = lane.epochs_again = carried(told, pieces) if told else ()
     if not epochs:
         # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
-    lane.told_epoch = epochs[0][1]
+    lane.recorded_epoch = epochs[0][1]
     return epochs
 
 
@@ -379,8 +383,8 @@ def leap(lane: Lane, to: int) -> None:
     if lane.epoch >= 0:
         lane.left = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
-    lane.assured = False
-    lane.told_epoch = UNKNOWN
+    lane.source_confirmed = False
+    lane.recorded_epoch = UNKNOWN
     lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
 
 
@@ -388,9 +392,9 @@ def take_new(lane: Lane, ordinal: int) -> Epochs:
     """Return the epochs still to be recorded, with runs from this ordinal on."""
     told = tuple(lane.new_epochs)
     lane.new_epochs.clear()
-    if not told and lane.told_since == ordinal and lane.told_epoch >= 0:
+    if not told and lane.recorded_epoch_since == ordinal and lane.recorded_epoch >= 0:
         # It was recorded with other runs from the same ordinal on, which these runs supersede.
-        return ((ordinal, lane.told_epoch),)
+        return ((ordinal, lane.recorded_epoch),)
     return told
 
 
@@ -398,15 +402,15 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
     """Return the epochs of the ordinals from `first` on, if ledger and mark know them."""
     record = lane.record
     told = record.epochs if record is not None else ()
-    if told_at(told, first) != UNTOLD or not lane.epochs_told or record is None:
+    if recorded_at(told, first) != UNRECORDED or not lane.epochs_recorded or record is None:
         return tuple(told)
     offset = record.source_runs.offset_of(first)
     seen = lane.seen.before(offset + 1) if offset is not None else -1
     return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in told if each[0] > first))
 
 
-def ends_short(lane: Lane, told: Checked, position: int) -> bool:
+def ends_short(lane: Lane, told: CheckAnswer, position: int) -> bool:
     """Return whether the source ends before the position, and no known epoch shows which of its records are new."""
     if lane.record is None or not 0 <= told.source_end < position:
         return False
-    return told_in_front(lane.record, known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0
+    return recorded_before(lane.record, known_epochs(lane, lane.resume_position.ordinal), lane.resume_ordinal) < 0

@@ -16,11 +16,11 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import halt
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.second_path import NOT_YET
-from mirrord.replication.lane.signals import AskParting, Chunk, Effects, Lost, PartingTold, StopFetch, Wake
+from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, mark_rewind
@@ -29,21 +29,21 @@ from mirrord.replication.lane.transitions import Quiesce
 OUT_OF_RANGE = 1
 
 
-def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
+def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     """Handle a source log that differs before the position."""
-    start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
+    start = lane.seen.divergence(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # Records that were fetched, and not copied, are gone; the position stays.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
-        lane.assured = False
+        lane.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
-        return _lose_promised(lane, source_epochs.parting(lane, chunk.diverging_epoch, chunk.diverging_end))
+        return _lose_promised(lane, source_epochs.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
     if lane.on_loss == "halt":
         return _halt(lane, start, lane.position)
     if is_settled(lane):
-        return [*_check_anew(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
+        return [*_compare_again(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
     lane.go(Quiesce())
     return []
 
@@ -53,89 +53,89 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
     return halt(lane, "truncated", line, start, end)
 
 
-def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+def divergence_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effects:
     """Handle the answer to the question whether the source still has what was copied."""
     if lane.phase is not Phase.COPYING:
         return []
-    if lane.unproven is not None:
-        return _proof_told(lane, now, told) if told.question == lane.parting else []
+    if lane.unconfirmed_chunk is not None:
+        return _confirmation_answered(lane, now, told) if told.question == lane.divergence_question else []
     if not lane.plan:
         return []
-    start = source_epochs.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    start = source_epochs.divergence(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
     # An old broker knows nothing but the ends of its log.
-    lane.assured = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
-    lane.parting = ask(lane)
-    wake = Wake(lane.parting, now + lane.limits.retry_s, refresh=told.error != NONE)
-    return [*(intake.want_more(lane) if lane.assured else ()), wake]
+    lane.source_confirmed = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
+    lane.divergence_question = ask(lane)
+    wake = Wake(lane.divergence_question, now + lane.limits.retry_s, refresh=told.error != NONE)
+    return [*(intake.want_more(lane) if lane.source_confirmed else ()), wake]
 
 
-def woken(lane: Lane, now: float) -> Effects:
+def ask_again(lane: Lane, now: float) -> Effects:
     """Ask again after a pause: the source had the records to be copied again, but a fetch may now wait for them in
     vain."""
     if lane.phase is not Phase.COPYING:
         return []
-    if lane.unproven is not None:
-        return prove(lane, lane.unproven)
+    if lane.unconfirmed_chunk is not None:
+        return confirm_source(lane, lane.unconfirmed_chunk)
     if not lane.plan:
         return []
-    if lane.assured and not lane.fetching:
-        lane.parting = ask(lane)
-        return [Wake(lane.parting, now + lane.limits.retry_s)]
-    lane.assured = False
+    if lane.source_confirmed and not lane.fetching:
+        lane.divergence_question = ask(lane)
+        return [Wake(lane.divergence_question, now + lane.limits.retry_s)]
+    lane.source_confirmed = False
     return intake.assure(lane)
 
 
-def is_unproven(lane: Lane, chunk: Chunk) -> bool:
+def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
     """Return whether a truncation of what was copied may have gone unnoticed.
 
     After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
     have grown beyond the position since.
     """
-    if lane.assured or lane.plan or chunk.end <= chunk.start:
+    if lane.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
-    lane.assured = source_epochs.read_until(lane) is None  # there is nothing to ask for
-    return not lane.assured
+    lane.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask for
+    return not lane.source_confirmed
 
 
-def prove(lane: Lane, chunk: Chunk) -> Effects:
+def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     """Ask whether the source still has what was copied. The chunk, fetched before, waits for the answer: a later
     truncation shows in the next fetch, which carries the chunk's epoch."""
     known = source_epochs.read_until(lane)
     if known is None:
         # The ledger knows by now that the copied records are lost. The chunk is fetched again.
-        lane.unproven, lane.fetching, lane.assured = None, False, True
+        lane.unconfirmed_chunk, lane.fetching, lane.source_confirmed = None, False, True
         return intake.want_more(lane)
-    lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
-    return [AskParting(lane.parting, *known)]
+    lane.unconfirmed_chunk, lane.fetching, lane.divergence_question = chunk, True, ask(lane)
+    return [AskDivergence(lane.divergence_question, *known)]
 
 
-def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+def _confirmation_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effects:
     if told.error not in {NONE, OUT_OF_RANGE}:
-        lane.parting = ask(lane)
-        return [Wake(lane.parting, now + lane.limits.retry_s, refresh=True)]
+        lane.divergence_question = ask(lane)
+        return [Wake(lane.divergence_question, now + lane.limits.retry_s, refresh=True)]
     known = source_epochs.read_until(lane)
-    start = source_epochs.parting_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    start = source_epochs.divergence_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
-        lane.assured = True  # the chunk follows (`lane.step`)
+        lane.source_confirmed = True  # the chunk follows (`lane.step`)
         return []
-    lane.unproven = None
+    lane.unconfirmed_chunk = None
     if lane.on_loss == "halt":
         return _halt(lane, start, known[0])
     if is_settled(lane):
-        return [*_check_anew(lane, now), *_go_back(lane, start, told.end, known[0])]
+        return [*_compare_again(lane, now), *_go_back(lane, start, told.end, known[0])]
     lane.go(Quiesce())
     return []
 
 
-def parted(lane: Lane, now: float) -> Effects:
+def another_record(lane: Lane, now: float) -> Effects:
     """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
     if lane.suspected == lane.position:
         return difference.vanished(lane, now)
-    lane.suspected, lane.assured = lane.position, False
-    lane.questions.discard(lane.parting)
+    lane.suspected, lane.source_confirmed = lane.position, False
+    lane.questions.discard(lane.divergence_question)
     return intake.want_more(lane)
 
 
@@ -159,13 +159,13 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     gone = Verdict(start, end, "truncated")
     line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
     new_round(lane)
-    lane.seen.part(start)
+    lane.seen.truncate(start)
     lane.skipped.clear()
     lane.fetching = False
     lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
     lane.resume_ordinal, lane.end = lane.next_ordinal, lane.expected
     lane.unbound = (lane.next_ordinal, (gone,))
-    rewound = mark_rewind.tell(lane, runs, mark(lane))
+    rewound = mark_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
@@ -192,12 +192,12 @@ def is_settled(lane: Lane) -> bool:
     return not held and not in_doubt.holds(lane, lane.next_ordinal)
 
 
-def _check_anew(lane: Lane, now: float) -> Effects:
+def _compare_again(lane: Lane, now: float) -> Effects:
     """Start a pending comparison again after the cut: its findings may be about records that the source has just
     lost."""
-    if lane.later_check not in lane.questions:
+    if lane.later_comparison not in lane.questions:
         return []
-    lane.questions.discard(lane.later_check)
+    lane.questions.discard(lane.later_comparison)
     return [Wake(ask(lane), now)]
 
 
@@ -220,18 +220,18 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
     kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
     lane.skipped.clear()
-    lane.seen.part(start)
+    lane.seen.truncate(start)
     lane.position = start
-    before = source_epochs.untold(lane)
-    lane.epoch = lane.told_epoch = lane.seen.before(start)  # below 0 it is not known
-    lane.told_since = lane.next_ordinal
+    before = source_epochs.unrecorded(lane)
+    lane.epoch = lane.recorded_epoch = lane.seen.before(start)  # below 0 it is not known
+    lane.recorded_epoch_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
-    lane.assured, lane.left = False, None
+    lane.source_confirmed, lane.left = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
-    rewound = mark_rewind.tell(lane, (lane.open_run,), mark(lane))
+    rewound = mark_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     lane.new_epochs.clear()

@@ -16,13 +16,13 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Hea
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.model.intervals import ranges
 
-Outcome = Literal["equal", "unverifiable", "different"]
+CompareOutcome = Literal["equal", "unverifiable", "different"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class BatchFinding(msgspec.Struct, frozen=True):
     """The outcome of a comparison; the note says why it is not "equal"."""
 
-    outcome: Outcome
+    outcome: CompareOutcome
     note: str = ""
     gone: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) that have a copy, but no original any more before the source's end."""
@@ -30,10 +30,10 @@ class Finding(msgspec.Struct, frozen=True):
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
 
-EQUAL = Finding("equal")
+EQUAL = BatchFinding("equal")
 
 
-class Copy(msgspec.Struct, frozen=True):
+class BatchCopy(msgspec.Struct, frozen=True):
     """A batch of the lane in the target log."""
 
     header: Header
@@ -73,7 +73,7 @@ def same_records(
     *,
     timed: bool,
     source_end: int = sys.maxsize,
-) -> Finding:
+) -> BatchFinding:
     """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
 
     `timed` is False if the target topic gives records its own append time.
@@ -86,13 +86,13 @@ def same_records(
         if copy is None or original is None:
             missing = ordinal if missing < 0 else missing
         elif fault := _difference(copy, original, timed=timed):
-            return Finding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
+            return BatchFinding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
         else:
             equal_until = ordinal + 1
     if missing >= 0:
         line = f"the record of ordinal {missing} is no longer on both sides"
-        return Finding("unverifiable", line, ranges(gone), equal_until)
-    return Finding("equal", equal_until=equal_until)
+        return BatchFinding("unverifiable", line, ranges(gone), equal_until)
+    return BatchFinding("equal", equal_until=equal_until)
 
 
 def _difference(copy: Record, original: Record, *, timed: bool) -> str:
@@ -105,7 +105,7 @@ def _difference(copy: Record, original: Record, *, timed: bool) -> str:
     return "timestamp" if timed and copy.time_ms != original.time_ms else ""
 
 
-def together(findings: Iterable[Finding]) -> Finding:
+def together(findings: Iterable[BatchFinding]) -> BatchFinding:
     """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first one
     counts."""
     worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mirrord.model.intervals import ranges
 from mirrord.model.runs import Runs
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.source_epochs import standing as standing_pieces
+from mirrord.replication.lane.source.source_epochs import mapped as standing_pieces
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -25,7 +25,7 @@ LOOK_AROUND = 1_000
 """How many records around the mapped offsets the search covers: two views differ by at most this many records."""
 
 
-class Standing(NamedTuple):
+class TargetBatch(NamedTuple):
     """An own batch in the target: the ordinal of its first record, and the content of each record; None for a record
     that the target's cleaner removed."""
 
@@ -38,7 +38,7 @@ class Standing(NamedTuple):
         return self.first + len(self.contents) - 1
 
 
-class Original(NamedTuple):
+class SourceBatch(NamedTuple):
     """A source batch of the offsets [start, end): its records' contents by offset; none if the batch is not copied."""
 
     start: int
@@ -92,7 +92,7 @@ def last_below(record: LaneRecord, first: int) -> int:
     known = runs.offset_of(first - 1)
     if known is None:
         return runs.at(0).offset - 1
-    return min([known, *(start - 1 for ordinal, start in record.cuts if first <= ordinal)])
+    return min([known, *(start - 1 for ordinal, start in record.truncations if first <= ordinal)])
 
 
 def is_open(record: LaneRecord, ordinal: int) -> bool:
@@ -105,7 +105,7 @@ def is_open(record: LaneRecord, ordinal: int) -> bool:
 class _Source:
     """The source's records in order, and the offsets that hold none."""
 
-    def __init__(self, originals: Sequence[Original], searched: Range) -> None:
+    def __init__(self, originals: Sequence[SourceBatch], searched: Range) -> None:
         self.searched = searched
         self.offsets: list[int] = []
         self.contents: list[Hashable] = []
@@ -157,8 +157,8 @@ class _Source:
 
 
 def locate(
-    standing: Sequence[Standing],
-    originals: Sequence[Original],
+    standing: Sequence[TargetBatch],
+    originals: Sequence[SourceBatch],
     covered: Sequence[Range],
     before: int,
     searched: Range,
@@ -192,7 +192,7 @@ def locate(
     return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals), left)
 
 
-def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
+def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
     """Return the leader epochs with their first source offsets. A removed record has the epoch of what follows it."""
     found: list[tuple[int, int]] = []
     start = 0
@@ -203,7 +203,7 @@ def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _anchored(source: _Source, batch: Standing) -> list[int | None]:
+def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
     """Return the source offsets of a batch's records that the source still holds."""
     contents = batch.contents
     found: list[int | None] = [None] * len(contents)
@@ -230,7 +230,7 @@ def _anchored(source: _Source, batch: Standing) -> list[int | None]:
 
 def _fill(
     source: _Source,
-    standing: Sequence[Standing],
+    standing: Sequence[TargetBatch],
     found: Sequence[Sequence[int | None]],
     before: int,
     opens: Callable[[int], bool],

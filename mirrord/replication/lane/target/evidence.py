@@ -12,15 +12,15 @@ def remembers(lane: Lane) -> bool:
 def next_by_entry(lane: Lane) -> int:
     """Return the ordinal after the last one that the broker remembers."""
     if lane.entry is None:
-        return lane.mark.ordinal
-    return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.mark.ordinal)
+        return lane.resume_position.ordinal
+    return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
 
 
 def went_back(lane: Lane) -> bool:
     """Return whether the broker remembers a lower sequence than was recorded. That alone does not prove a loss."""
-    return lane.entry is not None and next_by_entry(lane) < lane.mark.ordinal
+    return lane.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
 def is_another_leader(lane: Lane) -> bool:
     """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
-    return lane.mark.leader_epoch != lane.end_epoch
+    return lane.resume_position.leader_epoch != lane.end_epoch

@@ -9,7 +9,7 @@ from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import mark_rewind, missing_ordinals, target_scan
 
 
-def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
+def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     """Return the facts for copying them again, to be bound before the first of these records is produced."""
     begin_at = ordinal = lane.resume_ordinal
     runs: list[Run] = []
@@ -18,24 +18,24 @@ def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     for first, last in lane.holes:
         begins.append((first, last, ordinal))
         for start, end in target_scan.but_not_void(record.holes, first, last):
-            for former, offset, length in source_epochs.standing(record, start, end):
+            for former, offset, length in source_epochs.mapped(record, start, end):
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, former, length))
                 ordinal += length
-    for former, offset, length in missing_ordinals.told_again(lane, record):
+    for former, offset, length in missing_ordinals.pieces_copied_again(lane, record):
         runs.append(Run(ordinal, offset))
         pieces.append((ordinal, former, length))
         ordinal += length
-    goes_on = begin_at if lane.retold is None else lane.retold_until
+    goes_on = begin_at if lane.copied_again is None else lane.copied_again_until
     after = record.source_runs.offset_of(goes_on)
     runs.append(Run(ordinal, lane.position if after is None else after))
-    pieces.append((ordinal, source_epochs.in_front(record, goes_on), 1))
+    pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))
     # An older hole may still be in the middle of its mending: the rest of its plan follows this one.
     older = planned(record, goes_on)
     runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
     pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
-    holes += missing_ordinals.begin_anew(lane, begin_at, runs)
+    holes += missing_ordinals.hole_without_ordinals(lane, begin_at, runs)
     epochs = source_epochs.mended(lane, pieces)
-    rewound = mark_rewind.tell(lane, runs, lane.mark)
+    rewound = mark_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]

@@ -13,11 +13,11 @@ NO_ANSWER = 13
 """NETWORK_EXCEPTION: the host returns it for a question whose connection was lost."""
 
 
-def leave(lane: Lane, now: float, behind: int) -> None:
+def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
     """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
     them."""
-    lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
-    lane.limbo = max(lane.limbo, behind)
+    lane.late_writes_until = max(lane.late_writes_until, now + lane.limits.request_timeout_s)
+    lane.in_doubt_below = max(lane.in_doubt_below, behind)
     lane.unanswered, lane.delayed = True, False
 
 
@@ -38,21 +38,23 @@ def answered(lane: Lane, now: float) -> None:
     if not lane.unanswered and not slow:
         return
     lane.unanswered, lane.delayed = False, lane.delayed or slow
-    if lane.former_until > lane.looked_at:
-        lane.former_until = max(lane.former_until, now + max(lane.times[1] / 1000, lane.limits.request_timeout_s))
-    lane.dirty_until = max(lane.dirty_until, lane.former_until, now + lane.limits.request_timeout_s)
+    if lane.former_holder_until > lane.end_read_at:
+        lane.former_holder_until = max(
+            lane.former_holder_until, now + max(lane.times[1] / 1000, lane.limits.request_timeout_s)
+        )
+    lane.late_writes_until = max(lane.late_writes_until, lane.former_holder_until, now + lane.limits.request_timeout_s)
 
 
 def _is_pending(lane: Lane) -> bool:
     """Return whether the log has not been read since the last batch in flight was given up."""
-    return lane.looked_at < max(lane.dirty_until, lane.former_until)
+    return lane.end_read_at < max(lane.late_writes_until, lane.former_holder_until)
 
 
-def look(lane: Lane, now: float) -> None:
+def note_end_question(lane: Lane, now: float) -> None:
     """Note that the target is about to be asked for its end."""
-    lane.looked_at = now
-    if now >= lane.dirty_until:
-        lane.limbo = -1
+    lane.end_read_at = now
+    if now >= lane.late_writes_until:
+        lane.in_doubt_below = -1
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
@@ -62,7 +64,7 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
     own. That comparison covers no later run, so nothing would end the doubt there.
     """
-    return lane.check_later or ordinal < lane.given or (lane.check_first_ack and ordinal == lane.acked)
+    return lane.compares_later or ordinal < lane.sent_below or (lane.compares_first_ack and ordinal == lane.acked)
 
 
 def assign(lane: Lane, ordinal: int) -> bool:
@@ -76,4 +78,4 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 def holds(lane: Lane, ordinal: int) -> bool:
     """Return whether a batch that may still be appended, or was not seen yet, may have this ordinal or a later one."""
-    return lane.looked_at < lane.former_until or ordinal < lane.limbo
+    return lane.end_read_at < lane.former_holder_until or ordinal < lane.in_doubt_below

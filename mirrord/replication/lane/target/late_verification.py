@@ -7,7 +7,7 @@ So the end of the target log is asked for first, and the comparison waits until 
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.replication.lane.correlation import ask
-from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
+from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndAnswer, ScanAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import in_doubt, target_scan
@@ -18,42 +18,42 @@ def begin(lane: Lane, now: float) -> Effects:
     """Begin the second comparison, now that the former holder can no longer write."""
     if lane.later_end >= 0:
         return _compare(lane, now)
-    lane.later_look, lane.end_asked_at = ask(lane), now
-    return [AskEnd(lane.later_look)]
+    lane.later_end_question, lane.end_asked_at = ask(lane), now
+    return [AskEnd(lane.later_end_question)]
 
 
-def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
+def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
     """Handle the end of the target log: everything appended from now on is the lane's own."""
     if told.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
     if told.error != NONE or told.leader_epoch != lane.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     in_doubt.answered(lane, now)
-    if now < lane.former_until:
-        return [Wake(ask(lane), lane.former_until)]
+    if now < lane.former_holder_until:
+        return [Wake(ask(lane), lane.former_holder_until)]
     lane.later_end = told.end
     return _compare(lane, now)
 
 
 def _compare(lane: Lane, now: float) -> Effects:
-    if source_epochs.is_cut_untold(lane) or (lane.in_flight and lane.expected < lane.later_end):
+    if source_epochs.is_truncation_unrecorded(lane) or (lane.in_flight and lane.expected < lane.later_end):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.expected < lane.later_end:
         return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
-    lane.looked_at = max(lane.looked_at, lane.former_until)
-    begun = lane.check_from or lane.resumed_at
+    lane.end_read_at = max(lane.end_read_at, lane.former_holder_until)
+    begun = lane.compare_from or lane.resumed_at
     if lane.acked == begun.ordinal and (lane.plan or lane.in_flight or lane.ready):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.acked > begun.ordinal:
-        lane.later_check = ask(lane)
-        stretch = (begun.ordinal, lane.acked - 1, target_scan.stands_from(lane, begun), lane.expected)
+        lane.later_comparison = ask(lane)
+        stretch = (begun.ordinal, lane.acked - 1, target_scan.first_offset_of(lane, begun), lane.expected)
         epochs = source_epochs.known_epochs(lane, begun.ordinal)
-        return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
-    lane.check_later, lane.check_from = False, None
+        return [AskCheck(lane.later_comparison, lane.producer_id, *stretch, epochs=epochs)]
+    lane.compares_later, lane.compare_from = False, None
     return []
 
 
-def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
     """Handle the batches read after the last acknowledged batch."""
     if told.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]

@@ -18,5 +18,5 @@ def begin(lane: Lane) -> Effects:
         return missing_ordinals.ask_shared(lane)
     lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
     lane.stage = Stage.VERIFY
-    start = max(lane.log_start, min(lane.mark.target_offset, lane.end) - lane.look_back)
+    start = max(lane.log_start, min(lane.resume_position.target_offset, lane.end) - lane.look_back)
     return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.end)]

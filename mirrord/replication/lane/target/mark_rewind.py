@@ -13,14 +13,14 @@ from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
 """States of a lane that has read where the target log ends: its mark is its own, and not a former holder's."""
 
 
-def tell(lane: Lane, runs: Sequence[Run], mark: Mark) -> Rewound | None:
+def rewound_by(lane: Lane, runs: Sequence[Run], mark: ResumePosition) -> Rewound | None:
     """Return what the fact about these runs has to record, or None if no older mark can be higher.
 
     `mark`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned are
@@ -43,14 +43,14 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
     return next((at for at in sorted(begins) if known.offset_of(at) != later.offset_of(at)), sys.maxsize)
 
 
-def counts(progress: Progress, record: LaneRecord | None) -> tuple[Mark, int]:
+def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
     """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the current map."""
-    marks = [Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)]
+    marks = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
         # A later holder that does not know of it runs a version from before `Progress.rewinds`. It has resumed since.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
-            marks.insert(0, Mark(each.ordinal, each.target_offset, each.leader_epoch))
+            marks.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))
             reached = min(reached, each.first)
     return min(marks, key=lambda mark: mark.ordinal), reached

@@ -15,7 +15,7 @@ from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
-from mirrord.replication.lane.signals import Effects, LaneRecord, Scanned
+from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import target_scan
@@ -31,7 +31,7 @@ from mirrord.replication.lane.target.superseded_records import (
 NOT_ASKED, NOT_KNOWN = -2, -1
 
 
-def read(lane: Lane, told: Scanned) -> Log:
+def read(lane: Lane, told: ScanAnswer) -> Log:
     """Note what a scanned part of the target log shows about cleaning."""
     log = Log(told.start, told.end, told.others, told.compacts)
     stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
@@ -43,13 +43,18 @@ def read(lane: Lane, told: Scanned) -> Log:
 def must_ask(lane: Lane) -> bool:
     """Return whether the log is compacted, and it is unknown how much of it is still the log that the mark was taken
     in."""
-    return lane.cleaned and lane.shared == NOT_ASKED and lane.mark.ordinal > 0 and lane.mark.leader_epoch >= 0
+    return (
+        lane.cleaned
+        and lane.shared == NOT_ASKED
+        and lane.resume_position.ordinal > 0
+        and lane.resume_position.leader_epoch >= 0
+    )
 
 
 def ask_shared(lane: Lane) -> Effects:
     """Ask how much of the log is still the one that the mark was taken in."""
     lane.stage = Stage.SHARED
-    return [AskShared(ask(lane), lane.mark.leader_epoch)]
+    return [AskShared(ask(lane), lane.resume_position.leader_epoch)]
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
@@ -65,7 +70,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     elif not lost and lane.cleaned and lane.entry is None:
         missing += _last(lane, found, room, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
-    missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in parts]
+    missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
     return _ask(lane, found, log, missing, lost)
 
 
@@ -82,7 +87,7 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
+    keeps_all = log.compacts is False and 0 <= lane.shared < lane.resume_position.target_offset
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
@@ -92,15 +97,15 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
-def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
+def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
     """Return the target offset from which on a record is newer than the records lost from this ordinal on."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
-    if lane.mark.leader_epoch >= 0 and ordinal >= known_until(lane):
-        known = lane.mark.target_offset  # its old place was in a log that is lost, and it was to follow here
+    if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
+        known = lane.resume_position.target_offset  # its old place was in a log that is lost, and it was to follow here
     above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
     # They were after the last own batch. Others' records before it that were written after the loss have a later epoch.
-    return max(above, found.behind) if lane.mark.leader_epoch >= 0 else above
+    return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
@@ -115,9 +120,9 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
     """Split by the leader epochs in which the lane last knew the records to be in the log."""
     if missing.kind != "lost":
         return [missing]
-    first, known = missing.first, lane.mark.leader_epoch
+    first, known = missing.first, lane.resume_position.leader_epoch
     parts: list[Missing] = []
-    for until, epoch in ((lane.mark.ordinal, known), *lane.acknowledged, (missing.last + 1, known)):
+    for until, epoch in ((lane.resume_position.ordinal, known), *lane.acknowledged, (missing.last + 1, known)):
         last = min(until - 1, missing.last)
         if last < first:
             continue
@@ -132,7 +137,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return what may have been appended after all own batches and removed since: at most as many as there is room for.
     A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
-    limit = lane.given if lane.knows_sent else NEVER
+    limit = lane.sent_below if lane.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     told = lane.record.holes if lane.record is not None else ()
     holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
@@ -148,7 +153,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
     verdicts: list[Verdict] = []
     for first, last in lane.lost:
-        for ordinal, offset, length in source_epochs.standing(record, first, last):
+        for ordinal, offset, length in source_epochs.mapped(record, first, last):
             for at in range(length):
                 if ordinal + at in kept:
                     continue
@@ -159,15 +164,15 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     return verdicts
 
 
-def told_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
+def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
     """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
-    for first, last in lane.retold or ():
-        yield from source_epochs.standing(record, first, last)
+    for first, last in lane.copied_again or ():
+        yield from source_epochs.mapped(record, first, last)
 
 
-def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
+def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
     """Return a hole without ordinals, so that what follows is planned like the mending of a hole."""
-    if lane.retold is None:
+    if lane.copied_again is None:
         return []
     return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
 
@@ -177,25 +182,27 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None
     the ordinal from which a former mark no longer counts (`rewinding`): if the ledger does not take it, look it up
     again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
-    lane.undone = (count, lane.mark, lane.told, lane.acknowledged)
-    lane.retold, lane.retold_until = kept, retold_until(lane, ordinal)
+    lane.before_lookup = (count, lane.resume_position, lane.recorded_position, lane.acknowledged)
+    lane.copied_again, lane.copied_again_until = kept, copied_again_until(lane, ordinal)
 
 
 def forget(lane: Lane) -> None:
     """Forget the look-up, because a new round begins."""
-    if lane.undone is not None and source_epochs.is_undone(lane):
-        _, lane.mark, lane.told, lane.acknowledged = lane.undone
-    lane.undone = None
-    lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
+    if lane.before_lookup is not None and source_epochs.is_lookup_undone(lane):
+        _, lane.resume_position, lane.recorded_position, lane.acknowledged = lane.before_lookup
+    lane.before_lookup = None
+    lane.shared, lane.found, lane.lost, lane.copied_again = NOT_ASKED, None, (), None
     later = [each for each in lane.acknowledged if each[0] > lane.acked]
-    lane.acknowledged = ((lane.acked, lane.mark.leader_epoch), *later) if lane.acked > 0 else tuple(later)
+    lane.acknowledged = ((lane.acked, lane.resume_position.leader_epoch), *later) if lane.acked > 0 else tuple(later)
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
     """Note that from this ordinal on, other records follow than those that were acknowledged."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
-    epoch = next((epoch for reached, epoch in lane.acknowledged if reached >= ordinal), lane.mark.leader_epoch)
+    epoch = next(
+        (epoch for reached, epoch in lane.acknowledged if reached >= ordinal), lane.resume_position.leader_epoch
+    )
     lane.acknowledged = (*kept, (min(until, ordinal), epoch)) if until > 0 and ordinal > 0 else ()
 
 
@@ -210,7 +217,7 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     return tuple(target_scan.but_not_void(holes, first, last))
 
 
-def retold_until(lane: Lane, first: int) -> int:
+def copied_again_until(lane: Lane, first: int) -> int:
     """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
     records that were still to be copied again because of holes."""
     return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
@@ -240,4 +247,4 @@ def known_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one, whatever the log lost since: what others wrote before it is
     appended again is newer. The mark is held back while a comparison is pending."""
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
-    return max(lane.mark.ordinal, lane.acked, reached)
+    return max(lane.resume_position.ordinal, lane.acked, reached)

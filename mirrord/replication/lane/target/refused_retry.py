@@ -13,8 +13,8 @@ from mirrord.replication.lane.correlation import answers, ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Batch, Effects, Wake
-from mirrord.replication.lane.state import Cut, Lane
-from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+from mirrord.replication.lane.state import Lane, SplitLimit
+from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAnswer
 from mirrord.replication.lane.transitions import Resume
 
 SPREADING_S = 2.0
@@ -30,7 +30,7 @@ BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPOR
 NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
 
-def refused(lane: Lane, error: int, batch: Batch) -> Effects:
+def batch_refused(lane: Lane, error: int, batch: Batch) -> Effects:
     """Handle a batch that the target refuses, now that nothing is in flight any more."""
     if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
         return halt(
@@ -45,7 +45,7 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
         lane.go(Resume())
         return []
     if batch.count > 1 and error in BY_RECORD:
-        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)
+        lane.split_limit = SplitLimit(batch.offset, batch.next_offset, batch.count // 2)
         lane.go(Resume())
         return []
     if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
@@ -53,7 +53,9 @@ def refused(lane: Lane, error: int, batch: Batch) -> Effects:
         lane.go(Resume())
         return []
     if batch.count > 1 and lane.on_reject == "skip":
-        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
+        lane.split_limit = SplitLimit(
+            batch.offset, batch.next_offset, batch.count // 2
+        )  # it is parked record by record
         lane.go(Resume())
         return []
     return _ask_configs(lane, error, batch)
@@ -69,46 +71,46 @@ def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
     if error in NOT_BY_SETTINGS:
         return quarantine.decide(lane, error, batch)
     lane.phase = Phase.SETTLING
-    return [AskSettings(ask(lane), sync=True)]
+    return [AskConfigs(ask(lane), sync=True)]
 
 
-def told(lane: Lane, now: float, told: SettingsTold) -> Effects:
+def configs_answered(lane: Lane, now: float, told: ConfigsAnswer) -> Effects:
     """Handle the configs, which were synced and read after the target had refused the batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
-    is_new = told.seen not in {"", lane.settings_seen}
+    is_new = told.seen not in {"", lane.configs_seen}
     if is_new:
-        lane.settings_seen, lane.settings_since = told.seen, now
+        lane.configs_seen, lane.configs_since = told.seen, now
     may_pass = told.may_pass and (not told.seen or lane.on_reject != "halt")
-    if is_new or may_pass or (told.seen and now - lane.settings_since < SPREADING_S):
+    if is_new or may_pass or (told.seen and now - lane.configs_since < SPREADING_S):
         line = quarantine.line_of(error, batch)
         lane.trouble = f"{line}; it is sent again" + (f": {told.trouble}" if told.trouble else "")
         lane.go(Resume(lane.limits.denied_s if may_pass else AGAIN_S))
         return []
     effects = quarantine.decide(lane, error, batch, told.trouble)
-    lane.settings_reads = 0
-    return [*effects, _pause(lane, now)] if lane.unparked is None else effects
+    lane.config_reads = 0
+    return [*effects, _pause(lane, now)] if lane.parking is None else effects
 
 
 def _pause(lane: Lane, now: float) -> Wake:
-    lane.settings_pause = ask(lane)
-    pause_s = min(PAUSE_S * 2.0 ** min(lane.settings_reads, 8), LONGEST_PAUSE_S)
-    lane.settings_reads += 1
-    return Wake(lane.settings_pause, now + pause_s)
+    lane.configs_pause = ask(lane)
+    pause_s = min(PAUSE_S * 2.0 ** min(lane.config_reads, 8), LONGEST_PAUSE_S)
+    lane.config_reads += 1
+    return Wake(lane.configs_pause, now + pause_s)
 
 
-def woken(lane: Lane) -> Effects:
+def read_configs_again(lane: Lane) -> Effects:
     """Read the configs again."""
-    lane.settings_pause = -1
-    return [AskSettings(ask(lane), sync=False)]
+    lane.configs_pause = -1
+    return [AskConfigs(ask(lane), sync=False)]
 
 
-def told_while_halted(lane: Lane, now: float, told: SettingsTold) -> Effects:
+def configs_answered_while_halted(lane: Lane, now: float, told: ConfigsAnswer) -> Effects:
     """Resume if the configs have changed."""
     if not answers(lane, told.question):
         return []
-    if told.seen in {"", lane.settings_seen}:
+    if told.seen in {"", lane.configs_seen}:
         return [_pause(lane, now)]
-    lane.settings_seen, lane.settings_since = told.seen, now
+    lane.configs_seen, lane.configs_since = told.seen, now
     return quarantine.released(lane)

@@ -38,7 +38,7 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     """The lost records were not cleaned, and the topic is no longer compacted: all of them are copied again."""
 
 
-class SupersededTold(msgspec.Struct, frozen=True):
+class SupersededAnswer(msgspec.Struct, frozen=True):
     """The records that are to be copied again."""
 
     question: int
@@ -58,7 +58,7 @@ class AskShared(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class SharedTold(msgspec.Struct, frozen=True):
+class SharedAnswer(msgspec.Struct, frozen=True):
     """The newest epoch of the log up to the one asked for, and its end."""
 
     question: int
@@ -67,7 +67,7 @@ class SharedTold(msgspec.Struct, frozen=True):
     end: int = -1
 
 
-class Judge:
+class SupersededJudge:
     """One look-up: first the missing records from the source, then the records of the target log."""
 
     def __init__(self, asked: AskSuperseded) -> None:
@@ -117,7 +117,7 @@ class Judge:
         else:
             del self._wanted[key]
 
-    def told(self) -> SupersededTold:
+    def answer(self) -> SupersededAnswer:
         """Return the outcome."""
         again: list[tuple[int, int]] = []
         until = -1
@@ -133,7 +133,7 @@ class Judge:
             else:
                 left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
                 again += [(start, end - 1) for start, end in left]
-        return SupersededTold(self._asked.question, 0, tuple(again), until)
+        return SupersededAnswer(self._asked.question, 0, tuple(again), until)
 
 
 def too_many(missing: Sequence[Missing]) -> str:

@@ -10,7 +10,7 @@ from mirrord.model.runs import Runs
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import Effects, OwnBatch
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
@@ -61,46 +61,51 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int 
     return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.end_epoch),)
 
 
-def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
+def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
     """Return whether the lane's last record below the mark is still at its old offset."""
     if not own or is_later(lane, own[0]):
         return False
-    distance = lane.mark.target_offset - own[0].base_offset
-    return distance > 0 and nearest(own[0].base_sequence, lane.mark.ordinal) + distance == lane.mark.ordinal
+    distance = lane.resume_position.target_offset - own[0].base_offset
+    return (
+        distance > 0
+        and nearest(own[0].base_sequence, lane.resume_position.ordinal) + distance == lane.resume_position.ordinal
+    )
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
     """Return whether a later leader than the mark's appended the batch, even if it is below the mark. An answer does
     not say which leader gave it, and records that a new leader lacked come before those that it appended."""
-    return batch.leader_epoch > lane.mark.leader_epoch >= 0
+    return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
 
-def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
+def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
     """Return the own batches from the mark on, if the first batch contains or ends at the mark, and their first
     ordinal."""
     first = own[0]
-    if first.base_offset + first.count <= lane.mark.target_offset:
-        return own[1:], lane.mark.ordinal
-    return own, nearest(first.base_sequence, lane.mark.ordinal)
+    if first.base_offset + first.count <= lane.resume_position.target_offset:
+        return own[1:], lane.resume_position.ordinal
+    return own, nearest(first.base_sequence, lane.resume_position.ordinal)
 
 
-def stands_from(lane: Lane, mark: Mark) -> int:
+def first_offset_of(lane: Lane, mark: ResumePosition) -> int:
     """Return the target offset from which the ordinals after a mark of this attempt are stored. It is below the mark's
     if the log went back since and they came later."""
     known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
-    found = lane.check_begins if lane.check_from is not None and lane.check_from.ordinal <= mark.ordinal else None
+    found = (
+        lane.compare_begins_at if lane.compare_from is not None and lane.compare_from.ordinal <= mark.ordinal else None
+    )
     return min(each for each in (known, found, mark.target_offset) if each is not None)
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
     """Note own batches that were read: the records to be compared later may begin among them, earlier than they did."""
-    if lane.check_from is None:
+    if lane.compare_from is None:
         return
-    first = lane.check_from.ordinal
+    first = lane.compare_from.ordinal
     for batch in own:
         ordinal = nearest(batch.base_sequence, first)
         if ordinal + batch.count > first:
-            lane.check_begins = min(lane.check_begins, batch.base_offset)
+            lane.compare_begins_at = min(lane.compare_begins_at, batch.base_offset)
             return
 
 
@@ -109,7 +114,7 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
-    return min(_after_hole(lane, ordinal), lane.mark.ordinal)
+    return min(_after_hole(lane, ordinal), lane.resume_position.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
@@ -117,10 +122,10 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
-        return min(runs.at(0).ordinal if len(runs) else 0, lane.mark.ordinal)
+        return min(runs.at(0).ordinal if len(runs) else 0, lane.resume_position.ordinal)
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
     following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
-    return min(_after_hole(lane, min(ordinal, following)), lane.mark.ordinal)
+    return min(_after_hole(lane, min(ordinal, following)), lane.resume_position.ordinal)
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
@@ -152,7 +157,7 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
     for start, end in others:
         first = max(runs.floor(start, 0, len(runs)), 0)
         for at in range(first, len(runs)):
-            run, behind = runs.at(at), lane.mark.ordinal
+            run, behind = runs.at(at), lane.resume_position.ordinal
             if run.ordinal >= behind or run.offset >= end:
                 break
             if at + 1 < len(runs):
@@ -165,12 +170,12 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
     """Return whether the first own batch at or after target offset `start` is later than the one that the ledger has
     there."""
-    first, wanted = nearest(own[0].base_sequence, lane.mark.ordinal), ordinal_at(lane, start)
+    first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
-def stand_still(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
+def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
     """Report that the log holds some ordinals twice, and halt. Nothing that follows can correct that."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None

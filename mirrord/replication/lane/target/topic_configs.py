@@ -3,7 +3,7 @@
 import msgspec
 
 
-class AskSettings(msgspec.Struct, frozen=True):
+class AskConfigs(msgspec.Struct, frozen=True):
     """Read the configs of the target topic that decide which records it accepts."""
 
     question: int
@@ -11,8 +11,8 @@ class AskSettings(msgspec.Struct, frozen=True):
     """First alter the configs that differ from the source, if the flow keeps them in sync."""
 
 
-class SettingsTold(msgspec.Struct, frozen=True):
-    """The answer to `AskSettings`."""
+class ConfigsAnswer(msgspec.Struct, frozen=True):
+    """The answer to `AskConfigs`."""
 
     question: int
     seen: str

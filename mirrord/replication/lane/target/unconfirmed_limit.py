@@ -6,7 +6,7 @@ move.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
@@ -16,16 +16,16 @@ far fewer than that number again."""
 
 def is_over(lane: Lane) -> bool:
     """Return whether the lane must not copy more before its mark moves."""
-    if lane.unread is None and lane.check_from is None:
+    if lane.unread is None and lane.compare_from is None:
         return False
-    return lane.acked - mark(lane).ordinal >= MOST
+    return lane.acked - resume_position(lane).ordinal >= MOST
 
 
 def line(lane: Lane) -> str:
     """Return why the lane does not copy, for people; empty if it may."""
     if not is_over(lane):
         return ""
-    known = mark(lane).ordinal
+    known = resume_position(lane).ordinal
     return (
         f"it copies nothing more until ordinals {known} to {lane.acked - 1} have been compared with the source: "
         f"more than {MOST} records must not be unconfirmed"

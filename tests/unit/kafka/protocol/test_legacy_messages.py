@@ -17,7 +17,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane import intake
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.signals import Append, Chunk
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages, with_checksum
@@ -33,9 +33,9 @@ def some(*offsets: int) -> list[Message]:
     return [Message(offset, TIME_MS - offset, b"k%d" % offset, b"v" * 40) for offset in offsets]
 
 
-def again(data: bytes, from_offset: int = 0) -> Rebuilt | None:
+def again(data: bytes, from_offset: int = 0) -> RebuiltBatch | None:
     padded = bytearray(b"front") + data + b"behind"
-    return rebuild(Rebuild(padded, 5, 5 + len(data), from_offset, *PRODUCER))
+    return rebuild(RebuildRequest(padded, 5, 5 + len(data), from_offset, *PRODUCER))
 
 
 def times(magic: Magic, records: Sequence[Message]) -> list[int]:

@@ -393,11 +393,11 @@ async def test_other_readers_forget_what_the_holder_has_pruned(ledger: MemoryLed
     assert holder.prune(LANE, source_log_start=50, target_log_start=49)  # ordinal 59 can still be read
     await holder.trim(kept_entries=0)
     await reader.read_to_end()
-    assert (len(lane.source_runs), len(lane.holes), len(lane.cuts)) == (3, 1, 1)
+    assert (len(lane.source_runs), len(lane.holes), len(lane.truncations)) == (3, 1, 1)
     assert holder.prune(LANE, source_log_start=65, target_log_start=62)
     await holder.trim(kept_entries=0)
     await reader.read_to_end()
-    assert (len(lane.source_runs), lane.holes, lane.cuts) == (1, (), ())
+    assert (len(lane.source_runs), lane.holes, lane.truncations) == (1, (), ())
     assert plain(reader.state) == plain(holder.state) == plain((await open_store()).state)
 
 

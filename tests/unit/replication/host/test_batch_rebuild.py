@@ -11,7 +11,7 @@ from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
 from mirrord.replication.host.batch_rebuild import rebuild
-from mirrord.replication.lane.second_path import Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
 
 BASE = 1_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,9 +31,9 @@ def batch(records: Sequence[Record], codec: int = 0, **header: int) -> bytearray
     return data
 
 
-def again(data: bytearray, from_offset: int = 0) -> Rebuilt | None:
+def again(data: bytearray, from_offset: int = 0) -> RebuiltBatch | None:
     padded = bytearray(b"front") + data + b"behind"
-    return rebuild(Rebuild(padded, 5, 5 + len(data), from_offset, *PRODUCER))
+    return rebuild(RebuildRequest(padded, 5, 5 + len(data), from_offset, *PRODUCER))
 
 
 def records(offsets: Sequence[int], chance: random.Random) -> list[Record]:

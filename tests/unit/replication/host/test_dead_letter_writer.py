@@ -8,27 +8,27 @@ import pytest
 
 from mirrord.ledger.facts.quarantine import BY_POLICY
 from mirrord.model.names import LaneId
-from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import NotParked
 from mirrord.replication.host import dead_letter_writer
-from mirrord.replication.host.dead_letter_writer import AT_ONCE, Parker
-from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
+from mirrord.replication.host.dead_letter_writer import AT_ONCE, DeadLetterWriter
+from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
 
 
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (None, LettersTold(7, 40)),
-        (NotParked("it is full"), LettersTold(7, -1, "it is full")),
-        (RuntimeError(), LettersTold(7, -1, "RuntimeError()")),
+        (None, ParkAnswer(7, 40)),
+        (NotParked("it is full"), ParkAnswer(7, -1, "it is full")),
+        (RuntimeError(), ParkAnswer(7, -1, "RuntimeError()")),
     ],
 )
 async def test_a_lane_is_told_where_its_record_lies_or_why_it_does_not(
-    fault: Exception | None, told: LettersTold, monkeypatch: pytest.MonkeyPatch
+    fault: Exception | None, told: ParkAnswer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Letters:
         async def keep(self, *asked: object) -> int:
-            assert asked == (Place("orders", 3, 9, LaneId("lane")), b"batch", BY_POLICY, 30)
+            assert asked == (LetterPlace("orders", 3, 9, LaneId("lane")), b"batch", BY_POLICY, 30)
             if fault is not None:
                 raise fault
             return 40
@@ -52,14 +52,14 @@ async def test_few_records_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPa
     assert letters.most == AT_ONCE
 
 
-async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -> list[LettersTold]:
+async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -> list[ParkAnswer]:
     monkeypatch.setattr(dead_letter_writer, "DeadLetters", lambda *_: letters)
     setup: Any = SimpleNamespace(flow=None, source=None, target=None)
-    told: list[LettersTold] = []
+    told: list[ParkAnswer] = []
     lane = SimpleNamespace(source_topic="orders", partition=3, id=LaneId("lane"))
     hosted = cast(Any, SimpleNamespace(lane=lane, tell=told.append))
     async with asyncio.TaskGroup() as tasks:
-        one = Parker(setup, tasks.create_task)
+        one = DeadLetterWriter(setup, tasks.create_task)
         for _ in range(count):
             one.ask(hosted, Park(7, 9, b"batch", 30))
     return told

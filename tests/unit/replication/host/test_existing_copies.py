@@ -13,7 +13,7 @@ from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import HEADER, Header, HeaderTuple
 from mirrord.model.names import LaneId, TopicId
 from mirrord.replication.host import existing_copies
-from mirrord.replication.host.existing_copies import FoundCopies
+from mirrord.replication.host.existing_copies import ExistingCopies
 from mirrord.replication.host.mm2_takeover import Sides
 from tests.fixtures.copied_log import CopiedLog
 from tests.fixtures.fake_pipe import as_any
@@ -90,7 +90,7 @@ async def found(
     async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return {at for at, header in enumerate(headers) if header[9] in back}
 
-    return await FoundCopies(flow, source.sides, target.sides, brought_back).of(LANE, SOURCE, named)
+    return await ExistingCopies(flow, source.sides, target.sides, brought_back).of(LANE, SOURCE, named)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -178,7 +178,7 @@ async def test_what_was_found_is_not_looked_for_again() -> None:
     async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return ()
 
-    looking = FoundCopies(FLOW, source.sides, target.sides, brought_back)
+    looking = ExistingCopies(FLOW, source.sides, target.sides, brought_back)
     line = await looking.of(LANE, SOURCE, TARGET)
     reads = source.reads
     assert await looking.of(LANE, SOURCE, TARGET) == line != ""

@@ -9,11 +9,11 @@ import pytest
 from mirrord.kafka.client.cluster_metadata import Leader
 from mirrord.kafka.protocol.fetch import Position
 from mirrord.replication.host.fetcher import HOT_WAIT_MS, IDLE_WAIT_MS
-from mirrord.replication.host.flow_control.fetch_priority import Urgency
+from mirrord.replication.host.flow_control.fetch_priority import FetchPriority
 from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES
-from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.signals import Chunk, FetchFrom
-from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.source.epoch_cache import EpochCache
 from tests.fixtures.fake_pipe import FakeConnection, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, batch_of, settle
 
@@ -247,7 +247,7 @@ async def test_an_epoch_that_is_not_known_is_sent_as_such(
 
 
 def test_no_epoch_is_known_at_first() -> None:
-    assert (Position(5).leader_epoch, Position(5).last_epoch, Epochs().before(5)) == (-1, -1, -1)
+    assert (Position(5).leader_epoch, Position(5).last_epoch, EpochCache().before(5)) == (-1, -1, -1)
 
 
 async def test_a_lost_session_is_opened_anew(rig: Rig) -> None:
@@ -384,7 +384,7 @@ async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_pie
 def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("mirrord.replication.host.flow_control.fetch_priority.time.monotonic", lambda: now[0])
-    urgency = Urgency()
+    urgency = FetchPriority()
 
     def near(at: float, log_start: int, position: int, end: int = 9_000) -> bool:
         now[0] = at
@@ -400,7 +400,7 @@ def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_the_supervisor_knows_of_retention_counts_beside_what_is_seen() -> None:
-    urgency = Urgency()
+    urgency = FetchPriority()
     urgency.note(0, 1_000, 9_000)
     urgency.tell(near=True)
     urgency.note(0, 1_000, 9_000)
@@ -419,7 +419,7 @@ async def test_a_leader_that_sends_us_to_another_replica_is_reported(rig: Rig) -
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b""), preferred_replica=3))
     assert tap.preferred_replica == 3
     hosted: Any = SimpleNamespace(tap=tap, outlet=None, ledger_trouble="")
-    assert "sends consumers to replica 3" in Hosted.note(hosted, "eu", "us")
+    assert "sends consumers to replica 3" in HostedLane.note(hosted, "eu", "us")
     await rig.want(tap, 5, number=2)
     await settle()
     pipe = rig.hot if rig.hot.requests else rig.idle

@@ -22,8 +22,8 @@ from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.replication.host.origin_lookup import Provenance
-from mirrord.replication.lane.signals import AskOrigins, OriginsTold
+from mirrord.replication.host.origin_lookup import OriginLookup
+from mirrord.replication.lane.signals import AskOrigins, OriginsAnswer
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.fake_pipe import as_any, until
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
@@ -37,7 +37,7 @@ class FakeHosted:
     def __init__(self, source: PartitionId = ORDERS, target_topic: str = "orders") -> None:
         self.source = source
         self.target = PartitionId(target_topic, TopicId("t" * 22), 0)
-        self.told: list[OriginsTold] = []
+        self.told: list[OriginsAnswer] = []
         self.tell = self.told.append
 
 
@@ -50,7 +50,7 @@ class World:
         self.opened: list[str] = []
         self.alone: list[str] = []
         """Those that were opened without a state topic."""
-        self.provenance = Provenance("eu", FakeAdmin(self.cluster), self._store)
+        self.provenance = OriginLookup("eu", FakeAdmin(self.cluster), self._store)
         self.asked = 0
 
     def _store(self, flow: str, alone: bool) -> LedgerStore:
@@ -72,7 +72,7 @@ class World:
         await store.save(*marks)
         await store.close()
 
-    async def ask(self, hosted: FakeHosted) -> OriginsTold:
+    async def ask(self, hosted: FakeHosted) -> OriginsAnswer:
         self.asked += 1
         self.provenance.ask(as_any(hosted), AskOrigins(self.asked))
         await until(lambda: bool(hosted.told) and hosted.told[-1].question == self.asked)
@@ -184,6 +184,6 @@ async def test_what_blocks_is_told_with_the_topic_and_the_ways_out(world: World)
 
 
 async def test_only_lanes_that_keep_the_name_ask() -> None:
-    provenance: Any = Provenance("eu", FakeAdmin(FakeCluster(ClusterId("eu-id"))), as_any(None))
+    provenance: Any = OriginLookup("eu", FakeAdmin(FakeCluster(ClusterId("eu-id"))), as_any(None))
     assert provenance.origins(FakeHosted()) is not None
     assert provenance.origins(FakeHosted(target_topic="eu.orders")) is None

@@ -8,10 +8,10 @@ import pytest
 from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
 from mirrord.kafka.protocol.errors import Malformed, Oversize
 from mirrord.replication.host.flow_control import oversized_fetch
-from mirrord.replication.host.flow_control.fetch_size import Room
-from mirrord.replication.host.flow_control.memory_budget import Budget
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.flow_control.fetch_size import FetchRoom
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import FetchFrom
 from tests.fixtures.fake_pipe import FakePipe, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, settle
@@ -56,12 +56,12 @@ class Broker:
         await until(came)
 
 
-def note(tap: Tap) -> str:
+def note(tap: PartitionFetch) -> str:
     hosted: Any = SimpleNamespace(tap=tap, outlet=None, ledger_trouble="")
-    return Hosted.note(hosted, "eu", "us")
+    return HostedLane.note(hosted, "eu", "us")
 
 
-async def wanting(rig: Rig, *taps: Tap, position: int = 5) -> None:
+async def wanting(rig: Rig, *taps: PartitionFetch, position: int = 5) -> None:
     for tap in taps:
         rig.source.want(tap, FetchFrom(1, 1, position, -1))
     await settle()
@@ -129,4 +129,4 @@ async def test_a_connection_that_is_lost_for_another_reason_blames_nobody(cause:
 
 def test_a_request_brings_less_than_a_frame_may_have() -> None:
     """Only a single batch can make an answer too large, however much memory there is."""
-    assert Room(Budget(1 << 40), [1]).far_bytes <= FRAME_LIMIT // 2
+    assert FetchRoom(MemoryBudget(1 << 40), [1]).far_bytes <= FRAME_LIMIT // 2

@@ -8,10 +8,10 @@ import pytest
 from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
 from mirrord.kafka.protocol.primitives import uuid_text
 from mirrord.model.names import LaneId, TopicId
-from mirrord.replication.host.producer import NOT_SENT, UNKNOWN, Outlet, Target
+from mirrord.replication.host.producer import NOT_SENT, UNKNOWN, TargetOutlet, TargetProducer
 from mirrord.replication.lane.flow_control.byte_window import LEAST_BYTES, LEAST_REQUESTS
 from mirrord.replication.lane.flow_control.request_packing import REQUEST_BYTES
-from mirrord.replication.lane.signals import Answer, Batch, Input, Produce, Taken, TargetFar
+from mirrord.replication.lane.signals import Batch, Input, Produce, ProduceAccepted, ProduceAnswer, TargetFar
 from mirrord.replication.lane.state import Lane
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, produced, until
 
@@ -25,7 +25,7 @@ class Sender:
         self.lane = Lane(LaneId("lane"), "t", "t", partition, "", True, as_any(None))
         self.lane.round, self.lane.end_epoch = 1, 0
         self.target = PartitionId("t", TopicId(uuid_text(TOPIC)), partition)
-        self.outlet: Outlet | None = None
+        self.outlet: TargetOutlet | None = None
         self.outlet_round = -1
         self.connections = 0
         self.answers: list[tuple[int, int, int]] = []
@@ -34,7 +34,7 @@ class Sender:
         self.tell: Callable[[Input], None] = self.take
 
     def take(self, signal: Input) -> None:
-        if isinstance(signal, Taken):
+        if isinstance(signal, ProduceAccepted):
             told = zip(signal.batches, signal.base_offsets, strict=True)
             self.answers += [(batch.first, 0, base_offset) for batch, base_offset in told]
             self.steps += 1
@@ -42,7 +42,7 @@ class Sender:
         if isinstance(signal, TargetFar):
             self.lane.is_far = signal.is_far
             return
-        assert isinstance(signal, Answer)
+        assert isinstance(signal, ProduceAnswer)
         self.answers.append((signal.batch.first, signal.error, signal.base_offset))
 
     def batches(self, *ordinals: int, number: int = 1) -> Produce:
@@ -55,7 +55,7 @@ class Rig:
     def __init__(self) -> None:
         self.view = FakeView()
         self.may_write = True
-        self.target = Target(as_any(self.view), lambda: self.may_write, 1_000)
+        self.target = TargetProducer(as_any(self.view), lambda: self.may_write, 1_000)
 
     @property
     def pipe(self) -> FakePipe:
@@ -261,6 +261,6 @@ async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypat
         rig.pipe.answer(produced(TOPIC, (0, 0, first)))
     told: list[bool | int] = []
     for signal in heard:
-        assert isinstance(signal, TargetFar | Taken)
+        assert isinstance(signal, TargetFar | ProduceAccepted)
         told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
     assert told == [True, 0, 1, False, 2, 3]

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from mirrord.replication.host import lane_host
-from mirrord.replication.host.hosted_lane import Hosted
-from mirrord.replication.host.lane_host import Host
+from mirrord.replication.host.hosted_lane import HostedLane
+from mirrord.replication.host.lane_host import LaneHost
 from mirrord.runtime.clock import SystemClock
 
 
@@ -19,11 +19,11 @@ async def test_no_mark_is_saved_without_the_lease(monkeypatch: pytest.MonkeyPatc
     async def save(*marks: str) -> None:
         saved.extend(marks)
 
-    monkeypatch.setattr(lane_host, "progress", lambda *_: "mark")
-    stub: Any = Host.__new__(Host)
+    monkeypatch.setattr(lane_host, "progress_record", lambda *_: "mark")
+    stub: Any = LaneHost.__new__(LaneHost)
     stub._clock, stub._setup = SystemClock(), SimpleNamespace(lease_epoch=1)
     stub._store, stub._target = SimpleNamespace(save=save), SimpleNamespace(may_write=lambda: valid)
-    lane: Any = Hosted.__new__(Hosted)
+    lane: Any = HostedLane.__new__(HostedLane)
     lane.lane = SimpleNamespace(grant=1, phase=None)
-    await cast(Host, stub)._save([lane])
+    await cast(LaneHost, stub)._save([lane])
     assert saved == (["mark"] if valid else [])

@@ -14,9 +14,9 @@ from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.record import Record
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
-from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.lane.intake import take
-from mirrord.replication.lane.second_path import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
+from mirrord.replication.lane.second_path import ALL, NOT_YET, Decided, PolicyRefused, RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.signals import Batch, Chunk
 from policies.flows import LOADING
 from tests.unit.replication.host.test_batch_rebuild import BASE, PRODUCER, batch, records
@@ -35,19 +35,21 @@ topics = ["orders", "payments.*"]
 """
 
 
-def shaping(**rules: Any) -> Shaping:
+def shaping(**rules: Any) -> RecordPolicies:
     flow = FlowConfig(name="f", source="eu", target="us", topics=(".*",), records=RecordsConfig(**rules))
-    return Shaping(flow)
+    return RecordPolicies(flow)
 
 
-def shaped(rules: Shaping, originals: Sequence[Record], decided: Decided = NOT_YET, from_offset: int = 0) -> Rebuilt:
+def shaped(
+    rules: RecordPolicies, originals: Sequence[Record], decided: Decided = NOT_YET, from_offset: int = 0
+) -> RebuiltBatch:
     data = batch(originals)
-    made = rules.rebuilder("orders")(Rebuild(data, 0, len(data), from_offset, *PRODUCER, decided=decided))
+    made = rules.rebuilder("orders")(RebuildRequest(data, 0, len(data), from_offset, *PRODUCER, decided=decided))
     assert made is not None
     return made
 
 
-def copies(made: Rebuilt) -> list[Record]:
+def copies(made: RebuiltBatch) -> list[Record]:
     return decode(made.data, 0, len(made.data)) if made.pieces else []
 
 
@@ -194,7 +196,7 @@ def test_a_record_without_an_answer_is_the_only_one_that_waits(bad: int, kept: l
     """What precedes it in its batch is copied, or left out by the filter; and no other record is named."""
     lane, _ = copying()
     rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + bad})
-    lane.shaped, lane.position, lane.rebuild = True, BASE, rules.rebuild
+    lane.has_policies, lane.position, lane.rebuild = True, BASE, rules.rebuild
     data, end = batch(plain(6)), BASE + 6
     _, unreadable = take(lane, Chunk(lane.asked, 0, end, end, 0, (), data, 0, len(data)))
     assert [record.offset - BASE for each in lane.ready for record in copies_of(each)] == kept

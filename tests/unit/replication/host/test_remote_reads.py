@@ -17,7 +17,7 @@ from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position
 from mirrord.model.names import TopicId
 from mirrord.replication.host.fetcher import HOT_WAIT_MS
 from mirrord.replication.host.flow_control import remote_reads
-from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import FetchFrom
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, settle
@@ -136,7 +136,7 @@ async def test_what_is_stopped_is_not_fetched_from_remote_storage(rig: Rig, *, s
     assert remote_requests(rig) == 0
 
 
-async def fall_behind(rig: Rig, tap: Tap, monkeypatch: pytest.MonkeyPatch) -> None:
+async def fall_behind(rig: Rig, tap: PartitionFetch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records came from the local part; then retention overtakes the lane."""
     monkeypatch.setattr(remote_reads, "LOOK_S", 0.0)
     await rig.want(tap, 5)

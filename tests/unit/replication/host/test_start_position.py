@@ -12,9 +12,9 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Sides
 from mirrord.replication.host.start_evidence import StartSearch
-from mirrord.replication.host.start_position import Starts
+from mirrord.replication.host.start_position import StartPositions
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.replication.lane.signals import AskStart, StartTold
+from mirrord.replication.lane.signals import AskStart, StartAnswer
 from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence
 from tests.fixtures.fake_pipe import as_any
 
@@ -60,8 +60,8 @@ async def begin(
     setup = FlowSetup(flow, cluster, cluster, RuntimeConfig(), 1, ClusterId("a"), ClusterId("b"))
     asks = Asks(log_start, error)
     sides = Sides(as_any(None), as_any(asks), as_any(None))
-    told: list[StartTold] = []
-    starts = Starts(setup, sides, sides, as_any(None))
+    told: list[StartAnswer] = []
+    starts = StartPositions(setup, sides, sides, as_any(None))
     starts._search = StartSearch(flow, as_any(NoLegacy()), as_any(NothingFound()))
     await starts.find(AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before)
     assert asks.asked == [asks_for]

@@ -21,37 +21,37 @@ from mirrord.ledger.facts.quarantine import Quarantine
 from mirrord.ledger.facts.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
-from mirrord.replication.lane.assignment import SourceTold
+from mirrord.replication.lane.assignment import SourceBounds
 from mirrord.replication.lane.in_flight import window
 from mirrord.replication.lane.lane_report import describe
 from mirrord.replication.lane.limits import FAR, NEAR
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
+    AskConfigs,
     AskEnd,
     AskProducers,
-    AskSettings,
     Bound,
     Chunk,
+    ConfigsAnswer,
     Drain,
     Drained,
     Effects,
-    EndTold,
+    EndAnswer,
     Fenced,
     FetchFrom,
     Halted,
     Lost,
     Produce,
+    ProduceAccepted,
+    ProduceAnswer,
     ProducerEntry,
-    ProducerIdTold,
-    ProducersTold,
-    SettingsTold,
+    ProducerIdAnswer,
+    ProducersAnswer,
     Start,
-    StartTold,
-    Taken,
+    StartAnswer,
     TargetFar,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
     Woken,
 )
@@ -75,7 +75,7 @@ class Record:
     regiven: int = -1
     rewinds: tuple[tuple[int, Rewound], ...] = ()
     holes: tuple[HoleFound, ...] = ()
-    cuts: tuple[tuple[int, int], ...] = ()
+    truncations: tuple[tuple[int, int], ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
@@ -89,21 +89,21 @@ def copying(mode: Mode = "sequence", *, compacts: bool = True) -> tuple[Lane, Fe
     lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode, compacts=compacts)
     record = Record()
     step(lane, 0.0, Start(None, None, "r", 0.0, False))
-    (append,) = step(lane, 0.0, ProducerIdTold(lane.asked, 0, 7, 0))
+    (append,) = step(lane, 0.0, ProducerIdAnswer(lane.asked, 0, 7, 0))
     assert isinstance(append, Append)
     assert isinstance(append.facts[0], LaneOpened)
     assert append.facts[0].mode == mode
     step(lane, 0.0, Bound(append.tag, (True, True), record))
-    (append,) = step(lane, 0.0, StartTold(lane.asked, 0, 0))
+    (append,) = step(lane, 0.0, StartAnswer(lane.asked, 0, 0))
     assert isinstance(append, Append)
     record.source_runs.add(0, 0)
     step(lane, 0.0, Bound(append.tag, (True,), record))
-    (asked,) = step(lane, 0.0, EndTold(lane.asked, 0, 1, 0))
+    (asked,) = step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 0))
     assert isinstance(asked, AskProducers) == (mode == "sequence")
     if isinstance(asked, AskProducers):
-        step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 0))
-    effects = step(lane, 0.0, VisibleTold(lane.asked, 0, 0, 0))
+        step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 0))
+    effects = step(lane, 0.0, VisibleAnswer(lane.asked, 0, 0, 0))
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
     return lane, fetch
 
@@ -126,7 +126,7 @@ def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
     lane.record.epochs = ((0, 0),)
     effects = step(lane, 0.0, Bound(append.tag, (True,), lane.record))
     (ask,) = [effect for effect in effects if isinstance(effect, AskEnd)]  # unprotected: the end is read once more
-    effects = step(lane, 0.0, EndTold(ask.question, 0, 1, 0))
+    effects = step(lane, 0.0, EndAnswer(ask.question, 0, 1, 0))
     (produce,) = [effect for effect in effects if isinstance(effect, Produce)]
     assert len(produce.batches) == 1  # window 1 until the first acknowledgement
     return lane, produce
@@ -135,11 +135,13 @@ def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
 @pytest.mark.parametrize("error", sorted(PRODUCED))
 def test_what_a_produce_error_leads_to(error: int) -> None:
     lane, produce = in_flight()
-    effects: Effects = step(lane, 10.0, Answer(produce.round, produce.batches[0], error, 0 if error == 0 else -1))
+    effects: Effects = step(
+        lane, 10.0, ProduceAnswer(produce.round, produce.batches[0], error, 0 if error == 0 else -1)
+    )
     outcome = PRODUCED[error]
-    for asked in [each for each in effects if isinstance(each, AskSettings)]:
-        lane.settings_seen = "settings"
-        effects = step(lane, 10.0, SettingsTold(asked.question, "settings"))
+    for asked in [each for each in effects if isinstance(each, AskConfigs)]:
+        lane.configs_seen = "settings"
+        effects = step(lane, 10.0, ConfigsAnswer(asked.question, "settings"))
     if outcome is Produced.DONE:
         assert lane.phase is Phase.COPYING
         assert lane.acked == 2
@@ -152,9 +154,9 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
         return
     assert lane.phase in (Phase.WAITING, Phase.RESUMING)
     if outcome is not Produced.REFUSED:
-        assert describe(lane, SourceTold(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
+        assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
     if outcome is Produced.UNKNOWN:
-        assert lane.dirty_until == 10.0 + lane.limits.request_timeout_s
+        assert lane.late_writes_until == 10.0 + lane.limits.request_timeout_s
     if outcome is Produced.DENIED:
         (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
         assert wake.at == 10.0 + lane.limits.denied_s
@@ -166,20 +168,20 @@ def test_what_is_told_together_is_what_is_told_one_by_one(base_offsets: tuple[in
     ends: list[tuple[object, ...]] = []
     for together in (True, False):
         lane, produce = in_flight()
-        step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+        step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
         asked = min(lane.questions)  # the fetch came before the comparison behind the first acknowledgement
         step(lane, 0.0, replace(chunk(lane, first=4, high_watermark=8), question=asked))
         batches = list(lane.in_flight)
         assert len(batches) == 3
         if together:
-            effects = step(lane, 1.0, Taken(lane.round, batches, list(base_offsets)))
-            step(lane, 1.0, Taken(lane.round, batches, list(base_offsets)))
+            effects = step(lane, 1.0, ProduceAccepted(lane.round, batches, list(base_offsets)))
+            step(lane, 1.0, ProduceAccepted(lane.round, batches, list(base_offsets)))
         else:
             number, effects = lane.round, []
             for batch, base_offset in zip(batches, base_offsets, strict=True):
-                effects += step(lane, 1.0, Answer(number, batch, 0, base_offset))
+                effects += step(lane, 1.0, ProduceAnswer(number, batch, 0, base_offset))
         state = (lane.phase, lane.acked, lane.expected, lane.copied_records, lane.copied_bytes, lane.in_flight_bytes)
-        ends.append((*state, lane.suspicious, lane.unread, lane.round, [type(effect) for effect in effects]))
+        ends.append((*state, lane.must_read_log, lane.unread, lane.round, [type(effect) for effect in effects]))
     assert ends[0] == ends[1]
 
 
@@ -187,7 +189,7 @@ def test_far_away_more_is_on_its_way_once_something_was_acknowledged() -> None:
     lane, produce = in_flight()
     assert step(lane, 0.0, TargetFar(is_far=True)) == []
     assert window(lane) == 1
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
     assert (window(lane), lane.reach) == (FAR.batches, FAR)
     step(lane, 0.0, TargetFar(is_far=False))
     assert (window(lane), lane.reach) == (NEAR.batches, NEAR)
@@ -197,30 +199,30 @@ def test_without_faith_in_the_brokers_memory_one_batch_at_a_time() -> None:
     expected: dict[Mode, tuple[int, bool]] = {"sequence": (64, True), "at-least-once": (1, False)}
     for mode, found in expected.items():
         lane, produce = in_flight(mode)
-        step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
-        assert (window(lane), describe(lane, SourceTold(4, 0.0, 0), 2).protected) == found
+        step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
+        assert (window(lane), describe(lane, SourceBounds(4, 0.0, 0), 2).protected) == found
 
 
 def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:
     lane, produce = in_flight()
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], ErrorCode.CORRUPT_MESSAGE, -1))
+    step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], ErrorCode.CORRUPT_MESSAGE, -1))
     assert lane.phase is Phase.RESUMING
     assert lane.corrupt_at == 0
 
 
 def test_how_old_the_next_batch_is_stays_known_when_it_is_dropped() -> None:
     lane, _ = copying()
-    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == -1
+    assert describe(lane, SourceBounds(4, 0.0, 0), 2).next_record_ms == -1
     lane, produce = in_flight()
-    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == 1
-    step(lane, 10.0, Answer(produce.round, produce.batches[0], 9999, -1))
+    assert describe(lane, SourceBounds(4, 0.0, 0), 2).next_record_ms == 1
+    step(lane, 10.0, ProduceAnswer(produce.round, produce.batches[0], 9999, -1))
     assert lane.phase is Phase.HALTED
-    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == 1
+    assert describe(lane, SourceBounds(4, 0.0, 0), 2).next_record_ms == 1
 
 
 def test_an_unlisted_code_is_a_refusal() -> None:
     lane, produce = in_flight()
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], 9999, -1))
+    step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 9999, -1))
     assert lane.phase is Phase.HALTED
 
 
@@ -258,7 +260,7 @@ def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None
     assert not [each for each in others if isinstance(each, AskEnd | Produce)]
     assert not [each for each in step(lane, 0.0, Bound(told.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
     (ask,) = [each for each in step(lane, 0.0, Bound(epoch.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
-    (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
+    (produce,) = [each for each in step(lane, 0.0, EndAnswer(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
     assert [(each.first, each.offset) for each in produce.batches] == [(0, 5)]
 
 
@@ -278,7 +280,7 @@ def test_codes_of_the_tables_are_codes_of_kafka() -> None:
 def test_what_is_said_twice_counts_once() -> None:
     lane, produce = in_flight()
     assert step(lane, 1.0, Start(None, None, "another", 0.0, False)) == []
-    answer = Answer(produce.round, produce.batches[0], 0, 0)
+    answer = ProduceAnswer(produce.round, produce.batches[0], 0, 0)
     assert step(lane, 1.0, answer)
     assert step(lane, 1.0, answer) == []
     assert lane.acked == 2
@@ -304,10 +306,10 @@ def test_a_lane_whose_bytes_may_still_arrive_is_not_left_cleanly(
     answered_at: float | None, drained_at: float, *, clean: bool
 ) -> None:
     lane, produce = in_flight()
-    step(lane, 10.0, Answer(produce.round, produce.batches[0], ErrorCode.NETWORK_EXCEPTION, -1))
+    step(lane, 10.0, ProduceAnswer(produce.round, produce.batches[0], ErrorCode.NETWORK_EXCEPTION, -1))
     if answered_at is not None:
         step(lane, answered_at, Woken(lane.asked))
-        step(lane, answered_at, EndTold(lane.asked, 0, 1, 0))
+        step(lane, answered_at, EndAnswer(lane.asked, 0, 1, 0))
     (_, _, drained) = step(lane, drained_at, Drain())
     assert drained == Drained(clean)
 
@@ -315,15 +317,15 @@ def test_a_lane_whose_bytes_may_still_arrive_is_not_left_cleanly(
 def test_a_lane_says_that_it_waits_for_replicas() -> None:
     """What was appended and is not on enough replicas is waited for, however long that takes."""
     lane, produce = in_flight()
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1))
+    step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1))
     step(lane, 60.0, Woken(lane.asked))
-    step(lane, 60.0, EndTold(lane.asked, 0, 1, 2))
-    step(lane, 60.0, ProducersTold(lane.asked, 0, ProducerEntry(1, 0)))
-    step(lane, 60.0, EndTold(lane.asked, 0, 1, 2))
+    step(lane, 60.0, EndAnswer(lane.asked, 0, 1, 2))
+    step(lane, 60.0, ProducersAnswer(lane.asked, 0, ProducerEntry(1, 0)))
+    step(lane, 60.0, EndAnswer(lane.asked, 0, 1, 2))
     for _ in range(3):
-        (wake,) = step(lane, 60.0, VisibleTold(lane.asked, 0, 0, 0))
+        (wake,) = step(lane, 60.0, VisibleAnswer(lane.asked, 0, 0, 0))
         assert isinstance(wake, Wake)
-        note = describe(lane, SourceTold(4, 0.0, 0), 2).note
+        note = describe(lane, SourceBounds(4, 0.0, 0), 2).note
         assert note == "target offsets [0, 2) are on fewer replicas than it must be: it waits for those"
         step(lane, 60.0, Woken(lane.asked))
-    assert not any(isinstance(each, Wake) for each in step(lane, 60.0, VisibleTold(lane.asked, 0, 2, 0)))
+    assert not any(isinstance(each, Wake) for each in step(lane, 60.0, VisibleAnswer(lane.asked, 0, 2, 0)))

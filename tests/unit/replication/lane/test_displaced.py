@@ -11,16 +11,16 @@ from mirrord.replication.lane.signals import (
     AskScan,
     AskShared,
     Effect,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     OwnBatch,
     ProducerEntry,
-    ProducersTold,
-    Scanned,
-    SharedTold,
-    VisibleTold,
+    ProducersAnswer,
+    ScanAnswer,
+    SharedAnswer,
+    VisibleAnswer,
 )
-from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from mirrord.replication.lane.target.target_scan import displaced_at
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -32,7 +32,7 @@ def play() -> Play:
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 3, 5, 1))
     play.begin("second")
-    play.lane.mark = Mark(10, 12, 1)
+    play.lane.resume_position = ResumePosition(10, 12, 1)
     return play
 
 
@@ -60,17 +60,17 @@ def verified(
     (scan,) = verified_by(play, others, log_start=log_start)
     assert isinstance(scan, AskScan)
     assert scan.start == log_start
-    return list(play.tell(Scanned(scan.question, 0, "verify", scan.start, scan.end, own, others)))
+    return list(play.tell(ScanAnswer(scan.question, 0, "verify", scan.start, scan.end, own, others)))
 
 
 def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0) -> list[Effect]:
     """What the lane asks once it has seen that the record in front of its mark is not there."""
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 14, log_start))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 14, log_start))
     assert isinstance(scan, AskScan)
-    return list(play.tell(Scanned(scan.question, 0, "resume", scan.start, scan.end, (), others)))
+    return list(play.tell(ScanAnswer(scan.question, 0, "resume", scan.start, scan.end, (), others)))
 
 
 def test_what_others_stand_on_is_copied_again(play: Play) -> None:
@@ -84,27 +84,27 @@ def test_what_others_stand_on_is_copied_again(play: Play) -> None:
 
 def test_the_word_of_a_later_leader_is_not_enough(play: Play) -> None:
     """Below the mark the last record stands in its place, but under a leader that may have lacked what is in front."""
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 14, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 14, 0))
     assert isinstance(scan, AskScan)
     last = OwnBatch(10, 2, 8, 0, 2)
-    (again,) = play.tell(Scanned(scan.question, 0, "resume", 11, 14, (last,), ((12, 14),)))
+    (again,) = play.tell(ScanAnswer(scan.question, 0, "resume", 11, 14, (last,), ((12, 14),)))
     assert isinstance(again, AskScan)
     assert (again.purpose, again.start) == ("verify", 0)
-    effects = play.tell(Scanned(again.question, 0, "verify", 0, 14, (last,), ((0, 10), (12, 14))))
+    effects = play.tell(ScanAnswer(again.question, 0, "verify", 0, 14, (last,), ((0, 10), (12, 14))))
     (told,) = [each for each in effects if isinstance(each, Append)]
     assert HoleFound(LANE, 2, 0, 7, 10, 18) in told.facts
 
 
 def test_numbers_that_agree_say_nothing_of_another_leaders_log(play: Play) -> None:
     """A mark in front of the first record, as much as was written since, and yet another log."""
-    play.lane.mark = Mark(0, 2, 1)
-    play.tell(EndTold(play.lane.asked, 0, 2, 12))
-    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(9, 0)))
-    play.tell(EndTold(play.lane.asked, 0, 2, 12))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 12, 0))
+    play.lane.resume_position = ResumePosition(0, 2, 1)
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 12))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(9, 0)))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 12))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 12, 0))
     assert isinstance(scan, AskScan)
     assert (scan.purpose, scan.start) == ("resume", 0)
 
@@ -125,23 +125,23 @@ def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
     # Nothing stands at offset 11 although the log begins there, so the leader is asked whether it is still that log.
     (shared,) = verified_by(play, ((12, 14),), log_start=11)
     assert isinstance(shared, AskShared)
-    (scan,) = play.tell(SharedTold(shared.question, 0, 1, 12))
+    (scan,) = play.tell(SharedAnswer(shared.question, 0, 1, 12))
     assert isinstance(scan, AskScan)
     assert (scan.start, scan.end) == (12, 14)
-    effects = play.tell(Scanned(scan.question, 0, "resume", 12, 14, (), ((12, 14),)))
+    effects = play.tell(ScanAnswer(scan.question, 0, "resume", 12, 14, (), ((12, 14),)))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked) == (10, 10)
 
 
 def test_acknowledged_above_the_mark_is_looked_up_where_others_wrote_as_much_as_the_log_lost(play: Play) -> None:
     # The mark stays at the start while the take-over is compared.
-    play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 3, 1), 2, ()
-    play.tell(EndTold(play.lane.asked, 0, 2, 3))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 2, 3))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 3, 0))
+    play.lane.resume_position, play.lane.acked, play.lane.acknowledged = ResumePosition(0, 3, 1), 2, ()
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 3))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 3))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 3, 0))
     assert isinstance(scan, AskScan)
     assert scan.start == 0
-    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 3, (), ((0, 3),), compacts=True))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 3, (), ((0, 3),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 1)]

@@ -20,13 +20,13 @@ from mirrord.replication.lane.signals import (
     Drained,
     Effect,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Gone,
     Input,
     Produce,
     ProducerEntry,
-    ProducersTold,
+    ProducersAnswer,
     Start,
     StopFetch,
 )
@@ -62,11 +62,11 @@ class Taking:
         self.record.grant, self.record.replicator = GRANT + 1, "r"
         return Bound(self.asked(Append), (True,), self.record)
 
-    def end(self, epoch: int = EPOCH, end: int = END, error: int = 0) -> EndTold:
-        return EndTold(self.asked(AskEnd), error, epoch, end)
+    def end(self, epoch: int = EPOCH, end: int = END, error: int = 0) -> EndAnswer:
+        return EndAnswer(self.asked(AskEnd), error, epoch, end)
 
-    def producers(self, last: int | None = ORDINAL - 1, age_ms: int = 0) -> ProducersTold:
-        return ProducersTold(self.asked(AskProducers), 0, None if last is None else ProducerEntry(last, age_ms))
+    def producers(self, last: int | None = ORDINAL - 1, age_ms: int = 0) -> ProducersAnswer:
+        return ProducersAnswer(self.asked(AskProducers), 0, None if last is None else ProducerEntry(last, age_ms))
 
     def chunk(self) -> Chunk:
         data = toy.encode(20, 21, [(20, 20), (21, 21)], newest_ms=1)
@@ -125,7 +125,7 @@ def test_a_word_that_is_not_enough(word: Progress | None) -> None:
     assert [type(each) for each in taking.first] == [Append]
     assert begins_anew(taking.hear(taking.take()))
     newest = word is not None and word.grant == GRANT and word.state == "drained"
-    assert taking.lane.mark.ordinal == (word.ordinal if newest and word is not None else 3)
+    assert taking.lane.resume_position.ordinal == (word.ordinal if newest and word is not None else 3)
 
 
 def test_a_word_counts_for_nothing_when_the_lane_was_not_left_cleanly() -> None:

@@ -10,10 +10,10 @@ from mirrord.replication.lane.signals import (
     Bound,
     Chunk,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
-    ProducersTold,
-    VisibleTold,
+    ProducersAnswer,
+    VisibleAnswer,
     Woken,
 )
 from mirrord.replication.lane.state import Lane
@@ -39,18 +39,18 @@ def fetched(lane: Lane, effects: Effects, kept: Collection[int]) -> SourceRun:
 
 def resumed(lane: Lane) -> Effects:
     """The target did not answer before the first batch was sent: the lane asks again what stands there."""
-    step(lane, 9.0, EndTold(lane.asked, 6, 1, 0))
+    step(lane, 9.0, EndAnswer(lane.asked, 6, 1, 0))
     (asked,) = step(lane, 9.5, Woken(lane.asked))
     assert isinstance(asked, AskEnd)
-    step(lane, 9.5, EndTold(lane.asked, 0, 1, 0))
-    step(lane, 9.5, ProducersTold(lane.asked, 0, None))
-    step(lane, 9.5, EndTold(lane.asked, 0, 1, 0))
-    return step(lane, 9.5, VisibleTold(lane.asked, 0, 0, 0))
+    step(lane, 9.5, EndAnswer(lane.asked, 0, 1, 0))
+    step(lane, 9.5, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 9.5, EndAnswer(lane.asked, 0, 1, 0))
+    return step(lane, 9.5, VisibleAnswer(lane.asked, 0, 0, 0))
 
 
 def test_an_answer_of_an_earlier_round_is_not_told_again() -> None:
     lane, fetch = copying()
-    lane.shaped = True
+    lane.has_policies = True
     told = fetched(lane, [fetch], {4, 7})
     assert (told.runs, told.verdicts) == (
         (Run(0, 4), Run(1, 7)),

@@ -9,20 +9,20 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskCheck,
     AskEnd,
     Bound,
-    Checked,
+    CheckAnswer,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Produce,
+    ProduceAnswer,
     ProducerEntry,
-    ProducersTold,
+    ProducersAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
     Woken,
 )
 from mirrord.replication.lane.state import Lane
@@ -38,14 +38,14 @@ def take(play: Play, progress: Progress, replicator: str, *, left_cleanly: bool)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, replicator, 8.0, left_cleanly)))
     end = progress.target_offset
-    play.tell(EndTold(play.lane.asked, 0, 1, end))
-    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(end - 1, 0)))
-    play.tell(EndTold(play.lane.asked, 0, 1, end))
-    return play.tell(VisibleTold(play.lane.asked, 0, end, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(end - 1, 0)))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, end))
+    return play.tell(VisibleAnswer(play.lane.asked, 0, end, 0))
 
 
 def compared(play: Play, check: AskCheck) -> TakeoverChecked:
-    effects = play.tell(Checked(check.question, 0, check.first, check.last, "equal"))
+    effects = play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal"))
     (append,) = [each for each in effects if isinstance(each, Append)]
     play.bind(effects)
     (fact,) = append.facts
@@ -67,7 +67,7 @@ def play() -> Play:
     bound = play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
     (produce,) = [each for each in (*effects, *bound) if isinstance(each, Produce)]
     assert play.record.regiven == 12
-    effects = play.tell(Answer(play.lane.round, produce.batches[0], 0, 10))
+    effects = play.tell(ProduceAnswer(play.lane.round, produce.batches[0], 0, 10))
     (check,) = [each for each in effects if isinstance(each, AskCheck)]
     assert compared(play, check) == TakeoverChecked(LANE, 2, 10, 11, "equal", "", more=True)
     return play
@@ -78,7 +78,7 @@ def later(play: Play) -> AskCheck:
     play.now = 20.0
     (asked,) = play.tell(Woken(ask(play.lane)))
     assert isinstance(asked, AskEnd)
-    (check,) = play.tell(EndTold(asked.question, 0, 1, 12))
+    (check,) = play.tell(EndAnswer(asked.question, 0, 1, 12))
     assert isinstance(check, AskCheck)
     return check
 
@@ -99,7 +99,7 @@ def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> 
 
 
 def test_while_something_else_may_arrive_it_stays_open(play: Play) -> None:
-    play.lane.dirty_until = 30.0
+    play.lane.late_writes_until = 30.0
     check = later(play)
     assert not compared(play, check).is_all
     assert play.record.regiven == 12

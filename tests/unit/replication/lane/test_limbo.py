@@ -5,36 +5,36 @@ import pytest
 from mirrord.ledger.facts.core import SourceRun
 from mirrord.replication.lane.correlation import ask, new_round
 from mirrord.replication.lane.difference import settles
-from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.resume_point import must_wait_to_mend
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskCheck,
     AskEnd,
     AskScan,
     Bound,
-    Checked,
+    CheckAnswer,
     Effects,
-    EndTold,
+    EndAnswer,
     OwnBatch,
     Produce,
-    Scanned,
+    ProduceAnswer,
+    ScanAnswer,
     Start,
     Wake,
     Woken,
 )
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import in_doubt
-from mirrord.replication.lane.target.target_scan import Reading, begins_at, stands_from
+from mirrord.replication.lane.target.target_scan import Reading, begins_at, first_offset_of
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data, idle
 
 
 def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
     lane, _, fetch = idle()
-    lane.former_until = 9.0
+    lane.former_holder_until = 9.0
     effects = step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0), (7, 1, 4, 0))))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
@@ -44,7 +44,7 @@ def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
 def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
     for behind, waits in ((7, True), (6, False)):
         lane, _, fetch = idle()
-        in_doubt.leave(lane, 0.0, behind)
+        in_doubt.leave_in_flight(lane, 0.0, behind)
         effects = step(lane, 1.0, chunk(fetch, data((6, 1, 4, 0))))
         assert (lane.phase is Phase.WAITING) == waits
         assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
@@ -53,7 +53,7 @@ def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
 def test_other_records_than_were_sent_wait_for_those() -> None:
     for behind, waits in ((7, True), (6, False)):
         lane, _, fetch = idle()
-        in_doubt.leave(lane, 0.0, behind)
+        in_doubt.leave_in_flight(lane, 0.0, behind)
         effects = step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0))))  # offset 6 was removed
         assert (lane.phase is Phase.WAITING) == waits
         assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
@@ -62,7 +62,7 @@ def test_other_records_than_were_sent_wait_for_those() -> None:
 def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_it() -> None:
     for told in (False, True):
         lane, _, fetch = idle()
-        lane.former_until = 9.0
+        lane.former_holder_until = 9.0
         if told:
             assert lane.record is not None
             lane.record.source_runs.add(6, 7)
@@ -75,10 +75,10 @@ def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_i
 def second_look(end: int) -> tuple[Lane, Effects]:
     """A former holder's time has run out, and the target log ends here; the lane has copied 6 records."""
     lane, _, _ = idle()
-    lane.check_later, lane.former_until, lane.check_from = True, 5.0, Mark(2, 2, 1)
+    lane.compares_later, lane.former_holder_until, lane.compare_from = True, 5.0, ResumePosition(2, 2, 1)
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
-    return lane, step(lane, 5.0, EndTold(asked.question, 0, 1, end))
+    return lane, step(lane, 5.0, EndAnswer(asked.question, 0, 1, end))
 
 
 def test_what_was_written_beside_a_former_holder_is_compared() -> None:
@@ -86,10 +86,10 @@ def test_what_was_written_beside_a_former_holder_is_compared() -> None:
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
     # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays in front.
-    assert mark(lane) == Mark(2, 2, 1)
-    step(lane, 5.0, Checked(check.question, 0, 2, 5, "equal"))
-    assert not lane.check_later
-    assert mark(lane) == Mark(6, 6, 1)
+    assert resume_position(lane) == ResumePosition(2, 2, 1)
+    step(lane, 5.0, CheckAnswer(check.question, 0, 2, 5, "equal"))
+    assert not lane.compares_later
+    assert resume_position(lane) == ResumePosition(6, 6, 1)
 
 
 def test_what_a_former_holder_wrote_last_is_met() -> None:
@@ -110,12 +110,12 @@ def test_what_others_wrote_behind_a_former_holder_is_passed_over() -> None:
 def test_the_second_look_waits_for_what_is_in_flight() -> None:
     lane, _, fetch = idle()
     assert step(lane, 5.0, chunk(fetch, data((6, 2, 3, 0))))
-    lane.check_later = True
+    lane.compares_later = True
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
-    (wake,) = step(lane, 5.0, EndTold(asked.question, 0, 1, 8))
+    (wake,) = step(lane, 5.0, EndAnswer(asked.question, 0, 1, 8))
     assert isinstance(wake, Wake)
-    step(lane, 5.0, Answer(lane.round, lane.in_flight[0], 0, 6))
+    step(lane, 5.0, ProduceAnswer(lane.round, lane.in_flight[0], 0, 6))
     (check,) = step(lane, 6.0, Woken(wake.question))
     assert isinstance(check, AskCheck)
     assert check.end == 8
@@ -123,27 +123,27 @@ def test_the_second_look_waits_for_what_is_in_flight() -> None:
 
 def test_another_leader_is_asked_again_where_its_log_ends() -> None:
     lane, _, _ = idle()
-    lane.check_later = True
+    lane.compares_later = True
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
-    (wake,) = step(lane, 5.0, EndTold(asked.question, 0, 2, 6))
+    (wake,) = step(lane, 5.0, EndAnswer(asked.question, 0, 2, 6))
     assert isinstance(wake, Wake)
     assert isinstance(step(lane, 6.0, Woken(wake.question))[0], AskEnd)
 
 
-def scanned(scan: AskScan, *own: OwnBatch) -> Scanned:
-    return Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, own)
+def scanned(scan: AskScan, *own: OwnBatch) -> ScanAnswer:
+    return ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own)
 
 
 def test_a_hole_is_mended_when_nobody_else_may_be_writing() -> None:
     lane, _, _ = idle()
-    in_doubt.leave(lane, 0.0, 6)
+    in_doubt.leave_in_flight(lane, 0.0, 6)
     found = Reading(6, ((2, 3),), (), None)
     assert must_wait_to_mend(lane, found)
     assert not must_wait_to_mend(lane, Reading(6, (), (), None))
-    in_doubt.look(lane, 7.9)
+    in_doubt.note_end_question(lane, 7.9)
     assert must_wait_to_mend(lane, found)
-    in_doubt.look(lane, 8.0)
+    in_doubt.note_end_question(lane, 8.0)
     assert not must_wait_to_mend(lane, found)
     assert not in_doubt.holds(lane, 0)
 
@@ -151,12 +151,12 @@ def test_a_hole_is_mended_when_nobody_else_may_be_writing() -> None:
 def test_the_mark_does_not_pass_what_is_not_read() -> None:
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
-    effects = step(lane, 1.0, Answer(produce.round, produce.batches[0], 0, 9))
+    effects = step(lane, 1.0, ProduceAnswer(produce.round, produce.batches[0], 0, 9))
     (scan,) = [each for each in effects if isinstance(each, AskScan)]
     assert (scan.purpose, scan.start, scan.end) == ("gap", 6, 9)
-    assert mark(lane) == Mark(6, 6, 1)
+    assert resume_position(lane) == ResumePosition(6, 6, 1)
     step(lane, 1.0, scanned(scan))
-    assert mark(lane) == Mark(7, 10, 1)
+    assert resume_position(lane) == ResumePosition(7, 10, 1)
 
 
 @pytest.mark.parametrize(("leader_epoch", "phase"), [(1, Phase.HALTED), (2, Phase.RESUMING)])
@@ -164,7 +164,7 @@ def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> 
     """Of the same leader it is a second copy. Of a later one it is a batch behind those that the log has lost."""
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
-    effects = step(lane, 1.0, Answer(produce.round, produce.batches[0], 0, 9))
+    effects = step(lane, 1.0, ProduceAnswer(produce.round, produce.batches[0], 0, 9))
     (scan,) = [each for each in effects if isinstance(each, AskScan)]
     step(lane, 1.0, scanned(scan, OwnBatch(6, 1, 8, 0, leader_epoch)))
     assert lane.phase is phase
@@ -172,16 +172,16 @@ def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> 
 
 def test_the_second_look_begins_where_the_log_went_back_to() -> None:
     lane, _, _ = idle()
-    lane.check_from = Mark(2, 2, 1)
+    lane.compare_from = ResumePosition(2, 2, 1)
     begins_at(lane, (OwnBatch(0, 1, 1, 0), OwnBatch(1, 3, 2, 0)))
-    assert stands_from(lane, lane.check_from) == 1
+    assert first_offset_of(lane, lane.compare_from) == 1
 
 
 def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
     """Whether a comparison of ordinals 2 to 5 leaves open what stands there, when the source no longer has these."""
     lane, record, _ = idle()
     record.regiven = regiven
-    return not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
+    return not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=gone))
 
 
 def test_what_may_be_another_record_is_looked_for_in_the_source() -> None:
@@ -197,12 +197,12 @@ def test_what_can_be_no_other_record_is_believed() -> None:
 def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
     """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
     lane, record, _ = idle()
-    record.regiven, lane.check_later = 2, True
-    assert settles(lane, Checked(1, 0, 2, 4, "equal"))
-    assert settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
-    assert not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
+    record.regiven, lane.compares_later = 2, True
+    assert settles(lane, CheckAnswer(1, 0, 2, 4, "equal"))
+    assert settles(lane, CheckAnswer(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
+    assert not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
     new_round(lane)
-    assert not settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
+    assert not settles(lane, CheckAnswer(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
 
 
 def test_a_comparison_after_which_nothing_else_can_follow_settles_all_later_ordinals() -> None:
@@ -210,14 +210,14 @@ def test_a_comparison_after_which_nothing_else_can_follow_settles_all_later_ordi
     because the fact about the first comparison leaves nothing open."""
     lane, record, _ = idle()
     record.regiven = 2
-    assert settles(lane, Checked(1, 0, 2, 4, "equal"))
-    assert settles(lane, Checked(1, 0, 5, 5, "unverifiable", gone=((5, 6),)))
+    assert settles(lane, CheckAnswer(1, 0, 2, 4, "equal"))
+    assert settles(lane, CheckAnswer(1, 0, 5, 5, "unverifiable", gone=((5, 6),)))
 
 
 def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_another_record() -> None:
     lane, _, _ = idle()
     assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, False, False]
-    lane.check_first_ack = True
+    lane.compares_first_ack = True
     assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, True, False]
 
 
@@ -230,13 +230,13 @@ def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: in
     step(following, 0.0, Start(record, None, "next", 0.0, True))
     record.grant, record.replicator = 2, "next"
     step(following, 0.0, Bound(following.facts_tag, (True,), record))
-    assert following.check_first_ack == (regiven >= 0)
+    assert following.compares_first_ack == (regiven >= 0)
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_what_may_have_been_sent_as_another_record_is_told_with_the_run(is_dirty: bool) -> None:
     lane, _, fetch = idle()
-    lane.check_later = is_dirty
+    lane.compares_later = is_dirty
     appends = [each for each in step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0)))) if isinstance(each, Append)]
     (run,) = appends[0].facts
     assert isinstance(run, SourceRun)

@@ -2,64 +2,64 @@
 
 import random
 
-from mirrord.replication.lane.mm2_position import Ending, Row, Tail
+from mirrord.replication.lane.mm2_position import OffsetRow, Tail, TopicEnd
 
 
-def found(target: str, source: str, said: int, *, at: int = 0, aborted: str = "", whole: bool = True) -> Ending:
+def found(target: str, source: str, said: int, *, at: int = 0, aborted: str = "", whole: bool = True) -> TopicEnd:
     """The source's first letter stands at offset `at`; those in `aborted` are of aborted transactions."""
-    tail = Tail(said, [Row(offset, letter.encode()) for offset, letter in enumerate(target)], whole=whole)
+    tail = Tail(said, [OffsetRow(offset, letter.encode()) for offset, letter in enumerate(target)], whole=whole)
     for offset, letter in enumerate(source, at):
-        if not tail.take(Row(offset, letter.encode(), letter in aborted)):
+        if not tail.take(OffsetRow(offset, letter.encode(), letter in aborted)):
             break
     return tail.result()
 
 
 def test_a_clean_end() -> None:
-    assert found("abc", "abcdef", 3) == Ending(3, "verified")
-    assert found("bc", "abcdef", 3) == Ending(3, "verified")
-    assert found("ghi", "efghijk", 109, at=104) == Ending(109, "verified")
+    assert found("abc", "abcdef", 3) == TopicEnd(3, "verified")
+    assert found("bc", "abcdef", 3) == TopicEnd(3, "verified")
+    assert found("ghi", "efghijk", 109, at=104) == TopicEnd(109, "verified")
 
 
 def test_what_was_copied_behind_its_word_is_not_copied_again() -> None:
-    assert found("abcde", "abcdefg", 3) == Ending(5, "verified")
-    assert found("de", "abcdefg", 1) == Ending(5, "verified")
+    assert found("abcde", "abcdefg", 3) == TopicEnd(5, "verified")
+    assert found("de", "abcdefg", 1) == TopicEnd(5, "verified")
 
 
 def test_what_stands_twice_is_told_and_not_copied_a_third_time() -> None:
-    assert found("abcdecdef", "abcdefgh", 6) == Ending(6, "verified", ((2, 5),))
+    assert found("abcdecdef", "abcdefgh", 6) == TopicEnd(6, "verified", ((2, 5),))
     # It was stopped while it copied again: what it had reached before counts.
-    assert found("abcdefcd", "abcdefgh", 2) == Ending(6, "verified", ((2, 4),))
+    assert found("abcdefcd", "abcdefgh", 2) == TopicEnd(6, "verified", ((2, 4),))
 
 
 def test_a_target_that_lost_its_end() -> None:
-    assert found("abc", "abcdefg", 5) == Ending(3, "behind")
+    assert found("abc", "abcdefg", 5) == TopicEnd(3, "behind")
 
 
 def test_what_the_target_lacks_is_told() -> None:
-    assert found("abde", "abcdefg", 5) == Ending(5, "verified", missing=((2, 3),))
+    assert found("abde", "abcdefg", 5) == TopicEnd(5, "verified", missing=((2, 3),))
     # A cleaner has been there, so nobody knows.
-    assert found("abde", "abcdefg", 5, whole=False) == Ending(5, "verified")
+    assert found("abde", "abcdefg", 5, whole=False) == TopicEnd(5, "verified")
 
 
 def test_aborted_records_may_be_there_or_not() -> None:
-    assert found("abXYcd", "abXYcdef", 6, aborted="XY") == Ending(6, "verified")
-    assert found("abcd", "abXYcdef", 6, aborted="XY") == Ending(6, "verified")
-    assert found("abcd", "abcdXYef", 4, aborted="XY") == Ending(4, "verified")
+    assert found("abXYcd", "abXYcdef", 6, aborted="XY") == TopicEnd(6, "verified")
+    assert found("abcd", "abXYcdef", 6, aborted="XY") == TopicEnd(6, "verified")
+    assert found("abcd", "abcdXYef", 4, aborted="XY") == TopicEnd(4, "verified")
 
 
 def test_other_writers_do_not_disturb() -> None:
-    assert found("1ab2c3", "abcdef", 3) == Ending(3, "verified")
+    assert found("1ab2c3", "abcdef", 3) == TopicEnd(3, "verified")
 
 
 def test_a_target_with_other_records_is_strange() -> None:
-    assert found("123", "abcdef", 3) == Ending(-1, "strange")
+    assert found("123", "abcdef", 3) == TopicEnd(-1, "strange")
 
 
 def test_nothing_to_compare() -> None:
-    assert found("", "abcdef", 3) == Ending(3, "unverifiable")
+    assert found("", "abcdef", 3) == TopicEnd(3, "unverifiable")
     # The source has deleted all that was copied.
-    assert found("abc", "defg", 3, at=3) == Ending(3, "unverifiable")
-    assert found("abc", "", 3, at=3) == Ending(3, "unverifiable")
+    assert found("abc", "defg", 3, at=3) == TopicEnd(3, "unverifiable")
+    assert found("abc", "", 3, at=3) == TopicEnd(3, "unverifiable")
 
 
 def test_records_that_are_all_alike() -> None:
@@ -71,7 +71,7 @@ def test_records_that_are_all_alike() -> None:
 
 def test_a_word_that_is_long_out_of_date() -> None:
     source = "".join(chr(0x4E00 + number) for number in range(5_000))
-    assert found(source[4_000:4_050], source, 10) == Ending(4_050, "verified")
+    assert found(source[4_000:4_050], source, 10) == TopicEnd(4_050, "verified")
 
 
 def test_a_run_of_mirror_maker_with_crashes(seed: int) -> None:

@@ -12,16 +12,16 @@ from mirrord.replication.lane.signals import (
     AskCheck,
     AskRebuild,
     AskScan,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     OwnBatch,
-    ProducersTold,
-    Scanned,
-    VisibleTold,
+    ProducersAnswer,
+    ScanAnswer,
+    VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import once
-from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, told_in_front
-from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, recorded_before
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target.target_scan import walk
 from tests.unit.replication.lane.source.test_source_epochs import chunk, data
@@ -64,8 +64,8 @@ def test_the_first_record_that_follows_tells_its_epoch(play: Play, epoch: int) -
 
 def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> None:
     resumed_at_its_end(play)
-    assert told_in_front(play.record, play.record.epochs, 10) == 3
-    assert told_in_front(play.record, play.record.epochs, 11) == UNKNOWN
+    assert recorded_before(play.record, play.record.epochs, 10) == 3
+    assert recorded_before(play.record, play.record.epochs, 11) == UNKNOWN
     play.begin("third")
     effects = play.sandwich(10)
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
@@ -84,12 +84,12 @@ def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play
 def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
     """The log went back and grew again: the last ordinals stand further in front than ledger and mark say."""
     play.begin("second")
-    play.lane.mark = Mark(10, 12, 0)
+    play.lane.resume_position = ResumePosition(10, 12, 0)
     play.lane.acked = play.lane.trusted = 8
     play.sandwich(11)
     own = (OwnBatch(0, 7, 0, 0), OwnBatch(7, 4, 7, 0))
     (check,) = [
-        each for each in play.tell(Scanned(play.lane.asked, 0, "verify", 0, 11, own)) if isinstance(each, AskCheck)
+        each for each in play.tell(ScanAnswer(play.lane.asked, 0, "verify", 0, 11, own)) if isinstance(each, AskCheck)
     ]
     assert (check.first, check.last, check.start, check.end) == (8, 10, 7, 11)
 
@@ -102,15 +102,15 @@ def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
     own = (OwnBatch(0, 4, 0, 0), OwnBatch(4, 1, 4, 0))
     assert walk(play.lane, own[:1], 0).void == NEVER
     assert walk(play.lane, own, 0).void == 4
-    play.lane.mark = Mark(10, 12, 0)
+    play.lane.resume_position = ResumePosition(10, 12, 0)
     play.sandwich(5)
-    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, own))
+    effects = play.tell(ScanAnswer(play.lane.asked, 0, "verify", 0, 5, own))
     assert play.lane.phase is Phase.REBUILDING
     for effect in [each for each in effects if isinstance(each, Append)]:
         play.bind([effect])
     (again,) = play.sandwich(5)
     assert isinstance(again, AskScan)  # the log may have gone back further since
-    (ask,) = play.tell(Scanned(again.question, 0, "verify", 0, 5, own))
+    (ask,) = play.tell(ScanAnswer(again.question, 0, "verify", 0, 5, own))
     assert isinstance(ask, AskRebuild)
     assert (ask.first, ask.end) == (4, 5)
 
@@ -125,12 +125,12 @@ def test_the_mending_of_a_map_made_anew_is_no_hole_that_batches_stand_in(play: P
 def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:
     play.bind(play.differ())
     play.lane.end_epoch = 1
-    play.tell(EndTold(play.lane.asked, 0, 2, 6))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 2, 6))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 6, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 6, 0))
     assert isinstance(scan, AskScan)
-    (ask,) = play.tell(Scanned(scan.question, 0, "verify", 0, 6, (OwnBatch(0, 6, 0, 0),)))
+    (ask,) = play.tell(ScanAnswer(scan.question, 0, "verify", 0, 6, (OwnBatch(0, 6, 0, 0),)))
     assert isinstance(ask, AskRebuild)
     assert (ask.first, ask.end) == (6, 6)
 
@@ -172,9 +172,9 @@ def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
 
 def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(play: Play) -> None:
     play.begin("second")
-    play.lane.mark = Mark(10, 10, 0)
+    play.lane.resume_position = ResumePosition(10, 10, 0)
     play.sandwich(5)
-    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
+    effects = play.tell(ScanAnswer(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
     runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
     assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, UNKNOWN),), True)]
 

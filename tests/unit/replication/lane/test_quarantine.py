@@ -30,25 +30,25 @@ from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.second_path import Rebuild
+from mirrord.replication.lane.second_path import RebuildRequest
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AppendFailed,
+    AskConfigs,
     AskEnd,
-    AskSettings,
     Chunk,
+    ConfigsAnswer,
     Effects,
     Halted,
-    LettersTold,
     Park,
+    ParkAnswer,
+    ProduceAnswer,
     Released,
-    SettingsTold,
     Wake,
     Woken,
 )
 from mirrord.replication.lane.source.batch_splitting import without_left_out
-from mirrord.replication.lane.state import Cut, Lane
+from mirrord.replication.lane.state import Lane, SplitLimit
 from mirrord.replication.lane.step import step
 from mirrord.supervision.rules.quarantine_orders import rule
 from tests.unit.replication.host.test_batch_rebuild import BASE, batch
@@ -66,18 +66,18 @@ def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -
     lane.on_reject = on_reject
     (batch,) = produce.batches
     batch.count = count or batch.count
-    lane.settings_seen, lane.settings_since = "settings", -10.0  # in sync before it was sent
-    effects = step(lane, 0.0, Answer(produce.round, batch, error, -1))
+    lane.configs_seen, lane.configs_since = "settings", -10.0  # in sync before it was sent
+    effects = step(lane, 0.0, ProduceAnswer(produce.round, batch, error, -1))
     return lane, (step(lane, 0.0, settings_of(effects, "settings")) if asks_settings(effects) else effects)
 
 
-def asks_settings(effects: Effects) -> list[AskSettings]:
-    return [each for each in effects if isinstance(each, AskSettings)]
+def asks_settings(effects: Effects) -> list[AskConfigs]:
+    return [each for each in effects if isinstance(each, AskConfigs)]
 
 
-def settings_of(effects: Effects, seen: str, trouble: str = "", *, may_pass: bool = False) -> SettingsTold:
+def settings_of(effects: Effects, seen: str, trouble: str = "", *, may_pass: bool = False) -> ConfigsAnswer:
     (asked,) = asks_settings(effects)
-    return SettingsTold(asked.question, seen, trouble, may_pass)
+    return ConfigsAnswer(asked.question, seen, trouble, may_pass)
 
 
 def told(effects: Effects) -> list[object]:
@@ -94,7 +94,7 @@ def test_a_batch_that_is_too_large_is_made_anew_in_halves() -> None:
 
 def test_a_batch_with_a_record_that_is_refused_is_cut_in_halves() -> None:
     lane, _ = refused(ErrorCode.INVALID_RECORD)
-    assert lane.cut == Cut(0, 2, 1)
+    assert lane.split_limit == SplitLimit(0, 2, 1)
 
 
 def test_one_record_that_is_refused_stops_its_lane_in_front_of_it() -> None:
@@ -121,7 +121,7 @@ def test_a_codec_that_is_refused_is_not_sent_again() -> None:
     lane, produce = in_flight()
     (sent,) = produce.batches
     sent.buffer[sent.start + 22] |= ZSTD
-    effects = step(lane, 0.0, Answer(produce.round, sent, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1))
+    effects = step(lane, 0.0, ProduceAnswer(produce.round, sent, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1))
     assert (lane.phase, lane.refused_codecs, told(effects)) == (Phase.RESUMING, {ZSTD}, [])
 
 
@@ -144,7 +144,7 @@ def test_what_a_batch_is_compressed_with_instead() -> None:
     data = batch(ORIGINALS, ZSTD)
     used: list[int] = []
     for refused_codecs in ({ZSTD}, {ZSTD, LZ4}, {ZSTD, LZ4, GZIP}, {LZ4}):
-        made = rebuild(Rebuild(data, 0, len(data), BASE, 7, 0, 0, refused_codecs=frozenset(refused_codecs)))
+        made = rebuild(RebuildRequest(data, 0, len(data), BASE, 7, 0, 0, refused_codecs=frozenset(refused_codecs)))
         assert made is not None
         used.append(Header(*HEADER.unpack_from(made.data, 0)).attributes & CODEC_MASK)
     assert used == [LZ4, GZIP, 0, ZSTD]
@@ -154,7 +154,7 @@ def parking(*, failures: int = 0) -> tuple[Lane, Park]:
     """A lane whose record is to be parked, after so many tries that failed."""
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
     for at in range(failures):
-        effects = step(lane, 10.0 * at, LettersTold(asked_to_park(effects).question, -1, "it is full"))
+        effects = step(lane, 10.0 * at, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
         (wake,) = [each for each in effects if isinstance(each, Wake)]
         effects = step(lane, wake.at, Woken(wake.question))
     return lane, asked_to_park(effects)
@@ -170,18 +170,18 @@ def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
     assert (told(effects), lane.phase) == ([], Phase.HALTED)
     asked = asked_to_park(effects)
     assert (asked.offset, asked.behind, len(asked.data) > 61) == (0, -1, True)
-    effects = step(lane, 1.0, LettersTold(asked.question, 7))
+    effects = step(lane, 1.0, ParkAnswer(asked.question, 7))
     (entry,) = told(effects)
     assert isinstance(entry, Quarantined)
     assert (entry.start, entry.end, entry.skip, entry.letters, entry.letters_at) == (0, 1, True, 1, 7)
-    assert step(lane, 1.0, LettersTold(asked.question, 7)) == []
+    assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
     assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
-    assert (lane.phase, lane.halt_line, lane.unparked) == (Phase.RESUMING, "", None)
+    assert (lane.phase, lane.halt_line, lane.parking) == (Phase.RESUMING, "", None)
 
 
 def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
-    effects = step(lane, 1.0, LettersTold(asked_to_park(effects).question, -1, "it is full"))
+    effects = step(lane, 1.0, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
     entry, halted = told(effects)
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
@@ -191,13 +191,13 @@ def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
     for at in range(1, 8):
         (wake,) = [each for each in effects if isinstance(each, Wake)]
         asked = asked_to_park(step(lane, wake.at, Woken(wake.question)))
-        effects = step(lane, wake.at, LettersTold(asked.question, -1, f"it is full {at}"))
+        effects = step(lane, wake.at, ParkAnswer(asked.question, -1, f"it is full {at}"))
         assert told(effects) == []
         assert lane.halt_line.endswith(f"it is full {at}")
         pauses += [each.at - wake.at for each in effects if isinstance(each, Wake)]
     assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0]
     lane, asked = parking(failures=3)
-    (entry,) = told(step(lane, 100.0, LettersTold(asked.question, 7)))
+    (entry,) = told(step(lane, 100.0, ParkAnswer(asked.question, 7)))
     assert isinstance(entry, Quarantined)
     assert entry.letters == 1
 
@@ -205,13 +205,13 @@ def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
 def test_an_order_lets_a_lane_go_on_whose_record_is_being_parked() -> None:
     lane, asked = parking(failures=1)
     assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
-    assert step(lane, 1.0, LettersTold(asked.question, 7)) == []
-    assert (lane.phase, lane.unparked, lane.park_pause) == (Phase.RESUMING, None, -1)
+    assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
+    assert (lane.phase, lane.parking, lane.parking_pause) == (Phase.RESUMING, None, -1)
 
 
 def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() -> None:
     lane, asked = parking()
-    effects = step(lane, 1.0, LettersTold(asked.question, -1, "it is full"))
+    effects = step(lane, 1.0, ParkAnswer(asked.question, -1, "it is full"))
     (entry,) = [each for each in effects if isinstance(each, Append)]
     (again,) = step(lane, 1.0, AppendFailed(entry.tag, None))
     assert isinstance(again, Wake)
@@ -221,7 +221,7 @@ def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() ->
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_to_be_parked_a_batch_is_cut_to_its_records(error: ErrorCode) -> None:
     lane, effects = refused(error, on_reject="skip")
-    assert (lane.cut, lane.phase, told(effects)) == (Cut(0, 2, 1), Phase.RESUMING, [])
+    assert (lane.split_limit, lane.phase, told(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
 
 
 def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
@@ -385,7 +385,7 @@ def unsynced(on_reject: OnReject) -> tuple[Lane, Effects]:
     lane.on_reject = on_reject
     (batch,) = produce.batches
     batch.count = 1
-    return lane, step(lane, 20.0, Answer(produce.round, batch, ErrorCode.MESSAGE_TOO_LARGE, -1))
+    return lane, step(lane, 20.0, ProduceAnswer(produce.round, batch, ErrorCode.MESSAGE_TOO_LARGE, -1))
 
 
 @pytest.mark.parametrize("on_reject", ["halt", "skip", "skip-unparked"])
@@ -396,13 +396,13 @@ def test_a_record_is_sent_again_when_the_settings_were_not_known_in_sync_before(
     effects = step(lane, 20.0, settings_of(effects, "other"))
     assert told(effects) == []
     assert [each.at for each in effects if isinstance(each, Wake)] == [20.5]
-    assert (lane.phase, lane.settings_seen) == (Phase.WAITING, "other")
+    assert (lane.phase, lane.configs_seen) == (Phase.WAITING, "other")
 
 
 @pytest.mark.parametrize("seen", ["", "settings"])
 def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen: str) -> None:
     lane, effects = unsynced("skip")
-    lane.settings_seen = "settings"
+    lane.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, seen, "ALTER_CONFIGS is missing", may_pass=True))
     assert told(effects) == []
     assert lane.phase is Phase.WAITING
@@ -412,7 +412,7 @@ def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen:
 
 def test_settings_that_the_target_does_not_take_are_named() -> None:
     lane, effects = unsynced("halt")
-    lane.settings_seen = "settings"
+    lane.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, "settings", "max.message.bytes: 5 → 9 is refused"))
     entry, halted = told(effects)
     assert isinstance(entry, Quarantined)

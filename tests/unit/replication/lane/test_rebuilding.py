@@ -32,25 +32,25 @@ from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
     AskCheck,
-    AskParting,
+    AskDivergence,
     AskRebuild,
     Bound,
-    Checked,
+    CheckAnswer,
     Chunk,
+    DivergenceAnswer,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Halted,
     Input,
     Located,
     Lost,
     OwnBatch,
-    PartingTold,
-    ProducersTold,
-    Relocated,
-    Scanned,
+    ProducersAnswer,
+    RebuildAnswer,
+    ScanAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
     Woken,
 )
@@ -102,26 +102,26 @@ class Play:
         return self.bind(self.tell(Start(self.record, progress, replicator, 0.0, True)))
 
     def sandwich(self, end: int) -> Effects:
-        self.tell(EndTold(self.lane.asked, 0, 1, end))
-        self.tell(ProducersTold(self.lane.asked, 0, None))
-        self.tell(EndTold(self.lane.asked, 0, 1, end))
-        return self.tell(VisibleTold(self.lane.asked, 0, end, 0))
+        self.tell(EndAnswer(self.lane.asked, 0, 1, end))
+        self.tell(ProducersAnswer(self.lane.asked, 0, None))
+        self.tell(EndAnswer(self.lane.asked, 0, 1, end))
+        return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
 
     def differ(self) -> Effects:
         """It finds 6 records more than the mark, and they are not what the map says."""
         self.begin("second")
         self.sandwich(16)
         own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
-        (check,) = self.tell(Scanned(self.lane.asked, 0, "resume", 9, 16, own))
+        (check,) = self.tell(ScanAnswer(self.lane.asked, 0, "resume", 9, 16, own))
         assert isinstance(check, AskCheck)
-        return self.tell(Checked(check.question, 0, 10, 15, "different", "ordinal 12 has another value"))
+        return self.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 has another value"))
 
-    def relocated(self, trouble: str = "") -> Relocated:
+    def relocated(self, trouble: str = "") -> RebuildAnswer:
         """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 stands twice."""
         own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
         runs = (Run(10, 10), Run(12, 14), Run(13, 14))
         located = None if trouble else Located(runs, ((14, 15),), ((12, 14),), 17, 10, 17)
-        return Relocated(self.lane.asked, 0, own, located, trouble)
+        return RebuildAnswer(self.lane.asked, 0, own, located, trouble)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play)
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 15, 0))
     located = Located((Run(10, 16),), (), ((14, 16),), 22, 16, 22, source_start=14)
     (append,) = [
-        each for each in play.tell(Relocated(play.lane.asked, 0, own, located)) if isinstance(each, Append)
+        each for each in play.tell(RebuildAnswer(play.lane.asked, 0, own, located)) if isinstance(each, Append)
     ]  # fmt: skip
     (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
     assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(13, 14, "expired")]
@@ -190,7 +190,7 @@ def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(pla
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
     located = Located((Run(10, 10),), (), (), 16, 10, 16, source_start=4)
     (append,) = [
-        each for each in play.tell(Relocated(play.lane.asked, 0, own, located)) if isinstance(each, Append)
+        each for each in play.tell(RebuildAnswer(play.lane.asked, 0, own, located)) if isinstance(each, Append)
     ]  # fmt: skip
     (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
     assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(2, 4, "expired")]
@@ -201,7 +201,7 @@ def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_ha
     play.bind(play.differ())
     play.sandwich(16)
     located = Located((), (), (), 10, 10, 10)
-    effects = play.tell(Relocated(play.lane.asked, 0, (), located, compacts=True))
+    effects = play.tell(RebuildAnswer(play.lane.asked, 0, (), located, compacts=True))
     assert play.lane.phase is Phase.HALTED
     (halted,) = [each for each in effects if isinstance(each, Halted)]
     assert "ordinals 10 to 15 are gone since" in halted.line
@@ -218,13 +218,13 @@ def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
     # Offset 12 follows as ordinal 16, and is of the old epoch.
     assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
     # What was copied behind it is asked about first.
-    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskParting)]
+    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskDivergence)]
     assert (ask.position, ask.epoch) == (17, 5)
-    (fetch,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, FetchFrom)]
+    (fetch,) = [effect for effect in play.tell(DivergenceAnswer(ask.question, 0)) if isinstance(effect, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (12, 3)
 
 
-def begun_again(play: Play) -> AskParting:
+def begun_again(play: Play) -> AskDivergence:
     """Offsets 12 and 13 are about to follow as ordinals 16 and 17, behind what was copied up to offset 16."""
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
@@ -233,38 +233,40 @@ def begun_again(play: Play) -> AskParting:
     assert told.located is not None
     located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
     play.bind(play.tell(msgspec.structs.replace(told, located=located)))
-    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskParting)]
+    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskDivergence)]
     return ask
 
 
 def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     ask = begun_again(play)
-    effects = play.tell(PartingTold(ask.question, 0, 3, 13))  # the source goes on behind offset 12, in another history
+    effects = play.tell(
+        DivergenceAnswer(ask.question, 0, 3, 13)
+    )  # the source goes on behind offset 12, in another history
     assert any(isinstance(effect, Lost) for effect in effects)
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     runs, verdicts = (Run(16, 12), Run(17, 13)), (Verdict(13, 17, "truncated"),)
     assert append.facts == (SourceRun(LANE, 2, runs, verdicts, ((16, 3), (17, 3))),)
     effects = play.bind(effects)
-    assert (play.record.cuts, play.record.holes[0].until) == (((16, 13),), 17)
+    assert (play.record.truncations, play.record.holes[0].until) == (((16, 13),), 17)
     assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what there is instead follows it
     assert LaneMap(play.record, Copied(16, 16, 12)).to_target(14).kind == "at_end"
 
 
 def test_a_history_that_parts_behind_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
     ask = begun_again(play)
-    effects = play.tell(PartingTold(ask.question, 0, 5, 17))
+    effects = play.tell(DivergenceAnswer(ask.question, 0, 5, 17))
     assert not any(isinstance(effect, Lost | Append) for effect in effects)
     assert any(isinstance(effect, FetchFrom) for effect in effects)
 
 
 def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> None:
     ask = begun_again(play)
-    (fetch,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, FetchFrom)]
+    (fetch,) = [effect for effect in play.tell(DivergenceAnswer(ask.question, 0)) if isinstance(effect, FetchFrom)]
     data = toy.encode(12, 13, [(12, 1), (13, 2)], newest_ms=0, leader_epoch=7)
     chunk = Chunk(fetch.question, 0, 17, 17, 0, [], data, 0, len(data), None, -1, -1)
     (asked,) = play.tell(chunk)
-    assert isinstance(asked, AskParting)
-    (fetch,) = [effect for effect in play.tell(PartingTold(asked.question, 0)) if isinstance(effect, FetchFrom)]
+    assert isinstance(asked, AskDivergence)
+    (fetch,) = [effect for effect in play.tell(DivergenceAnswer(asked.question, 0)) if isinstance(effect, FetchFrom)]
     # The source does not say that it lost anything, and yet has another record there: the map cannot be right.
     effects = play.tell(msgspec.structs.replace(chunk, question=fetch.question))
     assert any(isinstance(effect, Halted) for effect in effects)
@@ -272,10 +274,10 @@ def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> 
 
 def test_what_never_comes_is_asked_about_again(play: Play) -> None:
     ask = begun_again(play)
-    (wake,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, Wake)]
+    (wake,) = [effect for effect in play.tell(DivergenceAnswer(ask.question, 0)) if isinstance(effect, Wake)]
     (ask,) = play.tell(Woken(wake.question))
-    assert isinstance(ask, AskParting)
-    assert any(isinstance(effect, Lost) for effect in play.tell(PartingTold(ask.question, 0, 3, 13)))
+    assert isinstance(ask, AskDivergence)
+    assert any(isinstance(effect, Lost) for effect in play.tell(DivergenceAnswer(ask.question, 0, 3, 13)))
 
 
 def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
@@ -304,9 +306,9 @@ def test_a_difference_outlives_a_failed_append(play: Play) -> None:
 
 
 def test_what_may_still_arrive_is_waited_for(play: Play) -> None:
-    play.lane.dirty_until = 0.0
+    play.lane.late_writes_until = 0.0
     effects = play.differ()
-    play.lane.dirty_until = 20.0
+    play.lane.late_writes_until = 20.0
     (wake,) = [effect for effect in play.bind(effects) if isinstance(effect, Wake)]
     assert wake.at == 20.0
 
@@ -315,7 +317,7 @@ def test_a_side_that_cannot_be_read_is_asked_again(play: Play) -> None:
     play.bind(play.differ())
     (ask,) = play.sandwich(16)
     assert isinstance(ask, AskRebuild)
-    effects = play.tell(Relocated(ask.question, 7, (), None))
+    effects = play.tell(RebuildAnswer(ask.question, 7, (), None))
     assert play.lane.phase is Phase.REBUILDING
     assert any(isinstance(effect, Wake) for effect in effects)
 
@@ -325,7 +327,7 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     play.sandwich(16)
     told = play.relocated()
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
-    play.tell(Relocated(told.question, 0, own, told.located))
+    play.tell(RebuildAnswer(told.question, 0, own, told.located))
     assert play.lane.phase is Phase.HALTED
     assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt_line
 
@@ -341,9 +343,11 @@ def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
         play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "filtered"),)))
     play.begin("second")
     play.sandwich(13)
-    (check,) = play.tell(Scanned(play.lane.asked, 0, "resume", 9, 13, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))))
+    (check,) = play.tell(
+        ScanAnswer(play.lane.asked, 0, "resume", 9, 13, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0)))
+    )
     assert isinstance(check, AskCheck)
-    effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 5, equal_until=equal_until))
+    effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "equal", "", 5, equal_until=equal_until))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (15 if jumps else 13, last_epoch)
 

@@ -7,40 +7,40 @@ import pytest
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, Progress, SourceRun, TargetRun
 from mirrord.model.runs import Run
-from mirrord.replication.lane.lane_report import progress as progress_of
+from mirrord.replication.lane.lane_report import progress_record as progress_of
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskCheck,
     AskEnd,
     AskRebuild,
     AskScan,
     Bound,
-    Checked,
+    CheckAnswer,
     Chunk,
     Drain,
     Drained,
     Effect,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Halted,
     OwnBatch,
     Produce,
+    ProduceAnswer,
     ProducerEntry,
-    ProducersTold,
-    Relocated,
-    Scanned,
+    ProducersAnswer,
+    RebuildAnswer,
+    ScanAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
     Woken,
 )
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.scan_result import Log
-from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedTold, SupersededTold
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedAnswer, SupersededAnswer
 from mirrord.replication.lane.target.target_scan import walk
 from tests.sim import toy
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -55,17 +55,17 @@ class Faulty(Play):
 
     def ask_target(self, end: int, epoch: int = 1, last: int | None = None) -> Effects:
         entry = None if last is None else ProducerEntry(last, 1000)
-        self.tell(EndTold(self.lane.asked, 0, epoch, end))
-        self.now = max(self.now, self.lane.dirty_until if last is None else 0.0)
-        self.tell(ProducersTold(self.lane.asked, 0, entry))
-        self.tell(EndTold(self.lane.asked, 0, epoch, end))
-        return self.tell(VisibleTold(self.lane.asked, 0, end, 0))
+        self.tell(EndAnswer(self.lane.asked, 0, epoch, end))
+        self.now = max(self.now, self.lane.late_writes_until if last is None else 0.0)
+        self.tell(ProducersAnswer(self.lane.asked, 0, entry))
+        self.tell(EndAnswer(self.lane.asked, 0, epoch, end))
+        return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
 
     def read(self, effects: Effects, log: tuple[OwnBatch, ...], others: tuple[tuple[int, int], ...] = ()) -> Effects:
         """Answer what is asked about a compacted target log: its own batches, and others' records."""
         while asked := [each for each in effects if isinstance(each, AskScan)]:
             own = tuple(each for each in log if each.base_offset + each.count > asked[0].start)
-            told = Scanned(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
+            told = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
             effects = self.tell(told)
         return effects
 
@@ -108,9 +108,9 @@ def test_a_hole_of_an_interrupted_round_is_not_mended_in_a_log_that_has_lost_it(
     play.take(None, cleanly=False)
     scan = one(play.ask_target(9), AskScan)
     own = (OwnBatch(0, 6, 0, 0, 1), OwnBatch(6, 3, 8, 0, 1))  # a hole: ordinals 6 and 7
-    check = one(play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, own)), AskCheck)
+    check = one(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own)), AskCheck)
     # An unclean election removes all of it, so the comparison cannot be made.
-    wake = one(play.tell(Checked(check.question, 7, 0, 10, "unverifiable")), Wake)
+    wake = one(play.tell(CheckAnswer(check.question, 7, 0, 10, "unverifiable")), Wake)
     play.now = wake.at
     play.tell(Woken(wake.question))
     play.bind_all(play.ask_target(0, epoch=3))
@@ -127,15 +127,15 @@ def test_a_rebuilt_map_names_the_ordinals_before_a_late_batch_in_a_hole() -> Non
     effects = play.ask_target(7, epoch=2)
     while scans := [each for each in effects if isinstance(each, AskScan)]:
         own = tuple(each for each in log if each.base_offset + each.count > scans[0].start)
-        effects = play.tell(Scanned(scans[0].question, 0, scans[0].purpose, scans[0].start, scans[0].end, own))
+        effects = play.tell(ScanAnswer(scans[0].question, 0, scans[0].purpose, scans[0].start, scans[0].end, own))
     play.bind_all(effects)
     effects = play.ask_target(7, epoch=2)
     while scans := [each for each in effects if isinstance(each, AskScan)]:
         own = tuple(each for each in log if each.base_offset + each.count > scans[0].start)
-        effects = play.tell(Scanned(scans[0].question, 0, scans[0].purpose, scans[0].start, scans[0].end, own))
+        effects = play.tell(ScanAnswer(scans[0].question, 0, scans[0].purpose, scans[0].start, scans[0].end, own))
     asked = one(effects, AskRebuild)
     located = Located((Run(7, 7),), (), ((5, 7),), 9, 7, 9)
-    play.bind_all(play.tell(Relocated(asked.question, 0, log[1:], located)))
+    play.bind_all(play.tell(RebuildAnswer(asked.question, 0, log[1:], located)))
     assert [(hole.first, hole.last) for hole in play.record.holes if hole.first <= hole.last] == [(5, 6)]
     assert play.record.source_runs.offset_of(5) == 5
 
@@ -145,14 +145,14 @@ def test_a_doubt_that_arises_after_a_comparison_is_not_settled_by_it() -> None:
     play.fold(SourceRun(LANE, 1, (Run(10, 11),), (), (), True))  # another record may have been sent under ordinal 10
     play.take(marked(10))
     check = one(play.ask_target(13, last=12), AskCheck)
-    effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 0, equal_until=13))
+    effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "equal", "", 0, equal_until=13))
     fetch = one(effects, FetchFrom)
     play.bind_all(effects)
     # The source's cleaner has removed a record, so a run begins at ordinal 13 before the first acknowledgement.
     produce = one(play.bind_all(play.chunk(fetch, fetch.position + 1)), Produce)
     assert play.record.regiven == 13
-    check = one(play.tell(Answer(produce.round, produce.batches[0], 0, 13)), AskCheck)
-    gone = Checked(check.question, 0, check.first, check.last, "unverifiable", "gone", 0, gone=((13, 14),))
+    check = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 13)), AskCheck)
+    gone = CheckAnswer(check.question, 0, check.first, check.last, "unverifiable", "gone", 0, gone=((13, 14),))
     one(play.tell(gone), Halted)
     assert play.lane.phase is Phase.REBUILDING
 
@@ -164,18 +164,18 @@ def test_a_lane_whose_leader_has_not_answered_since_a_batch_was_given_up_does_no
     fetch = one(play.ask_target(10, last=9), FetchFrom)
     effects = play.chunk(fetch, 10)
     produce, fetch = one(effects, Produce), one(effects, FetchFrom)
-    play.tell(Answer(produce.round, produce.batches[0], 0, 10))
+    play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 10))
     produce = one(play.chunk(fetch, 11), Produce)
     play.now = 9.0
-    effects = play.tell(Answer(produce.round, produce.batches[0], 13, -1))
+    effects = play.tell(ProduceAnswer(produce.round, produce.batches[0], 13, -1))
     while play.now < 40:
         if wakes := [each for each in effects if isinstance(each, Wake)]:
             play.now = max(play.now, wakes[0].at)
             effects = play.tell(Woken(wakes[0].question))
         else:
             play.now += 8
-            effects = play.tell(EndTold(one(effects, AskEnd).question, 13, -1, -1))
-    assert play.now > play.lane.dirty_until
+            effects = play.tell(EndAnswer(one(effects, AskEnd).question, 13, -1, -1))
+    assert play.now > play.lane.late_writes_until
     assert not one(play.tell(Drain()), Drained).clean
     told = progress_of(play.lane, 1, 1)
     assert told is not None
@@ -189,22 +189,22 @@ def test_the_second_look_waits_again_after_a_late_first_answer() -> None:
     effects = play.ask_target(11, last=10)
     fetch, wake = one(effects, FetchFrom), one(effects, Wake)
     produce = one(play.chunk(fetch, 11), Produce)
-    check = one(play.tell(Answer(produce.round, produce.batches[0], 0, 11)), AskCheck)
-    play.bind_all(play.tell(Checked(check.question, 0, 11, 11, "equal", "", 0, equal_until=12)))
+    check = one(play.tell(ProduceAnswer(produce.round, produce.batches[0], 0, 11)), AskCheck)
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, 11, 11, "equal", "", 0, equal_until=12)))
     play.now = max(wake.at, 14.0)
     asked = one(play.tell(Woken(wake.question)), AskEnd)
     play.now += 8.0
-    wake = one(play.tell(EndTold(asked.question, 13, -1, -1)), Wake)
+    wake = one(play.tell(EndAnswer(asked.question, 13, -1, -1)), Wake)
     play.now = wake.at
     asked = one(play.tell(Woken(wake.question)), AskEnd)
     play.now += 7.0
-    wake = one(play.tell(EndTold(asked.question, 0, 1, 12)), Wake)
+    wake = one(play.tell(EndAnswer(asked.question, 0, 1, 12)), Wake)
     assert wake.at >= play.now + play.lane.limits.request_timeout_s
-    assert play.lane.check_later
+    assert play.lane.compares_later
     # It asks again then, and the second answer comes at once.
     play.now = wake.at
     asked = one(play.tell(Woken(wake.question)), AskEnd)
-    one(play.tell(EndTold(asked.question, 0, 1, 12)), AskCheck)
+    one(play.tell(EndAnswer(asked.question, 0, 1, 12)), AskCheck)
 
 
 def differing_compacted() -> tuple[Faulty, Effects]:
@@ -213,11 +213,11 @@ def differing_compacted() -> tuple[Faulty, Effects]:
     play.take(marked(10, state="copying"))
     scan = one(play.ask_target(16), AskScan)
     own = (OwnBatch(8, 2, 8, 0, 1), OwnBatch(10, 3, 10, 0, 1), OwnBatch(13, 3, 13, 0, 1))
-    check = one(play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), True)), AskCheck)
-    play.bind_all(play.tell(Checked(check.question, 0, 10, 15, "different", "ordinal 12 has another value")))
+    check = one(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), True)), AskCheck)
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 has another value")))
     shared = one(play.ask_target(16, epoch=2), AskShared)
     log = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(10, 3, 10, 0, 2), OwnBatch(13, 3, 13, 0, 2))
-    return play, play.read(play.tell(SharedTold(shared.question, 0, 1, 5)), log, ((5, 10),))
+    return play, play.read(play.tell(SharedAnswer(shared.question, 0, 1, 5)), log, ((5, 10),))
 
 
 @pytest.mark.parametrize(("again", "first"), [(((5, 9),), 5), (((7, 7),), 7), ((), 10)])
@@ -227,7 +227,7 @@ def test_what_a_compacted_copy_lost_below_a_difference_belongs_to_it(
     play, effects = differing_compacted()
     asked = one(effects, AskSuperseded)
     assert [(each.first, each.last) for each in asked.missing] == [(5, 9)]
-    rebuild = one(play.tell(SupersededTold(asked.question, 0, again)), AskRebuild)
+    rebuild = one(play.tell(SupersededAnswer(asked.question, 0, again)), AskRebuild)
     assert rebuild.first == first
 
 
@@ -240,9 +240,9 @@ def test_what_a_cleaner_removed_is_no_difference(again: tuple[tuple[int, int], .
     log = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(4, 4, 4, 0, 1), OwnBatch(8, 2, 8, 0, 4))
     effects = play.read(play.ask_target(10, epoch=4), log)
     if shared := [each for each in effects if isinstance(each, AskShared)]:
-        effects = play.read(play.tell(SharedTold(shared[0].question, 0, 2, 8)), log)
+        effects = play.read(play.tell(SharedAnswer(shared[0].question, 0, 2, 8)), log)
     asked = one(effects, AskSuperseded)
-    play.tell(SupersededTold(asked.question, 0, again))
+    play.tell(SupersededAnswer(asked.question, 0, again))
     assert play.lane.differs is not None
     assert play.lane.differs.first == first
 

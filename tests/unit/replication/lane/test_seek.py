@@ -34,16 +34,16 @@ from mirrord.operations.status_report import LedgerView
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.seek import left_out
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskEnd,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Lost,
-    ProducersTold,
+    ProduceAnswer,
+    ProducersAnswer,
     Released,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
     Woken,
 )
@@ -80,10 +80,10 @@ def give(lane: Lane, end: int, start: int = 0, log_start: int = 0) -> Effects:
 
 def resume(lane: Lane, end: int = 0) -> Effects:
     """The target is asked where it ends, and what it remembers."""
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, end))
-    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, end))
-    return step(lane, 0.0, VisibleTold(lane.asked, 0, end, 0))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, end))
+    step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, end))
+    return step(lane, 0.0, VisibleAnswer(lane.asked, 0, end, 0))
 
 
 def test_a_lane_with_nothing_on_its_way_goes_on_there() -> None:
@@ -106,7 +106,7 @@ def test_what_is_in_flight_is_waited_for() -> None:
     lane, produce = in_flight()
     assert give(lane, 4) == []
     assert lane.phase is Phase.SETTLING
-    effects = step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    effects = step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     # The log tells what of it stands there.
     assert [type(each) for each in step(lane, 1.0, Woken(wake.question))] == [AskEnd]
@@ -126,7 +126,7 @@ def test_what_the_source_has_not_written_yet_is_not_left_out() -> None:
     lane.source_end = 4
     assert give(lane, 7) == []
     assert lane.phase is Phase.COPYING
-    assert [each.end for each in lane.sought] == [7]
+    assert [each.end for each in lane.seeks] == [7]
 
 
 def test_what_lies_in_front_is_copied_first() -> None:
@@ -148,7 +148,7 @@ def test_an_order_for_what_is_copied_already_comes_to_nothing() -> None:
 
 def test_while_a_former_holder_may_write_the_lane_waits() -> None:
     lane, _ = copying()
-    lane.source_end, lane.former_until, lane.dirty_until = 9, 14.0, 14.0
+    lane.source_end, lane.former_holder_until, lane.late_writes_until = 9, 14.0, 14.0
     effects = give(lane, 7)
     assert [each.at for each in effects if isinstance(each, Wake)] == [14.0]
     assert lane.phase is Phase.WAITING

@@ -14,8 +14,8 @@ from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.intake import want_more
 from mirrord.replication.lane.phases import Phase
-from mirrord.replication.lane.signals import Checked, FetchFrom, Input
-from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.signals import CheckAnswer, FetchFrom, Input
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import unconfirmed_limit
 from tests.fixtures.fake_pipe import as_any, until
@@ -33,12 +33,12 @@ def test_the_bound_keeps_sequences_apart() -> None:
 def test_a_lane_stops_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     lane, _, _ = idle()
     lane.fetching = False
-    lane.check_later, lane.later_check, lane.check_from = True, ask(lane), Mark(0, 0, 1)
+    lane.compares_later, lane.later_comparison, lane.compare_from = True, ask(lane), ResumePosition(0, 0, 1)
     assert (lane.phase, lane.acked) == (Phase.COPYING, 6)
     monkeypatch.setattr(unconfirmed_limit, "MOST", 6)
     assert want_more(lane) == []
     assert "ordinals 0 to 5 have been compared" in unconfirmed_limit.line(lane)
-    effects = step(lane, 1.0, Checked(lane.later_check, 0, 0, 5, "equal"))
+    effects = step(lane, 1.0, CheckAnswer(lane.later_comparison, 0, 0, 5, "equal"))
     assert [each for each in effects if isinstance(each, FetchFrom)]
     assert unconfirmed_limit.line(lane) == ""
 
@@ -46,7 +46,7 @@ def test_a_lane_stops_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lane_below_the_bound_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     lane, _, _ = idle()
     lane.fetching = False
-    lane.check_from = Mark(0, 0, 1)
+    lane.compare_from = ResumePosition(0, 0, 1)
     monkeypatch.setattr(unconfirmed_limit, "MOST", 7)
     assert [each for each in want_more(lane) if isinstance(each, FetchFrom)]
 
@@ -59,14 +59,14 @@ async def test_a_failure_that_lasts_is_reported(monkeypatch: pytest.MonkeyPatch)
     told: list[Input] = []
     hosted: Any = SimpleNamespace(lane=lane, unread_note="", tell=told.append)
     broken = True
-    checked = Checked(question, 0, 0, 5, "equal")
+    checked = CheckAnswer(question, 0, 0, 5, "equal")
 
     async def read() -> Input:
         if broken:
             raise ReadFailed(CORRUPT)
         return checked
 
-    failed = as_any(partial(Checked, question, first=0, last=5, outcome="unverifiable"))
+    failed = as_any(partial(CheckAnswer, question, first=0, last=5, outcome="unverifiable"))
     reading = asyncio.create_task(read_and_tell(hosted, question, read, failed))
     await until(lambda: bool(hosted.unread_note))
     assert "cannot be read for their comparison with the source (CORRUPT_MESSAGE)" in hosted.unread_note

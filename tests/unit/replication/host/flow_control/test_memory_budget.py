@@ -3,11 +3,11 @@
 import asyncio
 
 from mirrord.kafka.client.receive_buffers import BufferPool, Frame
-from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES, Budget, Rate
+from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES, MemoryBudget, Rate
 
 
 async def test_who_lost_interest_gives_its_place_away() -> None:
-    budget = Budget(10)
+    budget = MemoryBudget(10)
     asked: list[int] = []
     budget.on_room = lambda: asked.append(1)
     assert budget.promise(10, "a")
@@ -31,7 +31,7 @@ async def test_a_rate_is_kept_in_the_long_run_and_shared() -> None:
             passed += 700
         now += 0.01
     assert 100_000 <= passed <= 100_000 + 1_000 + 700
-    budget = Budget(1 << 20, 100_000)
+    budget = MemoryBudget(1 << 20, 100_000)
     budget.share(4)
     assert budget.most_bytes == 25_000
     frame = budget.hold(Frame(bytearray(200_000), 0, 200_000))
@@ -40,7 +40,7 @@ async def test_a_rate_is_kept_in_the_long_run_and_shared() -> None:
 
 
 async def test_a_rate_lets_go_on_by_itself() -> None:
-    budget = Budget(4 << 20, 1_000_000)
+    budget = MemoryBudget(4 << 20, 1_000_000)
     room = asyncio.Event()
     budget.on_room = room.set
     del_me = budget.hold(Frame(bytearray(1_050_000), 0, 1_050_000))
@@ -53,7 +53,7 @@ async def test_a_rate_lets_go_on_by_itself() -> None:
 
 
 def test_what_is_held_and_what_is_kept_for_later_are_no_more_than_the_limit_together() -> None:
-    pool, budget = BufferPool(4 << 20), Budget(4 << 20)
+    pool, budget = BufferPool(4 << 20), MemoryBudget(4 << 20)
     small = [budget.hold(Frame(pool.acquire(1 << 20), 0, 1 << 20, pool)) for _ in range(4)]
     small.clear()
     assert (budget.held_bytes, pool.idle_bytes) == (0, 4 << 20)
@@ -64,7 +64,7 @@ def test_what_is_held_and_what_is_kept_for_later_are_no_more_than_the_limit_toge
 
 
 def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
-    pool, budget = BufferPool(), Budget(1 << 20)
+    pool, budget = BufferPool(), MemoryBudget(1 << 20)
     buffer = pool.acquire(100_000)
     held = budget.hold(Frame(buffer, 0, 100_000, pool))
     assert budget.held_bytes == len(buffer)
@@ -75,7 +75,7 @@ def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
 
 
 def test_what_the_batches_in_a_frame_take_is_held_as_long_as_the_frame() -> None:
-    budget = Budget(1 << 20)
+    budget = MemoryBudget(1 << 20)
     held = budget.hold(Frame(bytearray(1_000), 0, 1_000))
     held.count(3)
     held.count(2)

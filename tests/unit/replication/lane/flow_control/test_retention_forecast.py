@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import LaneReport
-from mirrord.replication.lane.flow_control.retention_forecast import WINDOW_S, Headroom
+from mirrord.replication.lane.flow_control.retention_forecast import WINDOW_S, RetentionForecast
 from mirrord.topics.rules.retention import Retention, retention_of
 
 LANE = LaneId("a.0.b")
@@ -32,7 +32,7 @@ REPORT = LaneReport(
 
 def told(*seen: tuple[float, int, int]) -> float | None:
     """The forecast after reports of (time, log start, position)."""
-    headroom = Headroom()
+    headroom = RetentionForecast()
     for now, start, offset in seen:
         headroom.note(replace(REPORT, source_start=start, source_offset=offset), now)
     return headroom.left_s(LANE)
@@ -67,7 +67,7 @@ def test_a_source_that_went_back_is_looked_at_anew() -> None:
 
 
 def test_little_is_kept() -> None:
-    headroom = Headroom()
+    headroom = RetentionForecast()
     for second in range(10_000):
         headroom.note(replace(REPORT, source_start=second // 100), float(second))
     assert len(headroom._seen[LANE].points) < 70
@@ -81,7 +81,7 @@ NOW_MS = 1_800_000_000_000
 
 def by_settings(retention: Retention, *seen: tuple[float, int, int, int], **more: int) -> float | None:
     """The forecast by a topic's settings, after reports of (time, position, end, newest time of the next batch)."""
-    headroom = Headroom()
+    headroom = RetentionForecast()
     for now, offset, end, next_ms in seen:
         report = replace(REPORT, source_offset=offset, source_end=end, next_record_ms=next_ms, **more)
         headroom.note(report, now)
@@ -120,7 +120,7 @@ def test_more_than_retention_allows_stands_behind() -> None:
 
 
 def test_the_soonest_counts() -> None:
-    headroom = Headroom()
+    headroom = RetentionForecast()
     for now, start in ((0.0, 0), (100.0, 200)):
         headroom.note(replace(REPORT, source_start=start, next_record_ms=NOW_MS - WEEK_MS + 60_000), now)
     assert headroom.left_s(LANE) == 400

@@ -5,7 +5,7 @@ import pytest
 from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Append, Effects, FetchFrom, Halted, Lost, Wake, Woken
-from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupAnswer
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
@@ -45,7 +45,7 @@ def after(lane: Lane, effects: Effects) -> list[Verdict]:
 def test_the_policy_of_the_topic_decides(compacts: bool | None, reason: Reason) -> None:
     """Where it may not be read, nothing can be claimed."""
     lane, asked = at_the_hole()
-    effects = step(lane, 0.0, CleanupTold(asked.question, compacts))
+    effects = step(lane, 0.0, CleanupAnswer(asked.question, compacts))
     lost = [each.line for each in effects if isinstance(each, Lost)]
     assert bool(lost) == (reason == "unexplained")
     assert all("[2, 5)" in line and "not compacted" in line for line in lost)
@@ -55,7 +55,7 @@ def test_the_policy_of_the_topic_decides(compacts: bool | None, reason: Reason) 
 def test_a_lane_that_halts_at_losses_halts_in_front_of_a_hole() -> None:
     lane, asked = at_the_hole()
     lane.on_loss = "halt"
-    effects = step(lane, 0.0, CleanupTold(asked.question, False))
+    effects = step(lane, 0.0, CleanupAnswer(asked.question, False))
     assert lane.phase is Phase.HALTED
     assert any(isinstance(each, Halted) and "[2, 5)" in each.line for each in effects)
     assert not any(isinstance(each, FetchFrom) for each in effects)
@@ -63,13 +63,13 @@ def test_a_lane_that_halts_at_losses_halts_in_front_of_a_hole() -> None:
 
 def test_a_policy_that_cannot_be_read_now_is_asked_for_again() -> None:
     lane, asked = at_the_hole()
-    (wake,) = step(lane, 0.0, CleanupTold(asked.question, None, "no answer"))
+    (wake,) = step(lane, 0.0, CleanupAnswer(asked.question, None, "no answer"))
     assert isinstance(wake, Wake)
     assert "no answer" in lane.doubt_line
     (again,) = step(lane, 1.0, Woken(wake.question))
     assert isinstance(again, AskCleanup)
-    assert step(lane, 1.0, CleanupTold(asked.question, False)) == [], "an answer to the former question"
-    assert after(lane, step(lane, 1.0, CleanupTold(again.question, False))) == [Verdict(2, 5, "unexplained")]
+    assert step(lane, 1.0, CleanupAnswer(asked.question, False)) == [], "an answer to the former question"
+    assert after(lane, step(lane, 1.0, CleanupAnswer(again.question, False))) == [Verdict(2, 5, "unexplained")]
     assert not lane.doubt_line
 
 

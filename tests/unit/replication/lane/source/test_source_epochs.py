@@ -8,27 +8,27 @@ from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskCheck,
     AskEnd,
     Bound,
-    Checked,
+    CheckAnswer,
     Chunk,
     Effects,
-    EndTold,
+    EndAnswer,
     FetchFrom,
     Lost,
     OwnBatch,
     Produce,
-    ProducersTold,
-    Scanned,
+    ProduceAnswer,
+    ProducersAnswer,
+    ScanAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
     Wake,
 )
-from mirrord.replication.lane.source.epoch_cache import Epochs
-from mirrord.replication.lane.source.source_epochs import copied_from, is_another, recall_copied, tell_anew
+from mirrord.replication.lane.source.epoch_cache import EpochCache
+from mirrord.replication.lane.source.source_epochs import copied_from, epochs_again, is_another, recall_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.sim import toy
@@ -37,9 +37,9 @@ from tests.unit.replication.lane.test_answers import Record, copying
 LANE = LaneId("a.0.b")
 
 
-def seen(*batches: tuple[int, int, int]) -> Epochs:
+def seen(*batches: tuple[int, int, int]) -> EpochCache:
     """Batches as (where the one before ended, where it ends, epoch)."""
-    epochs = Epochs()
+    epochs = EpochCache()
     for start, end, epoch in batches:
         epochs.note(start, epoch)
         epochs.reach(end)
@@ -139,14 +139,16 @@ def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...
     assert isinstance(append, Append)
     record.grant, record.replicator = 2, "another"
     step(lane, 0.0, Bound(append.tag, (True,), record))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 14))
-    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 14))
-    step(lane, 0.0, VisibleTold(lane.asked, 0, 14, 0))
-    effects = step(lane, 0.0, Scanned(lane.asked, 0, "resume", 9, 14, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 4, 10, 0))))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 14))
+    step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 14))
+    step(lane, 0.0, VisibleAnswer(lane.asked, 0, 14, 0))
+    effects = step(
+        lane, 0.0, ScanAnswer(lane.asked, 0, "resume", 9, 14, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 4, 10, 0)))
+    )
     (check,) = [effect for effect in effects if isinstance(effect, AskCheck)]
     assert check.position == runs[-1].offset + 14 - runs[-1].ordinal
-    told = Checked(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
+    told = CheckAnswer(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
     effects = step(lane, 0.0, told)
     assert (lane.phase is Phase.HALTED) == (source_end >= 0)
     return effects
@@ -172,7 +174,7 @@ def test_a_source_that_ends_in_front_of_the_position_is_truncated() -> None:
 
 
 def test_a_mark_tells_the_epoch_at_its_own_position() -> None:
-    epochs = Epochs()
+    epochs = EpochCache()
     epochs.begin(14, 5)
     assert [epochs.before(at) for at in (3, 14, 15)] == [5, 5, -1]
 
@@ -190,10 +192,10 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
     record.epochs = ((0, 1), (4, 3))
     (ask,) = step(lane, 0.0, Bound(told.tag, (True,), record))
     assert isinstance(ask, AskEnd)
-    (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
-    effects = step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    (produce,) = [each for each in step(lane, 0.0, EndAnswer(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
+    effects = step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
     (produce,) = [each for each in effects if isinstance(each, Produce)]
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 4))
+    step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 4))
     assert lane.acked == 6
     return lane, record, fetch
 
@@ -228,10 +230,10 @@ def test_a_marker_in_front_of_what_is_lost_is_not_lost() -> None:
     assert isinstance(append, Append)
     record.grant, record.replicator = 2, "another"
     step(lane, 0.0, Bound(append.tag, (True,), record))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
-    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
-    fetch = fetch_of(step(lane, 0.0, VisibleTold(lane.asked, 0, 6, 0)))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 6))
+    step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 6))
+    fetch = fetch_of(step(lane, 0.0, VisibleAnswer(lane.asked, 0, 6, 0)))
     assert (fetch.position, fetch.last_epoch) == (7, 3)
     effects = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
     (told,) = [each for each in effects if isinstance(each, Append)]
@@ -244,21 +246,21 @@ def test_after_a_truncation_the_epoch_is_of_what_was_copied_before_it() -> None:
     copied from offset 6 on, and its record there is to follow as ordinal 6."""
     record = Record(grant=1, source_runs=Runs((Run(0, 0), Run(4, 6))), target_runs=Runs((Run(0, 0),)))
     record.source_runs.add(6, 6)
-    record.cuts, record.epochs = ((6, 6),), ((0, 1), (4, 3), (6, 3))
+    record.truncations, record.epochs = ((6, 6),), ((0, 1), (4, 3), (6, 3))
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     progress = Progress(LANE, 1, 1, 6, 6, 1, 6, 20, 1, 1, True, "copying")
     step(lane, 0.0, Start(record, progress, "another", 0.0, True))
     record.grant, record.replicator = 2, "another"
     step(lane, 0.0, Bound(lane.facts_tag, (True,), record))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
-    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
-    fetch = fetch_of(step(lane, 0.0, VisibleTold(lane.asked, 0, 6, 0)))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 6))
+    step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, 1, 6))
+    fetch = fetch_of(step(lane, 0.0, VisibleAnswer(lane.asked, 0, 6, 0)))
     assert (fetch.position, fetch.last_epoch) == (6, 3)
 
 
 def test_what_was_copied_from_an_offset_on() -> None:
-    record = Record(source_runs=Runs((Run(0, 0), Run(4, 6), Run(8, 3), Run(10, 20))), cuts=((8, 3),))
+    record = Record(source_runs=Runs((Run(0, 0), Run(4, 6), Run(8, 3), Run(10, 20))), truncations=((8, 3),))
     assert [copied_from(record, at, 11) for at in (0, 2, 3, 5, 6, 21, 22)] == [0, 2, 3, 20, 20, 21, None]
 
 
@@ -272,7 +274,7 @@ def test_a_truncation_waits_for_what_is_on_its_way() -> None:
 
 def test_nobody_else_may_be_writing_when_ordinals_get_another_meaning() -> None:
     lane, _, fetch = idle()
-    lane.former_until = 9.0
+    lane.former_holder_until = 9.0
     effects = step(lane, 1.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
@@ -283,11 +285,11 @@ def test_epochs_that_were_told_anew_count_before_they_are_bound() -> None:
     lane.record = Record(source_runs=Runs([Run(0, 0), Run(6, 4), Run(8, 14)]), epochs=((0, 0), (8, 1)))
     lane.resume_ordinal = 6
     # What follows from ordinal 6 on is copied again, without the record of that ordinal.
-    assert tell_anew(lane, [(6, 7, 1), (7, 8, 1)]) == ((6, 0), (7, 1))
+    assert epochs_again(lane, [(6, 7, 1), (7, 8, 1)]) == ((6, 0), (7, 1))
     lane.next_ordinal = 7
     assert is_another(lane, 0)
     assert not is_another(lane, 1)
     recall_copied(lane, 14)
-    assert (lane.told_epoch, lane.told_since) == (1, 7)
+    assert (lane.recorded_epoch, lane.recorded_epoch_since) == (1, 7)
     # What is told next moves up what was told last.
-    assert tell_anew(lane, [(6, 7, 1)]) == ((6, 1),)
+    assert epochs_again(lane, [(6, 7, 1)]) == ((6, 1),)

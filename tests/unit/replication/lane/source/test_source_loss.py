@@ -11,20 +11,20 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
-    AskParting,
+    AskDivergence,
     Bound,
-    Checked,
+    CheckAnswer,
+    DivergenceAnswer,
     Drain,
     Effects,
     FetchFrom,
     Lost,
     OwnBatch,
-    PartingTold,
-    Scanned,
+    ScanAnswer,
     Wake,
     Woken,
 )
-from mirrord.replication.lane.source.source_epochs import goes_on_at, last_copied
+from mirrord.replication.lane.source.source_epochs import continues_at, last_copied
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.step import step
 from tests.unit.replication.lane.source.test_source_epochs import LANE as LANE0
@@ -47,19 +47,19 @@ def leapt() -> Leapt:
     play.begin("second")
     play.sandwich(13)
     own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))
-    effects = play.tell(Scanned(play.lane.asked, 0, "resume", 9, 13, own))
+    effects = play.tell(ScanAnswer(play.lane.asked, 0, "resume", 9, 13, own))
     (check,) = [each for each in effects if isinstance(each, AskCheck)]
     # What the source has in front of the position may be of another history than what was copied.
-    effects = play.tell(Checked(check.question, 0, 10, 12, "unverifiable", "", 5))
+    effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "unverifiable", "", 5))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (15, -1)
     return play, fetch
 
 
-def fetched(play: Play, fetch: FetchFrom) -> AskParting:
+def fetched(play: Play, fetch: FetchFrom) -> AskDivergence:
     """The first batch after the leap has arrived."""
     (asked,) = play.tell(chunk(fetch, data((15, 2, 5, 0))))
-    assert isinstance(asked, AskParting)
+    assert isinstance(asked, AskDivergence)
     assert (asked.position, asked.epoch) == (13, 4)
     return asked
 
@@ -74,7 +74,7 @@ def test_what_the_source_still_has_is_no_reason_to_wait(leapt: Leapt, error: int
     play, _ = leapt
     asked = fetched(*leapt)
     assert not is_taken(play)
-    play.tell(PartingTold(asked.question, error))
+    play.tell(DivergenceAnswer(asked.question, error))
     assert is_taken(play)
 
 
@@ -82,7 +82,7 @@ def test_what_the_source_still_has_is_no_reason_to_wait(leapt: Leapt, error: int
 def test_what_the_source_has_lost_is_reported_and_copied_again(leapt: Leapt, epoch: int, end: int, start: int) -> None:
     """(1, 10): the source has records of epoch 1 instead of those of epoch 4 that were copied."""
     play, _ = leapt
-    effects = play.tell(PartingTold(fetched(*leapt).question, 0, epoch, end))
+    effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, epoch, end))
     (lost,) = [each for each in effects if isinstance(each, Lost)]
     assert "and the source has lost them" in lost.line
     (append,) = [each for each in effects if isinstance(each, Append)]
@@ -92,24 +92,24 @@ def test_what_the_source_has_lost_is_reported_and_copied_again(leapt: Leapt, epo
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert fetch.position == start
     play.bind(effects)
-    assert play.lane.unproven is None
+    assert play.lane.unconfirmed_chunk is None
 
 
 def test_a_flow_that_halts_for_losses_halts(leapt: Leapt) -> None:
     play, _ = leapt
     play.lane.on_loss = "halt"
-    play.tell(PartingTold(fetched(*leapt).question, 0, 4, 11))
+    play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
     assert play.lane.phase is Phase.HALTED
     assert "[11, 13)" in play.lane.halt_line
 
 
 def test_a_source_that_does_not_answer_is_asked_again(leapt: Leapt) -> None:
     play, _ = leapt
-    (wake,) = play.tell(PartingTold(fetched(*leapt).question, NOT_LEADER))
+    (wake,) = play.tell(DivergenceAnswer(fetched(*leapt).question, NOT_LEADER))
     assert isinstance(wake, Wake)
     (asked,) = play.tell(Woken(wake.question))
-    assert isinstance(asked, AskParting)
-    play.tell(PartingTold(asked.question, 0))
+    assert isinstance(asked, AskDivergence)
+    play.tell(DivergenceAnswer(asked.question, 0))
     assert is_taken(play)
 
 
@@ -124,10 +124,10 @@ def test_a_lane_resumes_where_the_source_parts_if_both_sides_have_lost_a_record(
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1),)))
     play.fold(SourceRun(LANE, 1, (Run(13, 8),), (Verdict(8, 13, "truncated"),), ((13, 1),)))
-    assert [goes_on_at(play.record, ordinal) for ordinal in (7, 8, 11, 13, 14)] == [7, 8, 8, 8, 9]
+    assert [continues_at(play.record, ordinal) for ordinal in (7, 8, 11, 13, 14)] == [7, 8, 8, 8, 9]
     # The records of ordinals 6 and 7 are to be copied again as 11 and 12.
     play.fold(HoleFound(LANE, 1, 6, 7, 11, 13), SourceRun(LANE, 1, (Run(11, 6), Run(13, 8))))
-    assert [goes_on_at(play.record, ordinal) for ordinal in (11, 12, 13)] == [6, 7, 8]
+    assert [continues_at(play.record, ordinal) for ordinal in (11, 12, 13)] == [6, 7, 8]
 
 
 def after_retention() -> tuple[Lane, Record, Append, Effects]:
@@ -144,7 +144,7 @@ def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() 
     """With epoch 3, which is all that the ledger knows, the answer would be that offsets 6 and 7 are lost."""
     _, _, _, effects = after_retention()
     (asked,) = effects
-    assert isinstance(asked, AskParting)
+    assert isinstance(asked, AskDivergence)
     assert (asked.position, asked.epoch) == (8, 5)
 
 
@@ -156,10 +156,10 @@ def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
     effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
     (told,) = [each for each in effects if isinstance(each, Append)]
     (asked,) = step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
-    assert isinstance(asked, AskParting)
+    assert isinstance(asked, AskDivergence)
     assert (asked.position, asked.epoch) == (8, 3)
     step(lane, 0.0, Bound(told.tag, (True,), lane.record))
-    effects = step(lane, 0.0, PartingTold(asked.question, 0, 3, 7))
+    effects = step(lane, 0.0, DivergenceAnswer(asked.question, 0, 3, 7))
     (append,) = [each for each in effects if isinstance(each, Append)]
     assert append.facts == (SourceRun(LANE0, 1, (Run(6, 7),), (Verdict(7, 8, "truncated"),), ((6, 3),)),)
 
@@ -167,7 +167,7 @@ def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
 def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
     """Offsets 13 and 14 were left out, not copied."""
     play, _ = leapt
-    effects = play.tell(PartingTold(fetched(*leapt).question, 0, 4, 11))
+    effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
     (append,) = [each for each in effects if isinstance(each, Append)]
     (fact,) = append.facts
     assert isinstance(fact, SourceRun)
@@ -180,9 +180,9 @@ def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
 def test_a_lane_that_stands_still_holds_no_chunk(leapt: Leapt) -> None:
     play, _ = leapt
     fetched(*leapt)
-    assert play.lane.unproven is not None
+    assert play.lane.unconfirmed_chunk is not None
     halt(play.lane, "unexplained", "a test", 0, 0)
-    assert play.lane.unproven is None
+    assert play.lane.unconfirmed_chunk is None
 
 
 def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
@@ -191,14 +191,14 @@ def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
     play.lane.notes.add(99)
     play.tell(Drain())
     assert play.lane.phase is Phase.DRAINING
-    assert play.lane.unproven is None
+    assert play.lane.unconfirmed_chunk is None
 
 
 def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
     play, _ = leapt
     earlier = ask(play.lane)
     fetched(*leapt)
-    play.tell(PartingTold(earlier, 0))
+    play.tell(DivergenceAnswer(earlier, 0))
     assert not is_taken(play)
 
 
@@ -206,10 +206,10 @@ def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
     lane, _, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, bytearray()))
     lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane goes on behind a leap
-    lane.assured = True
+    lane.source_confirmed = True
     effects = step(lane, 0.0, chunk(fetch_of(effects), data((6, 2, 3, 0))))
     fetch = fetch_of(effects)
-    assert (fetch.position, fetch.last_epoch, lane.assured) == (30, -1, False)
+    assert (fetch.position, fetch.last_epoch, lane.source_confirmed) == (30, -1, False)
 
 
 def test_what_was_copied_between_holes_counts() -> None:
@@ -223,9 +223,9 @@ def test_what_was_copied_between_holes_counts() -> None:
 
 def test_a_chunk_does_not_wait_for_what_is_known_to_be_lost_by_now(leapt: Leapt) -> None:
     play, _ = leapt
-    (wake,) = play.tell(PartingTold(fetched(*leapt).question, NOT_LEADER))
+    (wake,) = play.tell(DivergenceAnswer(fetched(*leapt).question, NOT_LEADER))
     assert isinstance(wake, Wake)
     play.lane.record, play.lane.left = None, None
     (again,) = play.tell(Woken(wake.question))
     assert isinstance(again, FetchFrom)
-    assert play.lane.unproven is None
+    assert play.lane.unconfirmed_chunk is None

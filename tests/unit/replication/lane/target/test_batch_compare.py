@@ -4,7 +4,14 @@ import pytest
 
 from mirrord.kafka.protocol.record import Record
 from mirrord.kafka.protocol.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header
-from mirrord.replication.lane.target.batch_compare import EQUAL, Copy, Finding, same_bytes, same_records, together
+from mirrord.replication.lane.target.batch_compare import (
+    EQUAL,
+    BatchCopy,
+    BatchFinding,
+    same_bytes,
+    same_records,
+    together,
+)
 
 ORIGINAL = Header(500, 200, 7, 2, 1, 4 | TRANSACTIONAL | DELETE_HORIZON, 9, 1_000, 2_000, 1, 2, 3, 10)
 COPY = ORIGINAL._replace(
@@ -43,7 +50,7 @@ def test_append_times_at_the_source_need_the_records() -> None:
 
 
 def test_a_copy_takes_the_ordinals_that_a_cleaner_removed_since() -> None:
-    copy = Copy(COPY._replace(record_count=4, base_sequence=5), 0)
+    copy = BatchCopy(COPY._replace(record_count=4, base_sequence=5), 0)
     assert copy.count == 10
     assert copy.first(2**31) == 2**31 + 5
     assert copy.first(2**31 - 10) == 2**31 + 5
@@ -53,14 +60,14 @@ RECORD = Record(0, 5, b"k", b"v", [("h", None), ("h", b"")])
 PAIRS = [(40, 500), (41, 503)]
 
 
-def compare(copy: Record | None, original: Record | None, *, timed: bool = True) -> Finding:
+def compare(copy: Record | None, original: Record | None, *, timed: bool = True) -> BatchFinding:
     copies = {40: RECORD} | ({41: copy} if copy else {})
     originals = {500: RECORD} | ({503: original} if original else {})
     return same_records(PAIRS, copies, originals, timed=timed)
 
 
 def test_records_that_agree() -> None:
-    assert compare(RECORD, RECORD._replace(offset=503)) == Finding("equal", equal_until=42)
+    assert compare(RECORD, RECORD._replace(offset=503)) == BatchFinding("equal", equal_until=42)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_records_that_agree() -> None:
     ],
 )
 def test_a_difference_names_the_ordinal(other: Record, what: str) -> None:
-    assert compare(other, RECORD) == Finding("different", f"ordinal 41 (source offset 503) has another {what}")
+    assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) has another {what}")
 
 
 def test_times_do_not_count_where_the_target_sets_its_own() -> None:
@@ -95,18 +102,18 @@ def test_what_the_source_never_had_is_not_gone() -> None:
 def test_a_record_that_a_cleaner_removed_is_not_compared() -> None:
     finding = same_records(PAIRS, {40: RECORD}, {500: RECORD, 503: RECORD}, timed=True)
     assert (finding.outcome, finding.equal_until) == ("unverifiable", 41)
-    assert together([Finding("equal", equal_until=41), EQUAL]) == Finding("equal", equal_until=41)
-    assert together([finding, Finding("equal", equal_until=44)]).equal_until == 44
+    assert together([BatchFinding("equal", equal_until=41), EQUAL]) == BatchFinding("equal", equal_until=41)
+    assert together([finding, BatchFinding("equal", equal_until=44)]).equal_until == 44
 
 
 def test_a_difference_weighs_more_than_what_is_gone() -> None:
-    gone = Finding("unverifiable", "gone")
-    different = Finding("different", "other")
+    gone = BatchFinding("unverifiable", "gone")
+    different = BatchFinding("different", "other")
     assert together([EQUAL, gone, EQUAL, different, gone]) == different
-    assert together([EQUAL, gone, Finding("unverifiable", "more")]) == gone
+    assert together([EQUAL, gone, BatchFinding("unverifiable", "more")]) == gone
     assert together([]) == EQUAL
 
 
 def test_all_that_is_gone_is_told() -> None:
-    findings = [Finding("unverifiable", "gone", ((1, 2),)), EQUAL, Finding("unverifiable", "more", ((4, 6),))]
-    assert together(findings) == Finding("unverifiable", "gone", ((1, 2), (4, 6)))
+    findings = [BatchFinding("unverifiable", "gone", ((1, 2),)), EQUAL, BatchFinding("unverifiable", "more", ((4, 6),))]
+    assert together(findings) == BatchFinding("unverifiable", "gone", ((1, 2), (4, 6)))

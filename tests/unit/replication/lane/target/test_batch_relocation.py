@@ -6,9 +6,9 @@ from mirrord.ledger.facts.core import HoleFound
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.target.batch_relocation import (
-    Original,
     Range,
-    Standing,
+    SourceBatch,
+    TargetBatch,
     Unplaced,
     covered_below,
     is_open,
@@ -19,20 +19,20 @@ from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_answers import Record
 
 
-def source(text: str, at: int = 0) -> list[Original]:
+def source(text: str, at: int = 0) -> list[SourceBatch]:
     """One batch of one record a letter; `.` is a record that was removed, `#` a batch that is not copied."""
     return [
-        Original(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
+        SourceBatch(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
         for offset, letter in enumerate(text, at)
     ]
 
 
 def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Located:
     """The target's batches, apart by spaces, as ordinals from `first` on; earlier ones cover the first offsets."""
-    standing: list[Standing] = []
+    standing: list[TargetBatch] = []
     ordinal = first
     for batch in target.split():
-        standing.append(Standing(ordinal, batch))
+        standing.append(TargetBatch(ordinal, batch))
         ordinal += len(batch)
     below = [Range(0, covered)] if covered else []
     return locate(standing, source(text), below, covered - 1, Range(0, len(text)))
@@ -97,11 +97,11 @@ def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None
 
 def test_the_epochs_of_the_source_are_told() -> None:
     batches = [
-        Original(0, 2, {0: "a", 1: "b"}, epoch=3),
-        Original(4, 5, {}, False, 5),
-        Original(5, 6, {5: "c"}, epoch=5),
+        SourceBatch(0, 2, {0: "a", 1: "b"}, epoch=3),
+        SourceBatch(4, 5, {}, False, 5),
+        SourceBatch(5, 6, {5: "c"}, epoch=5),
     ]
-    located = locate([Standing(0, "ab"), Standing(2, "c")], batches, [], -1, Range(0, 6))
+    located = locate([TargetBatch(0, "ab"), TargetBatch(2, "c")], batches, [], -1, Range(0, 6))
     assert located.epochs == ((0, 3), (2, 5))
 
 
@@ -110,7 +110,7 @@ def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> No
 
 
 def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
-    standing = [Standing(0, "ab"), Standing(2, "x"), Standing(3, "de")]
+    standing = [TargetBatch(0, "ab"), TargetBatch(2, "x"), TargetBatch(3, "de")]
     assert locate(standing, source("ab.de"), [], -1, Range(0, 5)).open == ()
     located = locate(standing, source("ab.de"), [], -1, Range(0, 5), lambda ordinal: ordinal >= 2)
     assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
@@ -119,7 +119,7 @@ def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
 
 def test_what_neither_log_holds_any_more_is_left_open() -> None:
     """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
-    standing, left = [Standing(0, ("a", None, "c"))], source("de", 3)
+    standing, left = [TargetBatch(0, ("a", None, "c"))], source("de", 3)
     located = locate(standing, left, [], -1, Range(3, 5), lambda _: True, lambda ordinal: ordinal)
     assert (located.runs, located.open, located.missing, located.next_offset) == ((), ((0, 3),), (), 3)
     with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
@@ -130,7 +130,7 @@ def test_what_neither_log_holds_any_more_is_left_open() -> None:
 
 def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
     """The map names offset 3 for ordinal 2, but the source was read up to offset 3 only."""
-    standing = [Standing(0, "xby")]
+    standing = [TargetBatch(0, "xby")]
     located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
     assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
 

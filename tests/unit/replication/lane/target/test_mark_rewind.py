@@ -12,21 +12,21 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane import intake
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
-    Answer,
     Append,
     AskEnd,
     AskScan,
     Effects,
-    EndTold,
-    ProducersTold,
+    EndAnswer,
+    ProduceAnswer,
+    ProducersAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
 )
 from mirrord.replication.lane.source.declared_runs import planned
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import mark_rewind, missing_ordinals
-from mirrord.replication.lane.target.superseded_records import SupersededTold
+from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
 from tests.sim import toy
 from tests.unit.replication.lane.target.test_superseded_records import looked_up
@@ -55,13 +55,13 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
     """An election took ordinals 6 to 9; others wrote newer records of all four keys. The holder tells that offset 10
     follows as ordinal 6, and ends before it saves a mark. Offsets 10 to 13 were never copied."""
     asked = looked_up(play, 6, 10, (), ((6, 10),))
-    effects = play.tell(SupersededTold(asked.question, 0))
+    effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     (run,) = [fact for fact in append.facts if isinstance(fact, SourceRun)]
     assert (run.runs, run.rewound) == ((Run(6, 10),), Rewound(6, 6, 10, 3))
     play.bind(effects)
     play.begin("third")
-    assert play.lane.mark == Mark(6, 10, 3)
+    assert play.lane.resume_position == ResumePosition(6, 10, 3)
     assert missing_ordinals.known_until(play.lane) == 6
     assert play.lane.trusted == 6
 
@@ -69,61 +69,61 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
 @pytest.mark.parametrize(
     ("progress", "mark", "reached"),
     [
-        (mark_of(1, 10, 0), Mark(6, 6, 3), 6),
-        (mark_of(1, 5, 0), Mark(5, 5, 1), 5),
-        (mark_of(2, 10, 1), Mark(10, 10, 1), 10),
-        (mark_of(3, 10, 1), Mark(10, 10, 1), 10),
+        (mark_of(1, 10, 0), ResumePosition(6, 6, 3), 6),
+        (mark_of(1, 5, 0), ResumePosition(5, 5, 1), 5),
+        (mark_of(2, 10, 1), ResumePosition(10, 10, 1), 10),
+        (mark_of(3, 10, 1), ResumePosition(10, 10, 1), 10),
         # A former holder reads the ledger as it is, while its mark is of before.
-        (mark_of(1, 10, 1), Mark(6, 6, 3), 6),
+        (mark_of(1, 10, 1), ResumePosition(6, 6, 3), 6),
     ],
 )
-def test_which_mark_counts(play: Play, progress: Progress, mark: Mark, reached: int) -> None:
+def test_which_mark_counts(play: Play, progress: Progress, mark: ResumePosition, reached: int) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
-    assert mark_rewind.counts(progress, play.record) == (mark, reached)
+    assert mark_rewind.valid_position(progress, play.record) == (mark, reached)
 
 
 def test_of_several_the_lowest_counts(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     play.fold(SourceRun(LANE, 2, (Run(8, 20),), rewound=Rewound(8, 7, 12, 4)))
-    assert mark_rewind.counts(mark_of(2, 10, 0), play.record) == (Mark(6, 6, 3), 6)
-    assert mark_rewind.counts(mark_of(2, 10, 1), play.record) == (Mark(7, 12, 4), 8)
+    assert mark_rewind.valid_position(mark_of(2, 10, 0), play.record) == (ResumePosition(6, 6, 3), 6)
+    assert mark_rewind.valid_position(mark_of(2, 10, 1), play.record) == (ResumePosition(7, 12, 4), 8)
 
 
 def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
     """Ordinals 6 to 9 are told once more as they were, and 10 anew."""
     runs = (Run(6, 6),)
-    assert mark_rewind.tell(play.lane, runs, Mark(6, 6, 3)) is None
+    assert mark_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
     assert missing_ordinals.known_until(play.lane) == 10
-    assert mark_rewind.tell(play.lane, (Run(6, 6), Run(8, 12)), Mark(6, 6, 3)) == Rewound(8, 6, 6, 3)
-    play.lane.mark = Mark(6, 6, 3)
+    assert mark_rewind.rewound_by(play.lane, (Run(6, 6), Run(8, 12)), ResumePosition(6, 6, 3)) == Rewound(8, 6, 6, 3)
+    play.lane.resume_position = ResumePosition(6, 6, 3)
     assert missing_ordinals.known_until(play.lane) == 8
 
 
 def test_a_run_that_is_no_longer_told_changes_the_meaning_too(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(9, 15),)))
-    assert mark_rewind.tell(play.lane, (Run(6, 6),), Mark(6, 6, 3)) == Rewound(9, 6, 6, 3)
+    assert mark_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
 def test_what_a_first_holder_tells_concerns_no_mark() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
-    assert mark_rewind.tell(lane, (Run(0, 0),), Mark(0, 0)) is None
+    assert mark_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
 
 
 def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
     """Ordinals 6 to 8 were never appended and follow as 9 to 11; others' records have the offsets 6 to 10."""
     play.fold(HoleFound(LANE, 2, 6, 8, 9, 12), SourceRun(LANE, 2, (Run(9, 6),)))
-    play.lane.mark = Mark(9, 11, 1)
+    play.lane.resume_position = ResumePosition(9, 11, 1)
     assert [ordinal_before(play.lane, at) for at in (5, 6, 7, 8, 9, 11)] == [5, 6, 9, 9, 9, 9]
     assert [ordinal_at(play.lane, at) for at in (5, 6, 8)] == [5, 6, 9]
 
 
 def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> None:
     """Others wrote two records in front of the mark. The log went back, and the lane's own may have come instead."""
-    play.lane.mark, play.lane.acknowledged = Mark(0, 2, 1), ()
-    play.tell(EndTold(play.lane.asked, 0, 3, 2))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, 2))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 2, 0))
+    play.lane.resume_position, play.lane.acknowledged = ResumePosition(0, 2, 1), ()
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 2))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 2))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 2, 0))
     assert isinstance(scan, AskScan)
     assert (scan.start, scan.end) == (0, 2)
 
@@ -131,15 +131,15 @@ def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> 
 def test_a_batch_that_is_acknowledged_in_front_of_the_mark_is_found() -> None:
     """It is a repeat of what stands there, however far in front, and the lane must not send it for ever."""
     lane, produce = in_flight()
-    lane.mark, lane.expected = Mark(0, 20_000, lane.end_epoch), 20_000
+    lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.end_epoch), 20_000
     effects: Effects = []
     for sent in produce.batches:
-        effects = step(lane, 0.0, Answer(lane.round, sent, 0, 0))
+        effects = step(lane, 0.0, ProduceAnswer(lane.round, sent, 0, 0))
     assert any(isinstance(effect, AskEnd) for effect in effects)
-    step(lane, 0.0, EndTold(lane.asked, 0, lane.end_epoch, 20_000))
-    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
-    step(lane, 0.0, EndTold(lane.asked, 0, lane.end_epoch, 20_000))
-    (scan,) = step(lane, 0.0, VisibleTold(lane.asked, 0, 20_000, 0))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.end_epoch, 20_000))
+    step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.end_epoch, 20_000))
+    (scan,) = step(lane, 0.0, VisibleAnswer(lane.asked, 0, 20_000, 0))
     assert isinstance(scan, AskScan)
     assert (scan.start, scan.end) == (0, 20_000)
 
@@ -155,8 +155,8 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
     """The log went back to ordinal 8. Offset 4 was to be copied again as that, and somebody decided to leave it out."""
     play.fold(HoleFound(LANE, 2, 4, 5, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 8))))
     lane = play.lane
-    lane.acknowledged, lane.mark, lane.acked = ((10, 1),), Mark(8, 6, 3), 8
-    lane.next_ordinal, lane.position, lane.check_later = 8, 4, True
+    lane.acknowledged, lane.resume_position, lane.acked = ((10, 1),), ResumePosition(8, 6, 3), 8
+    lane.next_ordinal, lane.position, lane.compares_later = 8, 4, True
     lane.plan.append(Run(10, 8))
     lane.left_out = [Verdict(4, 5, "skipped")]
     (append,) = intake.leave_out(lane)
@@ -174,11 +174,11 @@ def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ord
     progress = replace(mark_of(3, 1_000, 0), state=state)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
-    play.tell(EndTold(play.lane.asked, 0, 1, 1_000))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 1, 1_000))
-    play.tell(VisibleTold(play.lane.asked, 0, 1_000, 1_000))
-    assert play.lane.mark.ordinal == ordinal
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 1_000))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 1_000))
+    play.tell(VisibleAnswer(play.lane.asked, 0, 1_000, 1_000))
+    assert play.lane.resume_position.ordinal == ordinal
     assert play.lane.phase is (Phase.COPYING if ordinal == 1_000 else Phase.RESUMING)
 
 
@@ -187,7 +187,7 @@ def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
     behind all that was acknowledged, and was never sent."""
     play.fold(HoleFound(LANE, 2, 7, 6, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 12))))
     play.fold(SourceRun(LANE, 2, (Run(8, 5), Run(9, 12))))
-    play.lane.mark, play.lane.acknowledged = Mark(9, 9, 1), ()
+    play.lane.resume_position, play.lane.acknowledged = ResumePosition(9, 9, 1), ()
     assert missing_ordinals.lost_ordinals(play.lane, 8) == ((8, 8),)
     assert planned(play.record, 8) == [Run(9, 12)]
     play.fold(SourceRun(LANE, 2, (Run(10, 14),)))

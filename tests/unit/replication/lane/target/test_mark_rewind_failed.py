@@ -4,11 +4,11 @@ import pytest
 
 from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
-from mirrord.replication.lane.lane_report import progress
+from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.signals import Append, AppendFailed, Bound, Wake, Woken
-from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
-from mirrord.replication.lane.target.superseded_records import SupersededTold
+from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from tests.unit.replication.lane.target.test_superseded_records import looked_up
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
@@ -20,13 +20,13 @@ def play() -> Play:
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
     play.begin("second")
-    play.lane.mark = Mark(10, 10, 1)
+    play.lane.resume_position = ResumePosition(10, 10, 1)
     return play
 
 
 def planned(play: Play) -> Append:
     asked = looked_up(play, 6, 10, (), ((6, 10),))
-    (append,) = [each for each in play.tell(SupersededTold(asked.question, 0)) if isinstance(each, Append)]
+    (append,) = [each for each in play.tell(SupersededAnswer(asked.question, 0)) if isinstance(each, Append)]
     return append
 
 
@@ -40,7 +40,7 @@ def taken_again(play: Play, append: Append) -> None:
 def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
     """Otherwise the lost records would be put over the newer ones."""
     taken_again(play, planned(play))
-    assert (play.lane.mark, missing_ordinals.known_until(play.lane)) == (Mark(10, 10, 1), 10)
+    assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(10, 10, 1), 10)
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 9)]
 
@@ -49,14 +49,14 @@ def test_what_the_ledger_did_take_counts(play: Play) -> None:
     append = planned(play)
     play.fold(*append.facts)
     taken_again(play, append)
-    assert (play.lane.mark, missing_ordinals.known_until(play.lane)) == (Mark(6, 10, 3), 6)
+    assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(6, 10, 3), 6)
 
 
 def test_the_lower_mark_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:
     """The next holder would take it for one below which all that was acknowledged stands, and look nothing up."""
     append = planned(play)
-    assert progress(play.lane, 1, 0) is None
+    assert progress_record(play.lane, 1, 0) is None
     play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
-    told = progress(play.lane, 1, 0)
+    told = progress_record(play.lane, 1, 0)
     assert told is not None
     assert (told.ordinal, told.rewinds) == (6, 1)

@@ -9,20 +9,20 @@ from mirrord.replication.lane.signals import (
     Append,
     AskScan,
     AskShared,
-    EndTold,
+    EndAnswer,
     OwnBatch,
     ProducerEntry,
-    ProducersTold,
-    Scanned,
-    SharedTold,
+    ProducersAnswer,
+    ScanAnswer,
+    SharedAnswer,
     Start,
-    VisibleTold,
+    VisibleAnswer,
 )
-from mirrord.replication.lane.source.source_epochs import cut_within, is_of_later_epoch
-from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.source.source_epochs import is_of_later_epoch, truncations_within
+from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 from mirrord.replication.lane.target.scan_result import Missing
-from mirrord.replication.lane.target.superseded_records import AskSuperseded, Judge, SupersededTold
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from tests.sim import toy
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
@@ -33,16 +33,16 @@ def play() -> Play:
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
     play.begin("second")
-    play.lane.mark = Mark(10, 10, 1)
+    play.lane.resume_position = ResumePosition(10, 10, 1)
     return play
 
 
 def resumed(play: Play, end: int) -> AskScan:
     """Another leader leads. Its log ends here, and it does not know the producer."""
-    play.tell(EndTold(play.lane.asked, 0, 3, end))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, end))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, end, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, end))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, end))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, end, 0))
     assert isinstance(scan, AskScan)
     return scan
 
@@ -52,11 +52,11 @@ def looked_up(
 ) -> AskSuperseded:
     """What is looked up when the log is that of the mark up to `shared`, and holds these batches from there on."""
     scan = resumed(play, end)
-    (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
     assert isinstance(asked, AskShared)
-    (scan,) = play.tell(SharedTold(asked.question, 0, 1, shared))
+    (scan,) = play.tell(SharedAnswer(asked.question, 0, 1, shared))
     assert isinstance(scan, AskScan)
-    (look_up,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, end, own, others, compacts=True))
+    (look_up,) = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, end, own, others, compacts=True))
     assert isinstance(look_up, AskSuperseded)
     return look_up
 
@@ -67,20 +67,20 @@ def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
     asked = looked_up(play, 6, 7, (OwnBatch(6, 1, 6, 0, 2),))
     (lost,) = asked.missing
     assert (lost.kind, lost.first, lost.last) == ("lost", 7, 9)
-    judge = Judge(asked)
+    judge = SupersededJudge(asked)
     for ordinal, key in ((7, "a"), (8, "b"), (9, "c")):
         judge.expect(lost, ordinal, key, 0)
     judge.see(6, "b", 0, 2, sequence=6)
     judge.see(7, "c", 0, 3)
-    assert judge.told().again == ((7, 8),)
+    assert judge.answer().again == ((7, 8),)
 
 
 def test_a_later_ordinal_is_newer() -> None:
     lost = Missing("lost", 7, 7, 6, has_room=False, leader_epoch=1)
-    judge = Judge(AskSuperseded(0, (lost,), 10))
+    judge = SupersededJudge(AskSuperseded(0, (lost,), 10))
     judge.expect(lost, 7, "a", 0)
     judge.see(8, "a", 0, 2, sequence=8)
-    assert judge.told().again == ()
+    assert judge.answer().again == ()
 
 
 def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_lost_behind_it(play: Play) -> None:
@@ -90,21 +90,21 @@ def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_l
     asked = looked_up(play, 10, 13, (OwnBatch(11, 2, 10, 0, 1),), ((10, 11),))
     (lost,) = asked.missing
     assert (lost.kind, lost.first, lost.last, lost.above) == ("lost", 12, 13, 13)
-    judge = Judge(asked)
+    judge = SupersededJudge(asked)
     judge.expect(lost, 12, "a", 0)
     judge.expect(lost, 13, "b", 0)
     judge.see(10, "a", 0, 1)
-    assert judge.told().again == ((12, 13),)
+    assert judge.answer().again == ((12, 13),)
 
 
 @pytest.mark.parametrize("kind", ["between", "lost", "last"])
 def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
     gone = Missing(kind, 3, 4, 3, has_room=False, leader_epoch=1)  # pyright: ignore[reportArgumentType] -- one of the three
-    judge = Judge(AskSuperseded(0, (gone,), 10))
+    judge = SupersededJudge(AskSuperseded(0, (gone,), 10))
     judge.expect(gone, 3, None, 0)
     judge.expect(gone, 4, "a", 0)
     judge.see(8, None, 0, 2)
-    told = judge.told()
+    told = judge.answer()
     assert told.again == (() if kind == "last" else ((3, 4),))
     assert told.until == -1
 
@@ -113,34 +113,34 @@ def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
 def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play, *, compacts: bool) -> None:
     """The cleaner removed records before `cleanup.policy` became "delete". An election took ordinals 6 to 9, and
     others wrote their keys since."""
-    play.tell(EndTold(play.lane.asked, 0, 3, 9))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, 9))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 9, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 9))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 9))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 9, 0))
     assert isinstance(scan, AskScan)
     stands = (OwnBatch(4, 2, 4, 0, 1),)
-    (asked,) = play.tell(Scanned(scan.question, 0, "verify", 0, 9, stands, ((6, 9),), compacts=compacts))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "verify", 0, 9, stands, ((6, 9),), compacts=compacts))
     assert isinstance(asked, AskShared)
-    (scan,) = play.tell(SharedTold(asked.question, 0, 1, 6))
+    (scan,) = play.tell(SharedAnswer(asked.question, 0, 1, 6))
     assert isinstance(scan, AskScan)
     # An empty offset behind the lost ones: others' records were removed as well.
-    (asked,) = play.tell(Scanned(scan.question, 0, "verify", 6, 9, (), ((6, 8),), compacts=compacts))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "verify", 6, 9, (), ((6, 8),), compacts=compacts))
     assert isinstance(asked, AskSuperseded)
-    judge = Judge(asked)
+    judge = SupersededJudge(asked)
     for each in asked.missing:
         for ordinal in range(each.first, each.last + 1):
             judge.expect(each, ordinal, "a", 0)
     judge.see(7, "a", 0, 2)
-    assert judge.told().again == (() if compacts else ((6, 9),))
+    assert judge.answer().again == (() if compacts else ((6, 9),))
 
 
 def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> None:
     """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election took them, and others have
     written up to the mark's offset since."""
-    play.lane.mark = Mark(0, 1, 1)
+    play.lane.resume_position = ResumePosition(0, 1, 1)
     play.lane.acked, play.lane.acknowledged = 4, ((4, 1),)
     scan = resumed(play, 1)
-    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 1, (), ((0, 1),), compacts=True))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 1, (), ((0, 1),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 3)]
 
@@ -152,13 +152,13 @@ def test_what_may_have_been_appended_ends_in_front_of_a_hole(
     """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
     are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
     play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
-    play.lane.mark, play.lane.acknowledged, play.lane.knows_sent = Mark(0, 0), (), False
-    play.tell(EndTold(play.lane.asked, 0, 3, 5))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, 5))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 5, 0))
+    play.lane.resume_position, play.lane.acknowledged, play.lane.knows_sent = ResumePosition(0, 0), (), False
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 5, 0))
     assert isinstance(scan, AskScan)
-    effects = play.tell(Scanned(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
+    effects = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
     asked = [each for each in effects if isinstance(each, AskSuperseded)]
     assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
 
@@ -166,14 +166,14 @@ def test_what_may_have_been_appended_ends_in_front_of_a_hole(
 def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_cleaned(play: Play) -> None:
     """The source lost its offset 10 after that was copied, and the next record there was copied as ordinal 11."""
     play.fold(SourceRun(LANE, 2, (Run(11, 10),), (Verdict(10, 11, "truncated"),)))
-    assert list(cut_within(play.record, 9, 12)) == [10]
+    assert list(truncations_within(play.record, 9, 12)) == [10]
     last = Missing("last", 10, 12, 10, has_room=True)
-    judge = Judge(AskSuperseded(0, (last,), 14))
-    for ordinal in cut_within(play.record, 10, 12):
+    judge = SupersededJudge(AskSuperseded(0, (last,), 14))
+    for ordinal in truncations_within(play.record, 10, 12):
         judge.gone(last, ordinal, by_retention=False)
     judge.expect(last, 11, "a", 0)
     judge.see(12, "a", 0, 1)
-    assert judge.told().until == 12
+    assert judge.answer().until == 12
 
 
 @pytest.mark.parametrize(("ordinal", "epoch", "is_later"), [(4, 3, False), (4, 4, True), (8, 4, False), (8, -1, False)])
@@ -192,36 +192,36 @@ def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
 def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play) -> None:
     """Ordinals 0 and 1 were leapt over, and their records follow as 2 and 3."""
     play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
-    play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
+    play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((2, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((0, 1),)
-    assert missing_ordinals.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
     play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 stood there once more
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((1, 2),)
-    assert missing_ordinals.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
     play.lane.acknowledged = ((4, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((2, 3),)
-    assert missing_ordinals.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.copied_again_until(play.lane, 0) == 4
 
 
 def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_behind_it(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 2), Run(8, 6))), HoleFound(LANE, 2, 2, 3, 6, 8))
-    play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
+    play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((7, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 5) == ((5, 6),)
-    assert missing_ordinals.retold_until(play.lane, 5) == 7
+    assert missing_ordinals.copied_again_until(play.lane, 5) == 7
 
 
 def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play) -> None:
     """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 stood."""
-    play.tell(EndTold(play.lane.asked, 0, 3, 10))
-    play.lane.mark, play.lane.acknowledged = Mark(8, 8, 1), ((10, 1),)
-    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(7, 0)))
-    play.tell(EndTold(play.lane.asked, 0, 3, 10))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 10, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 10))
+    play.lane.resume_position, play.lane.acknowledged = ResumePosition(8, 8, 1), ((10, 1),)
+    play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 0)))
+    play.tell(EndAnswer(play.lane.asked, 0, 3, 10))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 10, 0))
     assert isinstance(scan, AskScan)
     own = (OwnBatch(0, 8, 0, 0, 1),)
-    (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, 10, own, ((8, 10),), compacts=True))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, 10, own, ((8, 10),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
 
@@ -234,12 +234,12 @@ def test_a_mark_that_was_held_back_does_not_tell_how_far_the_former_holder_came(
     progress = Progress(LANE, 1, 2, 0, 0, 1, 0, 20, 1, 1, False, "drained", settled=settled)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
-    play.tell(EndTold(play.lane.asked, 0, 1, 12))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 1, 12))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 12, 0))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 12))
+    play.tell(ProducersAnswer(play.lane.asked, 0, None))
+    play.tell(EndAnswer(play.lane.asked, 0, 1, 12))
+    (scan,) = play.tell(VisibleAnswer(play.lane.asked, 0, 12, 0))
     assert isinstance(scan, AskScan)
-    effects = play.tell(Scanned(scan.question, 0, scan.purpose, 0, 12, (), ((10, 12),), compacts=True))
+    effects = play.tell(ScanAnswer(scan.question, 0, scan.purpose, 0, 12, (), ((10, 12),), compacts=True))
     asked = [each for effect in effects if isinstance(effect, AskSuperseded) for each in effect.missing]
     assert [(each.kind, each.first, each.last) for each in asked] == kinds
 
@@ -249,10 +249,10 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
     them was acknowledged when the log lost its end again, and others have written the key of the second one since."""
     runs = (Run(10, 10), Run(11, 12), Run(12, 13))
     play.fold(HoleFound(LANE, 2, 9, 8, 10, 12), SourceRun(LANE, 2, runs))
-    play.lane.mark = Mark(11, 11, 1)
+    play.lane.resume_position = ResumePosition(11, 11, 1)
     asked = looked_up(play, 10, 13, (), ((10, 13),))
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 10), ("lost", 11, 11)]
-    effects = play.tell(SupersededTold(asked.question, 0, ((10, 10),)))
+    effects = play.tell(SupersededAnswer(asked.question, 0, ((10, 10),)))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     told = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
     left = [fact.verdicts for fact in append.facts if isinstance(fact, VerdictGiven)]
@@ -264,8 +264,8 @@ def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copie
     then another leader took over. Where ordinal 0 had stood in the lost log does not count."""
     play.fold(TargetRun(LANE, 2, 0, 3, 1))
     play.fold(HoleFound(LANE, 2, -1, -2, 0, 2), SourceRun(LANE, 2, (Run(0, 0), Run(2, 9))))
-    play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 1, 2), 0, ()
+    play.lane.resume_position, play.lane.acked, play.lane.acknowledged = ResumePosition(0, 1, 2), 0, ()
     scan = resumed(play, 4)
-    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 4, (), ((1, 4),), compacts=True))
+    (asked,) = play.tell(ScanAnswer(scan.question, 0, "resume", 0, 4, (), ((1, 4),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert asked.missing == (Missing("lost", 0, 1, 1, has_room=False, leader_epoch=2),)
