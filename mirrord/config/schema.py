@@ -66,6 +66,8 @@ _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
 _DAY_MS = 86_400_000
+DEFAULT_PORT = 8182
+"""The port at which a daemon answers over HTTP. If it is taken, the next free one."""
 
 
 def _names(pattern: re.Pattern[str], length: int) -> Kind:
@@ -351,7 +353,7 @@ class HttpConfig(msgspec.Struct, frozen=True):
 
     listen: Annotated[
         HostPort | None,
-        Key(ADDRESS, "Address of the server.", unset="`127.0.0.1:8182`, or the next free port"),
+        Key(ADDRESS, "Address of the server.", unset=f"`127.0.0.1:{DEFAULT_PORT}`, or the next free port"),
     ] = None
     advertised: Annotated[
         HostPort | None,

@@ -3,10 +3,8 @@
 import ipaddress
 import socket
 
-from mirrord.config.schema import HttpConfig
+from mirrord.config.schema import DEFAULT_PORT, HttpConfig
 from mirrord.config.units import HostPort
-
-DEFAULT_PORT = 8182
 
 
 def configured(http: HttpConfig) -> str:

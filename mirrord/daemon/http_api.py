@@ -18,9 +18,8 @@ import msgspec
 from aiohttp import web
 
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.schema import Config
+from mirrord.config.schema import DEFAULT_PORT, Config
 from mirrord.config.units import HostPort
-from mirrord.daemon.address import DEFAULT_PORT
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.groups.translate import Answer, Question
 from mirrord.ledger.facts.core import LOSSES
