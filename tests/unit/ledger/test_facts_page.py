@@ -6,7 +6,7 @@ from typing import get_args
 from mirrord.ledger.facts import reference_page
 from mirrord.ledger.facts.core import AnyFact, Entry
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "facts.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "facts.md"
 
 
 def test_the_page_is_current() -> None:
