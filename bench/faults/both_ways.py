@@ -76,7 +76,7 @@ class Writer:
         self._ending.set()
         self._thread.join()
         if self._producer.flush(CATCH_UP_S):
-            raise EnvironmentFault(f"the writer of {self._side} has records that nobody acknowledged")
+            raise EnvironmentFault(f"the writer of {self._side} has records that were not acknowledged")
 
 
 def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Callable[[str], None]) -> Outcome:

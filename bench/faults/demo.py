@@ -248,7 +248,7 @@ class Demo:
         if self._keep:
             mirrord = Path(sys.executable).with_name("mirrord")
             console.print(
-                f"Everything goes on running. {_pages(daemon)}\n"
+                f"Everything keeps running. {_pages(daemon)}\n"
                 f"  look:  {mirrord} status {daemon.conf}\n"
                 f"  end:   {mirrord} stop {daemon.conf} ; "
                 f"{mirrord} lab down --dir {self._folder / 'lab'} ; rm -r {self._folder}",
@@ -294,7 +294,7 @@ def _table(outcome: Outcome) -> Table:
     )
     table.add_row("CPU-seconds per GB stored", f"{outcome.cpu_seconds / outcome.stored_bytes * 1e9:.1f}")
     table.add_row("largest memory of a replicator", f"{outcome.rss_bytes / 1e6:,.0f} MB")
-    table.add_row("batches copied as they are", f"{totals.raw_share:.1%}" if totals.raw_share is not None else "-")
+    table.add_row("batches copied unchanged", f"{totals.raw_share:.1%}" if totals.raw_share is not None else "-")
     table.add_section()
     table.add_row("kill -9 to a first new record", _seconds(recovery.first_s))
     table.add_row(f"kill -9 until all {recovery.lanes} partitions move", _seconds(recovery.all_s))
@@ -323,8 +323,8 @@ def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.demo", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="default: %(default)s")
-    parser.add_argument("--pace", type=float, metavar="N", help="records a second (default: as fast as it goes)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--pace", type=float, metavar="N", help="records a second (default: as fast as possible)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
     arguments = parser.parse_args()
     keep = os.environ.get("KEEP", "") not in {"", "0"}
     signal.signal(signal.SIGTERM, _terminated)

@@ -234,7 +234,7 @@ class _Mover:
         there: dict[int, int] = {}
         while there != self._next and not self._ending.is_set():
             if time.monotonic() > deadline:
-                raise EnvironmentFault(f"{self._group} stands at {there} in {topic}, and committed {self._next}")
+                raise EnvironmentFault(f"{self._group} is at {there} in {topic}, and committed {self._next}")
             time.sleep(_LOOK_S)
             (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group, places)]).values()
             try:
@@ -283,7 +283,7 @@ def _look(cluster: Cluster, topic: str, moved: Moved, ending: threading.Event) -
                     asked = TopicPartition(topic, place.partition)
                     ends[place.partition] = consumer.get_watermark_offsets(asked, timeout=LIMIT_S)[1]
                 if offset > ends[place.partition]:
-                    moved.fault("ahead", f"{place.group} stands at {offset} of {ends[place.partition]} in {topic}")
+                    moved.fault("ahead", f"{place.group} is at {offset} of {ends[place.partition]} in {topic}")
     finally:
         consumer.close()
 

@@ -37,11 +37,11 @@ def stop_the_holder(daemons: Sequence[Daemon], ended: Callable[[], bool]) -> str
     parts = [*_processes([flow.lease.pid]), *replicators]
     others = [daemon for daemon in daemons if daemon is not holder]
     with _Stopped(parts) as stopped:
-        _until(lambda: _holder(others)[0] is not None, PAUSE_S, f"nobody takes over from {holder.settings.instance}")
+        _until(lambda: _holder(others)[0] is not None, PAUSE_S, f"no daemon takes over from {holder.settings.instance}")
         stopped.wait(ended)
     name = holder.settings.instance
     _until(lambda: not any(map(_lives, replicators)), NOTICE_S, f"replicators of {name} do not notice: {replicators}")
-    _until(lambda: _stands_by(holder), NOTICE_S, f"{name} does not notice that the flow is another's")
+    _until(lambda: _stands_by(holder), NOTICE_S, f"{name} does not notice that another daemon has the flow")
     return f"{name} ({len(parts)} processes) stopped for {PAUSE_S:g} s, and it noticed"
 
 
@@ -54,10 +54,10 @@ def stop_a_replicator(daemons: Sequence[Daemon], number: int, ended: Callable[[]
     victim = sorted(flow.replicators, key=lambda each: each.name)[number % len(flow.replicators)]
     parts = _processes([victim.pid])
     with _Stopped(parts) as stopped:
-        _until(lambda: _is_replaced(holder, victim.name), PAUSE_S, f"the lanes of {victim.name} do not go elsewhere")
+        _until(lambda: _is_replaced(holder, victim.name), PAUSE_S, f"the lanes of {victim.name} do not move")
         stopped.wait(ended)
         ended_before = not any(map(_lives, parts))
-    _until(lambda: not any(map(_lives, parts)), NOTICE_S, f"{victim.name} does not notice that its lanes are others'")
+    _until(lambda: not any(map(_lives, parts)), NOTICE_S, f"{victim.name} does not notice that others have its lanes")
     return f"{victim.name} stopped for {PAUSE_S:g} s, {'it was ended meanwhile' if ended_before else 'it noticed'}"
 
 

@@ -146,9 +146,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.copying", description=__doc__)
     for name in ("source", "target", "topic", "copy"):
         parser.add_argument(name)
-    parser.add_argument("--records", type=int, required=True, help="how many there are to copy")
+    parser.add_argument("--records", type=int, required=True, help="number of records to copy")
     parser.add_argument("--in-flight-bytes", type=int, default=LimitsConfig().in_flight_bytes)
-    parser.add_argument("--profile", action="store_true", help="look where the CPU time goes")
+    parser.add_argument("--profile", action="store_true", help="show where the CPU time is spent")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     print(msgspec.json.encode(uvloop.run(copy(parser.parse_args()))).decode())
     return 0

@@ -144,11 +144,11 @@ class Daemon:
             answer = connection.getresponse()
             told = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
-            raise EnvironmentFault(f"nobody takes the order: {error}") from error
+            raise EnvironmentFault(f"no daemon accepts the command: {error}") from error
         finally:
             connection.close()
         if answer.status != http.HTTPStatus.OK:
-            raise EnvironmentFault(f"the order is refused: {told}")
+            raise EnvironmentFault(f"the command is refused: {told}")
 
     def flow(self) -> FlowStatus | None:
         """Return the status of its only flow, or None if it does not answer."""

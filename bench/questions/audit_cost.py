@@ -87,7 +87,7 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
             relayed = relay(RELAY_BYTES)
             turn = _audit(daemon.conf)
             if not turn.read_bytes:
-                raise EnvironmentFault("the audit has read nothing: nothing is told to be copied")
+                raise EnvironmentFault("the audit has read nothing: no copied records are reported")
             ratio = turn.read_bytes / turn.reader_cpu_s / (relayed.relayed_bytes / relayed.cpu_s)
             turns.append((turn, ratio))
             tell(

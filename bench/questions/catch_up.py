@@ -135,7 +135,9 @@ def copy(
     admin.delete([copier.copy])
     records = whole.records - warm.records
     if records <= 0 or whole.used.cpu_s <= warm.used.cpu_s:
-        raise EnvironmentFault(f"{name} copied {backlog.name} between two looks: a larger --share counts more of it")
+        raise EnvironmentFault(
+            f"{name} copied {backlog.name} between two samples: a larger --share measures more of it"
+        )
     return Copied(
         copier=name,
         stored_bytes=stored_bytes * records / filled.records,

@@ -133,7 +133,7 @@ class _Pair:
         before, deadline = self._ends(), time.monotonic() + BACK_S
         while any(self._ends().get(partition, 0) <= before.get(partition, 0) for partition in concerned):
             if time.monotonic() > deadline:
-                raise EnvironmentFault(f"after {self._what} partitions stand for more than {BACK_S:g} s")
+                raise EnvironmentFault(f"after {self._what} partitions make no progress for more than {BACK_S:g} s")
             time.sleep(_LOOK_S)
 
     def _ends(self) -> dict[int, int]:

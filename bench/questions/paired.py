@@ -103,13 +103,13 @@ def other_checkout(folder: Path) -> Checkout:
     folder = folder.resolve()
     for part in ("mirrord/__init__.py", "bench/copying.py"):
         if not (folder / part).is_file():
-            raise EnvironmentFault(f"{folder} is no checkout of mirrord: it has no {part}")
+            raise EnvironmentFault(f"{folder} is not a checkout of mirrord: it has no {part}")
     python = folder / ".venv/bin/python"
     checkout = Checkout(folder, str(python) if python.exists() else sys.executable)
     found = run_in(checkout, "-c", _WHERE).split()
     foreign = [path for path in found if not Path(path).resolve().is_relative_to(folder)]
     if foreign:
-        raise EnvironmentFault(f"{checkout.python} imports {', '.join(foreign)}, which is not of {folder}")
+        raise EnvironmentFault(f"{checkout.python} imports {', '.join(foreign)}, which is not from {folder}")
     return checkout
 
 
