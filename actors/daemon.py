@@ -67,8 +67,8 @@ class RayDaemon:
         elif others:
             self._ray.close()
             raise EnvironmentFault(
-                f'a daemon of the instance "{self._config.instance}" runs on this Ray cluster already: '
-                "`mirrord stop` ends it, and another instance name lets two live side by side"
+                f'a daemon of the instance "{self._config.instance}" is already running on this Ray cluster: '
+                "`mirrord stop` ends it, and another instance name lets two run side by side"
             )
         try:
             daemon = predecessor.daemon if predecessor else ""

@@ -123,7 +123,7 @@ async def names() -> list[str]:
     try:
         return await asyncio.to_thread(list_named_actors)
     except RayError as error:
-        raise ReplicatorUnsure(f"Ray does not tell who is there: {_line(error)}") from error
+        raise ReplicatorUnsure(f"Ray does not list its actors: {_line(error)}") from error
 
 
 async def kill(actor: Any, *, restart: bool = False) -> None:

@@ -108,4 +108,4 @@ class ReplicatorActor(WorkerActor):
     def _check(self, orders: str) -> None:
         """Reject orders of a former supervisor: its calls may arrive after its successor's first call."""
         if orders != self._orders:
-            raise EnvironmentFault(f"{self._name} takes its orders from another process")
+            raise EnvironmentFault(f"{self._name} takes its commands from another process")

@@ -115,13 +115,13 @@ class GuardedNaming:
         except ValueError as rule:
             raise self._asked.wrong("target_topic", source_topic, answer, str(rule)) from None
         if target in {".", ".."}:
-            raise self._asked.wrong("target_topic", source_topic, answer, "a topic's name (Kafka takes no such one)")
+            raise self._asked.wrong("target_topic", source_topic, answer, "a topic's name (Kafka accepts no such name)")
         if is_internal(target, self._internal_separator):
             rule = "a name that does not belong to Kafka, MirrorMaker 2 or mirrord"
             raise self._asked.wrong("target_topic", source_topic, answer, rule)
         back = self._asked.ask("source_topic", target)
         if back != source_topic:
-            rule = f"{shown(source_topic)}: it has to undo target_topic, which made the one of the other"
+            rule = f"{shown(source_topic)}: it must be the inverse of target_topic, which made one of the other"
             raise self._asked.wrong("source_topic", target, back, rule)
         return target
 

@@ -53,7 +53,7 @@ class GuardedTransform:
         try:
             made = Changed(answer.time_ms, answer.key, answer.value, list(answer.headers))
         except Exception as error:
-            rule = "a record, such as record._replace(value=...); what is to be left out is for a filter"
+            rule = "a record, such as record._replace(value=...); a filter decides which records to exclude"
             raise PolicyFault(f"{self._label}: changed returned {shown(answer)}; allowed: {rule}") from error
         if fault := _fault(made):
             raise PolicyFault(f"{self._label}: changed returned a record with {fault}")

@@ -97,7 +97,7 @@ def _class(kind: Kind, text: str) -> Callable[..., object]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _fault(text, f"importing {name} raised {line_of(error)}") from error
-        where = "allowed: one that is installed beside mirrord, or whose folder stands in PYTHONPATH"
+        where = "allowed: one that is installed with mirrord, or whose folder is in PYTHONPATH"
         raise _fault(text, f"there is no module {error.name}; {where}{_meant_module(error.name)}") from error
     except (Exception, SystemExit) as error:
         raise _fault(text, f"importing {name} raised {line_of(error)}") from error
@@ -106,7 +106,7 @@ def _class(kind: Kind, text: str) -> Callable[..., object]:
             raise _fault(text, f"{name} has no {attribute}{_meant(attribute, _classes(found))}")
         found = getattr(found, attribute)
     if not isinstance(found, type):
-        raise _fault(text, f"it is no class but {_article(type(found).__name__)}; {_wanted(kind)}")
+        raise _fault(text, f"it is not a class but {_article(type(found).__name__)}; {_wanted(kind)}")
     return cast("Callable[..., object]", found)
 
 
@@ -144,7 +144,7 @@ def _check_settings(
 
 def _check_method(kind: Kind, text: str, method: Any, name: str) -> None:
     if not callable(method):
-        raise _fault(text, f"{name} is no method; {_wanted(kind)}")
+        raise _fault(text, f"{name} is not a method; {_wanted(kind)}")
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         raise _fault(text, f"{name} is async; allowed: an ordinary method, which answers at once")
     try:

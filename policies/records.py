@@ -31,7 +31,7 @@ class Keys:
         """Both are regexes over the key's bytes. A record without a key is treated as having an empty key. Raises
         ValueError."""
         if match is None and exclude == "":
-            raise ValueError("it leaves nothing out without a setting; allowed: match, exclude, or both")
+            raise ValueError("it excludes nothing without a setting; allowed: match, exclude, or both")
         self._match = _key_pattern("match", ".*" if match is None else match)
         self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
 
@@ -62,7 +62,7 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
     try:
         return re.compile(found.encode(), re.DOTALL)
     except re.error as error:
-        raise ValueError(f"{setting}: {shown(found)} is no regular expression: {error}") from None
+        raise ValueError(f"{setting}: {shown(found)} is not a regular expression: {error}") from None
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:

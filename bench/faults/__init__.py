@@ -1,3 +1,2 @@
-"""Faults under load and the proof that every record arrived exactly once: the campaign and its variants, the demo, the
-simulator's stories, and what injects the faults.
-"""
+"""Faults under load, with a proof that every record arrived exactly once: the campaign and its variants, the demo, the
+simulator's stories, and what injects the faults."""

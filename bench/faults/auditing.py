@@ -1,7 +1,7 @@
 """Audits of all levels while records and transactions flow and the daemon is killed: does one ever raise a false alarm?
 
-The campaign's variant `audits`. Nothing is wrong with the copy, so each audit has to end with exit code 0, and the last
-one, when all is copied, has to prove all of it. Both sides are compared by librdkafka as well.
+The campaign's variant `audits`. The copy is correct, so each audit must end with exit code 0. The last one runs when
+everything is copied, and must prove all of it. librdkafka compares both sides as well.
 """
 
 import json
@@ -33,9 +33,9 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 )
 RECORDS_PER_S = 2_000.0
 KILL_S = 45.0
-"""About so long between two kills of the daemon."""
+"""Approximate time between two kills of the daemon."""
 PAUSE_S = 5.0
-"""Between two audits."""
+"""Time between two audits."""
 CATCH_UP_S = 300.0
 AUDIT_S = 600.0
 
@@ -43,20 +43,21 @@ Tell = Callable[[str], None]
 
 
 class Outcome(NamedTuple):
-    """What came of it."""
+    """The outcome."""
 
     records: int
     audits: int
-    """That ended without a fault of the environment: a broker, or Spark, that does not answer is no alarm."""
+    """Audits that ended without a fault of the environment. If a broker or Spark does not answer, that is not an
+    alarm."""
     kills: dict[Literal["daemon"], int]
     seconds: float
     partitions: int
     wrong: dict[str, int]
-    """Alarms, by kind; what is not proven in the end; what librdkafka finds."""
+    """Alarms, by kind; the ranges that are not proven in the end; the findings of librdkafka."""
 
 
 def run(engine: Literal["ray", "process"], minutes: float, seed: int, tell: Tell) -> Outcome:
-    """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
+    """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     chance = random.Random(seed)
     options = LabOptions(properties=LASTING)
     with tempfile.TemporaryDirectory(prefix="mirrord-audits-") as name, ExitStack() as everything:
@@ -121,7 +122,7 @@ def _until_copied(daemon: Daemon, ends: Mapping[tuple[str, int], int]) -> None:
 
 
 class _Audits:
-    """One after the other, until `end`."""
+    """A thread that runs audits one after the other, until `end`."""
 
     def __init__(self, conf: Path, tell: Tell) -> None:
         self.done = 0
@@ -143,17 +144,17 @@ class _Audits:
             self._fault = fault
 
     def check(self) -> None:
-        """Raises what went wrong."""
+        """Raise the error that occurred, if any."""
         if self._fault is not None:
             raise self._fault
 
     def end(self) -> None:
-        """When the last one is done."""
+        """End when the last one is done."""
         self._ending.set()
         self._thread.join()
 
     def once(self, options: tuple[str, ...]) -> Any:
-        """What one tells; None when it failed."""
+        """Return what one audit reports, or None if it failed."""
         words = [sys.executable, "-m", "mirrord.cli.main", "audit", str(self._conf), "--json", *options]
         if "ledger" not in options:
             words += ["--spark", "spark.master=local[1]"]

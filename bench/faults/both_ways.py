@@ -1,6 +1,6 @@
 """One topic on two clusters, copied both ways under one name, with writers on both sides, while everything is killed.
 
-At the end each side must hold every record of both exactly once, and in each partition in the order of its origin.
+At the end, each side must hold every record of both sides exactly once, and each partition in the order of its origin.
 """
 
 import random
@@ -36,18 +36,18 @@ _BOTH = f'{_SAME}\n[[flows]]\nfrom = "us"\nto = "eu"\ntopics = ["{TOPIC}"]\nrefr
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The outcome."""
 
     records: int
-    """Acknowledged to the writers of both sides."""
+    """Records acknowledged to the writers of both sides."""
     kills: dict[Kind, int]
     seconds: float
     wrong: dict[str, int]
-    """What is wrong, by kind; empty: nothing."""
+    """The faults found, by kind. Empty if there are none."""
 
 
 class Writer:
-    """Writes numbered records on one side until it is told to end; brokers may die meanwhile."""
+    """A writer of numbered records on one side, which runs until its end is requested. Brokers may die meanwhile."""
 
     def __init__(self, bootstrap: str, side: str) -> None:
         self.acknowledged = 0
@@ -72,15 +72,15 @@ class Writer:
             self.acknowledged += 1
 
     def end(self) -> None:
-        """Until all is acknowledged. Raises EnvironmentFault when it is not."""
+        """Wait until all records are acknowledged. Raises EnvironmentFault if they are not."""
         self._ending.set()
         self._thread.join()
         if self._producer.flush(CATCH_UP_S):
-            raise EnvironmentFault(f"the writer of {self._side} has records that nobody acknowledged")
+            raise EnvironmentFault(f"the writer of {self._side} has records that were not acknowledged")
 
 
 def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Callable[[str], None]) -> Outcome:
-    """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
+    """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     options = LabOptions(properties=LASTING)
     with tempfile.TemporaryDirectory(prefix="mirrord-both-ways-") as name, ExitStack() as everything:
         eu, us = everything.enter_context(pair(options, options))
@@ -124,7 +124,7 @@ def _await(one: str, other: str, records: int) -> None:
 
 
 def _read(bootstrap: str) -> list[list[str]]:
-    """All values, by partition."""
+    """Return all values, by partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "both-ways", "enable.auto.commit": False})
     try:
         found: list[list[str]] = []
@@ -144,7 +144,7 @@ def _read(bootstrap: str) -> list[list[str]]:
 
 
 def _wrong(sides: Iterable[list[list[str]]], records: int) -> dict[str, int]:
-    """What a side lacks, holds twice, or holds in another order than it was written in."""
+    """Return what a side lacks, holds twice, or holds in another order than it was written."""
     wrong: Counter[str] = Counter()
     for side in sides:
         counts = Counter(value for values in side for value in values)

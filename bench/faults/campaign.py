@@ -1,12 +1,12 @@
 """`make campaign`: everything is killed with -9 again and again while records flow; then both clusters are compared.
 
 Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
-topics that are only just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: whoever copies is
-stopped for a minute and goes on when others have its partitions (`bench.faults.zombies`); `groups`: consumers that move
-over and back while what follows them is killed (`bench.faults.moving`); `both-ways`: one topic of two clusters, with
-writers on both sides (`bench.faults.both_ways`); `audits`: audits of each level beside traffic and kills of the daemon
-(`bench.faults.auditing`); `sim`: the simulator (`bench.stories`). Results are kept in bench/results and shown in
-docs/measurements.md.
+topics that are just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: the copying process is
+stopped for a minute and continues after others have taken its partitions (`bench.faults.zombies`); `groups`: consumers
+that move to the target and back while the process that follows them is killed (`bench.faults.moving`); `both-ways`: one
+topic of two clusters, with writers on both sides (`bench.faults.both_ways`); `audits`: audits of each level during
+traffic and kills of the daemon (`bench.faults.auditing`); `sim`: the simulator (`bench.stories`). Results are kept in
+bench/results and shown in docs/measurements.md.
 """
 
 import argparse
@@ -39,14 +39,14 @@ VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons", "zom
 OLD: tuple[Variant, ...] = ("old", "old-zombies")
 ZOMBIES: tuple[Variant, ...] = ("zombies", "old-zombies")
 KILLS_PER_ZOMBIE = 4
-"""A zombie takes a minute and more."""
+"""A zombie takes a minute or more."""
 FORGETFUL: Mapping[str, str] = {"producer.id.expiration.check.interval.ms": "3000"}
 OLD_MS = 10 * 86_400_000
 SECONDS_PER_KILL = 4.5
-"""How long a kill and what follows takes about: so fast must the records flow that they last to the end."""
+"""Approximate time of a kill and the recovery. The records must flow at a rate that lasts to the end."""
 CATCH_UP_S = 300.0
 STATUS_AGE_S = 5.0
-"""So old may be what the status says, on a busy machine."""
+"""Maximum age of the status on a busy machine."""
 _LOOK_S = 0.2
 
 Tell = Callable[[str], None]
@@ -59,20 +59,20 @@ class Plan:
     variant: Variant
     seed: int
     records: int
-    """At least so many flow."""
+    """Least number of records that flow."""
     kills: int
-    """Of each kind."""
+    """Number of kills of each kind."""
     kinds: tuple[Kind, ...] = ()
-    """Empty: all that the variant and the engine have."""
+    """Kinds of kills. Empty means all that the variant and the engine have."""
     engine: Literal["ray", "process"] = "ray"
     minutes: float = 60.0
-    """The kills must be done by then."""
+    """Time by which the kills must be done."""
     lease_ttl_s: float = 3.0
     request_timeout_s: float = 3.0
 
     @property
     def wanted(self) -> dict[Kind, int]:
-        """How many kills of which kind."""
+        """The number of kills of each kind."""
         kills = self.kills
         if self.kinds:
             return dict.fromkeys(self.kinds, kills)
@@ -81,7 +81,7 @@ class Plan:
             return {"zombie": each, "frozen": each} if self.engine == "ray" else {"zombie": each}
         wanted: dict[Kind, int] = {"target": kills, "source": kills}
         if self.variant == "two-daemons":
-            # A stopped process is a zombie when it goes on: it believes that it holds the lease.
+            # A stopped process is a zombie when it continues: it still believes that it holds the lease.
             wanted |= {"daemon": kills, "stall": kills}
         elif self.engine == "process":
             wanted |= {"daemon": kills}
@@ -92,24 +92,24 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of it."""
+    """The outcome."""
 
     plan: Plan
     kills: dict[Kind, int]
     while_copying: dict[Kind, int]
     seconds: float
-    """Of the flowing and killing, without set-up and comparison."""
+    """Duration of flowing and killing, without set-up and comparison."""
     comparison: Comparison
     flow: FlowStatus = field(repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether it did what it should, and nothing went wrong."""
+        """Whether everything that was planned was done, and nothing went wrong."""
         return self.comparison.is_exact and self.kills == self.plan.wanted
 
 
 def run(plan: Plan, tell: Tell) -> Outcome:
-    """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
+    """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     options = LabOptions(properties=LASTING)
     target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant in OLD else options
     with tempfile.TemporaryDirectory(prefix="mirrord-campaign-") as name, ExitStack() as everything:
@@ -127,7 +127,7 @@ def run(plan: Plan, tell: Tell) -> Outcome:
         for daemon in daemons:
             daemon.start()
             if plan.variant in ZOMBIES and daemon is daemons[0]:
-                # The other one is quicker without Ray, and the first one is to be stopped first.
+                # The other daemon is quicker without Ray, and the first one must be stopped first.
                 daemon.wait_for("flow", lambda flow: flow.state == "running", CATCH_UP_S)
         mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
         faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
@@ -152,7 +152,7 @@ def run(plan: Plan, tell: Tell) -> Outcome:
 
 def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list[Daemon]:
     names = ("one", "two") if plan.variant in {"two-daemons", *ZOMBIES} else ("one",)
-    # Who stands by needs no Ray of its own.
+    # A standby does not need a Ray cluster.
     engines: dict[str, Literal["ray", "process"]] = {
         name: "process" if name == "two" or plan.variant == "two-daemons" else plan.engine for name in names
     }
@@ -175,7 +175,7 @@ def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list
 
 
 def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) -> None:
-    """Until all kills are done and all records are written."""
+    """Wait until all kills are done and all records are written."""
     deadline = time.monotonic() + plan.minutes * 60
     with ThreadPoolExecutor(1) as thread:
         killing: Future[None] = thread.submit(faults.run)
@@ -195,7 +195,7 @@ def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) ->
 
 
 def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
-    """Where the source ends for good: nobody writes there any more."""
+    """Return the final ends of the source. Nothing writes there any more."""
     admin = Admin(source.bootstrap)
     deadline = time.monotonic() + CATCH_UP_S
     while True:
@@ -208,7 +208,7 @@ def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
 
 
 def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell: Tell) -> FlowStatus:
-    """The status of the one that copies, once it has nothing left to copy. It must not go on saying so before."""
+    """Return the status of the copying daemon once it has nothing left to copy. It must not report that earlier."""
     deadline = time.monotonic() + CATCH_UP_S
     since: float | None = None
     said = ""
@@ -242,14 +242,14 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
     parser.add_argument(
         "--variant", choices=(*VARIANTS, "groups", "both-ways", "audits", "sim"), action="append", help="default: all"
     )
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
     parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
     parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
     parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")

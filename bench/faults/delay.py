@@ -1,8 +1,8 @@
-"""A TCP relay that hands everything on some milliseconds later, in both directions: a broker that is far away.
+"""A TCP relay that forwards everything some milliseconds later, in both directions, to simulate a distant broker.
 
-`python -m bench.faults.delay LISTEN CONNECT MS` listens on one port and connects to the other, both on 127.0.0.1. What
-is read is kept until its time has come; bandwidth is not limited, and what TCP itself does over a long way (slow start,
-windows) is not in it.
+`python -m bench.faults.delay LISTEN CONNECT MS` listens on one port and connects to the other, both on 127.0.0.1. Data
+is kept until its time has come. Bandwidth is not limited, and the behavior of TCP over long distances (slow start,
+windows) is not simulated.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from mirrord.lab.ports import LOOPBACK
 from mirrord.runtime.leash import leashed
 
 _MOST_KEPT_BYTES = 256 << 20
-"""In one direction of a connection; more than any copier has on its way."""
+"""Buffer limit in one direction of a connection; it is larger than what any copier has in flight."""
 
 
 class _Way(asyncio.Protocol):
-    """One end of a connection: what it reads goes to the other end, later."""
+    """One end of a connection. Data that it reads goes to the other end, later."""
 
     def __init__(self, delay_s: float, other: "_Way | None" = None) -> None:
         self._delay_s = delay_s
@@ -105,7 +105,7 @@ async def _join(near: _Way, connect: int, delay_s: float) -> None:
 
 @contextmanager
 def delayed(listen: int, connect: int, round_trip_ms: float) -> Generator[None]:
-    """Runs as a process of its own, until the block ends."""
+    """Run the relay as a separate process, until the block ends."""
     command = [sys.executable, "-m", "bench.faults.delay", str(listen), str(connect), str(round_trip_ms / 2)]
     process = subprocess.Popen(leashed(command))
     try:
@@ -116,7 +116,7 @@ def delayed(listen: int, connect: int, round_trip_ms: float) -> Generator[None]:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.faults.delay", description=__doc__)
     parser.add_argument("listen", type=int)
     parser.add_argument("connect", type=int)

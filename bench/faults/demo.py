@@ -1,7 +1,7 @@
 """`make demo`: two real clusters, 1 GB, a replicator killed in the middle, and the proof that nothing is wrong.
 
-Exit code 0 only when every record arrived once, unaltered and in order. Whatever was started ends with this command;
-KEEP=1 in the environment leaves clusters and daemon running and says how to end them.
+The exit code is 0 only if every record arrived once, unaltered and in order. Everything that was started ends with this
+command. With KEEP=1 in the environment, clusters and daemon keep running, and the command says how to end them.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TOPICS = [
 VALUE_BYTES = 1_100
 REPLICATORS = 2
 KILL_AT = 0.35
-"""The share of all records that has arrived when a replicator is killed."""
+"""Share of all records that has arrived when a replicator is killed."""
 START_S = 180.0
 COPY_S = 420.0
 POLL_S = 0.05
@@ -51,19 +51,19 @@ console = Console(highlight=False)
 
 @dataclass
 class Recovery:
-    """What came after the kill; None while it has not happened."""
+    """What happened after the kill. None until it has happened."""
 
     pid: int
     lanes: int
     first_s: float | None = None
-    """Until a first lane of the killed replicator had a new record in the target."""
+    """Time until a first lane of the killed replicator had a new record in the target."""
     all_s: float | None = None
-    """Until all had one that had any left to copy."""
+    """Time until all lanes had one that had any records left to copy."""
 
 
 @dataclass
 class Outcome:
-    """What the demo has measured."""
+    """The measurements of the demo."""
 
     written_bytes: int
     stored_bytes: int
@@ -83,11 +83,11 @@ class Story:
         self._next = 0.0
 
     def say(self, line: str) -> None:
-        """One line."""
+        """Print one line."""
         console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/]  {line}", soft_wrap=True)
 
     def progress(self, line: str) -> None:
-        """One line, at most every two seconds."""
+        """Print one line, at most every two seconds."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 2
             self.say(f"[dim]{line}[/]")
@@ -97,7 +97,7 @@ class Demo:
     """One run."""
 
     def __init__(self, load: Load, folder: Path, *, keep: bool) -> None:
-        """`load` is that of each topic."""
+        """`load` is the load of each topic."""
         self._records = load.records * len(TOPICS)
         self._rng = random.Random(load.seed)
         self._load = load
@@ -108,7 +108,7 @@ class Demo:
         self._copies = {target_name(name): count for name, count in self._names.items()}
 
     def run(self) -> bool:
-        """Whether everything is as it must be. Raises EnvironmentFault."""
+        """Run the demo. Return whether everything is correct. Raises EnvironmentFault."""
         say = self._story.say
         with ExitStack() as everything:
             say("starting two Kafka clusters on this machine")
@@ -248,7 +248,7 @@ class Demo:
         if self._keep:
             mirrord = Path(sys.executable).with_name("mirrord")
             console.print(
-                f"Everything goes on running. {_pages(daemon)}\n"
+                f"Everything keeps running. {_pages(daemon)}\n"
                 f"  look:  {mirrord} status {daemon.conf}\n"
                 f"  end:   {mirrord} stop {daemon.conf} ; "
                 f"{mirrord} lab down --dir {self._folder / 'lab'} ; rm -r {self._folder}",
@@ -257,7 +257,7 @@ class Demo:
 
 
 def _quiet(target: Admin, names: dict[str, int]) -> dict[tuple[str, int], int]:
-    """The ends of topics when what a dead process had sent has arrived."""
+    """Return the ends of topics once everything has arrived that a dead process had sent."""
     ends = target.ends(names)
     for _ in range(10):
         time.sleep(2 * POLL_S)
@@ -294,7 +294,7 @@ def _table(outcome: Outcome) -> Table:
     )
     table.add_row("CPU-seconds per GB stored", f"{outcome.cpu_seconds / outcome.stored_bytes * 1e9:.1f}")
     table.add_row("largest memory of a replicator", f"{outcome.rss_bytes / 1e6:,.0f} MB")
-    table.add_row("batches copied as they are", f"{totals.raw_share:.1%}" if totals.raw_share is not None else "-")
+    table.add_row("batches copied unchanged", f"{totals.raw_share:.1%}" if totals.raw_share is not None else "-")
     table.add_section()
     table.add_row("kill -9 to a first new record", _seconds(recovery.first_s))
     table.add_row(f"kill -9 until all {recovery.lanes} partitions move", _seconds(recovery.all_s))
@@ -307,7 +307,7 @@ def _seconds(value: float | None) -> str:
 
 @contextmanager
 def _home(*, keep: bool) -> Generator[Path]:
-    """A folder; it goes when the demo ends, unless what runs on needs it."""
+    """Return a folder. It is removed when the demo ends, unless processes that keep running need it."""
     folder = Path(tempfile.mkdtemp(prefix="mirrord-demo-"))
     try:
         yield folder
@@ -320,11 +320,11 @@ def _home(*, keep: bool) -> Generator[Path]:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.demo", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="default: %(default)s")
-    parser.add_argument("--pace", type=float, metavar="N", help="records a second (default: as fast as it goes)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--pace", type=float, metavar="N", help="records a second (default: as fast as possible)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
     arguments = parser.parse_args()
     keep = os.environ.get("KEEP", "") not in {"", "0"}
     signal.signal(signal.SIGTERM, _terminated)

@@ -1,4 +1,5 @@
-"""Kills the parts of a running mirror with -9 at random moments, and starts again what does not start by itself."""
+"""Kills the parts of a running mirror with -9 at random moments, and restarts those that do not restart by
+themselves."""
 
 import os
 import random
@@ -19,49 +20,49 @@ from bench.harness.daemon import Daemon
 from mirrord.lab.cluster import Cluster
 
 Kind = Literal["daemon", "supervisor", "replicator", "target", "source", "stall", "zombie", "frozen"]
-"""`daemon`: the process that was started, and all that ends with it. `supervisor`: the daemon's heart on Ray, which Ray
-starts again. `stall`: the daemon is stopped for longer than its lease, and then goes on. `zombie`, `frozen`: for a
-minute, see `bench.faults.zombies`."""
+"""`daemon`: the process that was started, and everything that ends with it. `supervisor`: the supervisor on Ray, which
+Ray restarts. `stall`: the daemon is stopped for longer than its lease, and then continues. `zombie`, `frozen`: the same
+for a minute, see `bench.faults.zombies`."""
 
 _MOVES_S = 25.0
-"""How long to wait for new records in the target before the next kill comes all the same."""
+"""How long to wait for new records in the target before the next kill happens anyway."""
 _LOOK_S = 0.05
 _DOWN_S = 1.5
 _GAP_S = 2.5
 _FIND_S = 90.0
 _STALL_FACTOR = 1.6
 _HURRIED_SHARE = 0.2
-"""Kills that do not wait until the ones before are overcome."""
+"""Share of kills that do not wait until the previous ones are overcome."""
 
 
 @dataclass
 class Mirror:
-    """What may be killed."""
+    """The parts that may be killed."""
 
     source: Cluster
     target: Cluster
     daemons: Sequence[Daemon]
     copies: Callable[[], dict[str, int]]
-    """The target topics that there should be, and their partitions."""
+    """The expected target topics, and their partitions."""
 
 
 @dataclass
 class Tally:
-    """What was done. `while_copying` counts the kills right before which new records had come in."""
+    """What was done. `while_copying` counts the kills right before which new records had arrived."""
 
     kills: Counter[Kind] = field(default_factory=Counter[Kind])
     while_copying: Counter[Kind] = field(default_factory=Counter[Kind])
 
 
 class Faults:
-    """A list of kills in random order. `run` belongs on a thread of its own."""
+    """A list of kills in random order. `run` must be called in a separate thread."""
 
     def __init__(
         self, mirror: Mirror, wanted: dict[Kind, int], rng: random.Random, told: Callable[[str], None]
     ) -> None:
         self.tally = Tally()
         self.end = threading.Event()
-        """Set it to end early."""
+        """Set this to end early."""
         self._mirror = mirror
         self._order: list[Kind] = [kind for kind, count in wanted.items() for _ in range(count)]
         self._rng = rng
@@ -71,7 +72,7 @@ class Faults:
         self._restarting: dict[object, Future[None]] = {}
 
     def run(self) -> None:
-        """All kills; then everything runs again. Raises EnvironmentFault when something does not."""
+        """Perform all kills, until everything runs again. Raises EnvironmentFault if something does not."""
         self._rng.shuffle(self._order)
         try:
             for number, kind in enumerate(self._order, 1):
@@ -80,7 +81,7 @@ class Faults:
                     return
                 what = self._strike(kind)
                 if what is None:
-                    self._order.append(kind)  # once more at the end
+                    self._order.append(kind)  # again at the end
                     continue
                 self.tally.kills[kind] += 1
                 self.tally.while_copying[kind] += moved
@@ -101,7 +102,7 @@ class Faults:
             case "daemon":
                 daemon = self._rng.choice(self._mirror.daemons)
                 self._settled(daemon)
-                _ = daemon.pid  # one that has ended by itself is a fault
+                _ = daemon.pid  # a process that has ended by itself is a fault
                 daemon.kill()
                 self._later(daemon, daemon.start)
                 return f"{daemon.settings.instance} killed"
@@ -113,7 +114,7 @@ class Faults:
                 return self._wait_for_zombie(kind)
 
     def _kill_inside(self, kind: Kind) -> str | None:
-        """A process that the status names."""
+        """Return a process that the status names."""
         daemon = self._rng.choice(self._mirror.daemons)
         self._settled(daemon)
         deadline = time.monotonic() + _FIND_S
@@ -155,14 +156,14 @@ class Faults:
             if told is not None:
                 return told
             if kind == "frozen" and (other := self._holder()) is not None and other.settings.engine != "ray":
-                # The one on Ray stands by: it gets the flow.
+                # The daemon on Ray is the standby: it gets the flow.
                 other.stop()
                 other.start()
             time.sleep(_LOOK_S)
         return None
 
     def _holder(self) -> Daemon | None:
-        """The daemon that copies now."""
+        """Return the daemon that copies now."""
         for daemon in self._mirror.daemons:
             flow = daemon.flow()
             if flow is not None and flow.state == "running":
@@ -179,13 +180,13 @@ class Faults:
         self._restarting[what] = self._restarters.submit(again)
 
     def _settled(self, what: object) -> None:
-        """What is still being started again is not killed: there would be nothing to kill."""
+        """Wait until a restart of this part is complete; otherwise there would be nothing to kill."""
         restart = self._restarting.pop(what, None)
         if restart is not None:
             restart.result()
 
     def _await_movement(self) -> bool:
-        """Whether new records came in within a while."""
+        """Return whether new records arrive within a while."""
         deadline = time.monotonic() + _MOVES_S
         before = self._admin.ends(self._mirror.copies(), timeout_s=1.0)
         while time.monotonic() < deadline and not self.end.is_set():
@@ -197,7 +198,7 @@ class Faults:
 
 
 def _kill(pid: int) -> bool:
-    """kill -9; False when there is no such process any more."""
+    """Send kill -9. Return False if the process no longer exists."""
     if not psutil.pid_exists(pid):
         return False
     try:

@@ -1,10 +1,10 @@
-"""The campaign's variant `groups`: consumers move to the target and back, again and again, while what follows their
-groups is killed.
+"""The campaign's variant `groups`: consumers move to the target and back, again and again, while the process that
+follows their groups is killed.
 
-Each group reads and commits at one cluster, goes away at a random moment, waits until mirrord has brought its position
-to the other cluster, and reads on there. Every record holds its own offset at the source, so what is read tells whether
-anything was read again that had been committed, or skipped. Meanwhile each commit in the logs of both clusters is
-looked at: none may lie in front of the data, and none below the one before it.
+Each group reads and commits at one cluster, stops at a random moment, waits until mirrord has brought its position to
+the other cluster, and continues there. Every record holds its own offset at the source, so the records show whether any
+were read again after they had been committed, or were skipped. Meanwhile, each commit in the logs of both clusters is
+checked: none may be before the data, and none below the previous one.
 """
 
 import random
@@ -39,7 +39,7 @@ RECORDS_PER_S = 2_000
 MOST_READ = 400
 GAP_S = 3.0
 HURRIED_SHARE = 0.2
-"""Kills that do not wait until the one before is overcome."""
+"""Share of kills that do not wait until the previous one is overcome."""
 LIMIT_S = 120.0
 _LOOK_S = 0.05
 
@@ -48,26 +48,27 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Moved:
-    """What came of it."""
+    """The outcome."""
 
     records: int = 0
-    """Read and committed, of all groups."""
+    """Records read and committed, over all groups."""
     moves: int = 0
     commits: int = 0
-    """Of all that were looked at, on both sides."""
+    """Commits that were checked, on both sides."""
     kills: Counter[str] = field(default_factory=Counter[str])
     seconds: float = 0.0
     wrong: Counter[str] = field(default_factory=Counter[str])
     first_wrong: str = ""
 
     def fault(self, what: str, line: str) -> None:
-        """Something that must not be."""
+        """Record a violation."""
         self.wrong[what] += 1
         self.first_wrong = self.first_wrong or line
 
 
 def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Tell) -> Moved:
-    """From empty clusters until all kills are done and every group has come to rest. Raises EnvironmentFault."""
+    """Run the variant, from empty clusters until all kills are done and every group has come to rest. Raises
+    EnvironmentFault."""
     options, moved, ending, faults = LabOptions(properties=LASTING), Moved(), threading.Event(), list[BaseException]()
     with tempfile.TemporaryDirectory(prefix="mirrord-moving-") as folder, ExitStack() as everything:
         source, target = everything.enter_context(pair(options, options))
@@ -108,7 +109,7 @@ def _daemon(folder: Path, source: Cluster, target: Cluster, engine: Literal["ray
 
 @contextmanager
 def _running(work: Callable[[], None], ending: threading.Event, faults: list[BaseException]) -> Generator[None]:
-    """A thread; it is told to end with the block, and what it raises is kept and ends the others, too."""
+    """Run a thread. It is asked to end with the block. An error that it raises is kept and ends the others as well."""
 
     def guarded() -> None:
         try:
@@ -129,7 +130,7 @@ def _running(work: Callable[[], None], ending: threading.Event, faults: list[Bas
 def _kill(
     daemon: Daemon, kills: int, chance: random.Random, moved: Moved, faults: list[BaseException], tell: Tell
 ) -> None:
-    """With Ray mostly the follower's process alone; else, and now and then, all of the daemon."""
+    """Kill, with Ray mostly only the process of the follower; otherwise, and now and then, the whole daemon."""
     while sum(moved.kills.values()) < kills and not faults:
         if chance.random() > HURRIED_SHARE:
             _await_move(moved, faults)
@@ -148,14 +149,14 @@ def _kill(
 
 
 def _await_move(moved: Moved, faults: list[BaseException]) -> None:
-    """Until a group has moved, so that what was killed is at work again."""
+    """Wait until a group has moved, so that the killed part is working again."""
     moves, deadline = moved.moves, time.monotonic() + LIMIT_S
     while moved.moves == moves and time.monotonic() < deadline and not faults:
         time.sleep(_LOOK_S)
 
 
 def _follower(daemon: Daemon) -> psutil.Process | None:
-    """The actor that follows groups: Ray names a process by the actor's class."""
+    """Return the process of the actor that follows groups. Ray names a process by the class of its actor."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         try:
@@ -181,10 +182,10 @@ class _Mover:
         self._moved = moved
         self._ending = ending
         self._next: dict[int, int] = {}
-        """What is committed, by partition."""
+        """The committed offsets, by partition."""
 
     def run(self) -> None:
-        """From side to side, until the end."""
+        """Move from side to side, until the end."""
         at = 0
         while not self._ending.is_set():
             self._stay(*self._sides[at])
@@ -193,9 +194,10 @@ class _Mover:
             self._moved.moves += 1
 
     def _stay(self, cluster: Cluster, topic: str) -> None:
-        """Reads and commits for a while."""
+        """Read and commit for a while."""
         settings = {"bootstrap.servers": cluster.bootstrap, "group.id": self._group, "log_level": 2}
-        # The very first time there is no position; after that a lost one would be seen by what is read.
+        # The very first time there is no position. A position that is lost later would show in the records that are
+        # read.
         consumer = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
         consumer.subscribe([topic])
         records, deadline = self._chance.randrange(1, MOST_READ), time.monotonic() + LIMIT_S
@@ -220,19 +222,19 @@ class _Mover:
                     self._moved.records += sum(here.values()) - sum(self._next.values())
                     self._next = dict(here)
             for _ in range(self._chance.randrange(3)):
-                consumer.poll(_LOOK_S)  # read, and never committed
+                consumer.poll(_LOOK_S)  # read, but never committed
         finally:
             consumer.close()
 
     def _await(self, cluster: Cluster, topic: str) -> None:
-        """Until the group stands on that side where it has committed on the other one."""
+        """Wait until the group's position on that side is the one that it has committed on the other."""
         admin: Any = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 2})
         places = [TopicPartition(topic, partition) for partition in self._next]
         deadline = time.monotonic() + LIMIT_S
         there: dict[int, int] = {}
         while there != self._next and not self._ending.is_set():
             if time.monotonic() > deadline:
-                raise EnvironmentFault(f"{self._group} stands at {there} in {topic}, and committed {self._next}")
+                raise EnvironmentFault(f"{self._group} is at {there} in {topic}, and committed {self._next}")
             time.sleep(_LOOK_S)
             (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group, places)]).values()
             try:
@@ -243,7 +245,7 @@ class _Mover:
 
 
 def _write(source: Cluster, ending: threading.Event) -> None:
-    """Each record's value is its offset."""
+    """Write records, each with its own offset as value."""
     producer = Producer({"bootstrap.servers": source.bootstrap, "linger.ms": 5, "enable.idempotence": True})
     number, began = 0, time.monotonic()
     while not ending.is_set():
@@ -255,7 +257,7 @@ def _write(source: Cluster, ending: threading.Event) -> None:
 
 
 def _look(cluster: Cluster, topic: str, moved: Moved, ending: threading.Event) -> None:
-    """Every commit for a topic, as it comes into the log of commits."""
+    """Check every commit for a topic when it appears in the log of commits."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "look", "log_level": 2, "fetch.wait.max.ms": 10}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     known: dict[tuple[str, int], int] = {}
@@ -281,13 +283,13 @@ def _look(cluster: Cluster, topic: str, moved: Moved, ending: threading.Event) -
                     asked = TopicPartition(topic, place.partition)
                     ends[place.partition] = consumer.get_watermark_offsets(asked, timeout=LIMIT_S)[1]
                 if offset > ends[place.partition]:
-                    moved.fault("ahead", f"{place.group} stands at {offset} of {ends[place.partition]} in {topic}")
+                    moved.fault("ahead", f"{place.group} is at {offset} of {ends[place.partition]} in {topic}")
     finally:
         consumer.close()
 
 
 def _partitions(consumer: Consumer, ending: threading.Event) -> list[int]:
-    """Of the log of commits; it comes with the first group."""
+    """Return the partitions of the log of commits, which the first group creates."""
     while not ending.is_set():
         found = consumer.list_topics(timeout=LIMIT_S).topics.get(OFFSETS)
         if found is not None and found.partitions:

@@ -1,8 +1,8 @@
 """`python -m bench.stories`: random stories of the simulator over all its themes, on all cores.
 
-Story number n of a seed is always the same one: a theme, two of them, or a world by chance, with a seed of its own;
-some play with a target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed
-with what plays it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
+Story number n of a seed is always the same one: a theme, two of them, or a random world, with a separate seed. Some use
+a target whose producer state is ignored, some have hardly any memory for runs. Each violation is printed with the
+command that replays it: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 if there is one.
 """
 
 import argparse
@@ -24,27 +24,28 @@ _AT_ONCE = 100
 _PROGRESS_S = 10.0
 _ANY = "by chance"
 _PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE = 0.1, 0.25, 0.15, 0.15
-"""Of stories in a world by chance, of two themes, in the mode at-least-once, and with hardly any memory for runs."""
+"""Shares of stories in a random world, of two themes, in the mode at-least-once, and with hardly any memory for
+runs."""
 
 
 class Drawn(NamedTuple):
-    """What a story is played from."""
+    """The input of a story."""
 
     seed: int
     theme: str = ""
-    """Or two at once (`shape_named`); empty: the seed draws the world, too."""
+    """A theme, or two at once (`shape_named`). If empty, the seed also determines the world."""
     mode: Mode = "sequence"
     scarce: bool = False
 
     def __str__(self) -> str:
-        """The options that play it again."""
+        """Return the options that replay it."""
         words = [f"--story {self.seed}", f'--theme "{self.theme or _ANY}"']
         words += [f"--mode {self.mode}"] if self.mode != "sequence" else []
         return " ".join([*words, *(["--scarce"] if self.scarce else [])])
 
 
 class Violation(NamedTuple):
-    """A story that went wrong, and the first line of why."""
+    """A story that failed, and the first line of the reason."""
 
     story: Drawn
     why: str
@@ -52,7 +53,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. `steps` are those with faults, of each story."""
+    """The outcome. `steps` are the steps with faults of each story."""
 
     seed: int
     stories: int
@@ -63,7 +64,7 @@ class Outcome:
 
 
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
-    """Story `number` of a seed."""
+    """Return story `number` of a seed."""
     chance = random.Random(f"{seed} {number}")
     kind, theme = chance.random() if themes == tuple(THEMES) else 1.0, chance.choice(themes)
     if kind < _PLAIN_SHARE:
@@ -71,19 +72,19 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     elif kind < _PLAIN_SHARE + _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
         both = shape_named(theme)
-        # Retention also deletes what would tell that the source lost records: nobody can know then.
+        # Retention also deletes the evidence that the source lost records, so no one can know then.
         theme = themes[0] if both.retention and both.truncation else theme
     mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
     return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
 
 
 def begun(drawn: Drawn) -> Story:
-    """The story, before its first step."""
+    """Return the story before its first step."""
     return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode) if drawn.theme else None)
 
 
 def play(drawn: Drawn, story: Story) -> None:
-    """Play it to its end. Raises what it finds."""
+    """Play the story to its end. Raises what it finds."""
     with scarce(fewest=2, most=8, block=3) if drawn.scarce else nullcontext():
         story.run(STEPS)
 
@@ -97,7 +98,7 @@ def run(
     processes: int | None = None,
     minutes: float = float("inf"),
 ) -> Outcome:
-    """Play the first stories of a seed, as far as the minutes last."""
+    """Play the first stories of a seed, for as many minutes as given."""
     began, count = time.monotonic(), processes or os.cpu_count() or 1
     failed: list[Violation] = []
     done, next_word = 0, began + _PROGRESS_S
@@ -126,7 +127,7 @@ def run(
 
 
 def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, list[Violation]]:
-    """How many were played, and those that went wrong."""
+    """Return how many were played, and those that failed."""
     failed: list[Violation] = []
     for number in numbers:
         drawn = draw(seed, number, themes)
@@ -138,14 +139,14 @@ def _play(seed: int, numbers: range, themes: tuple[str, ...]) -> tuple[int, list
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.stories", description=__doc__)
     parser.add_argument("--stories", type=_count, default=100_000, help="how many (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no story begins after so many")
-    parser.add_argument("--processes", type=_count, help="default: one a core")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: random")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no story begins after this many")
+    parser.add_argument("--processes", type=_count, help="default: one per core")
     parser.add_argument("--theme", type=_theme, action="append", help=f"or two, THEME{BESIDE}THEME (default: all)")
-    parser.add_argument("--story", type=int, metavar="SEED", help="play this one again, and show what happened")
+    parser.add_argument("--story", type=int, metavar="SEED", help="replay this one, and show what happened")
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
     arguments = parser.parse_args()
@@ -166,7 +167,7 @@ def main() -> int:
 
 
 def _theme(text: str) -> str:
-    """A theme, or two; empty for a world by chance. Raises ArgumentTypeError."""
+    """Return a theme, or two; empty for a random world. Raises ArgumentTypeError."""
     if text == _ANY:
         return ""
     if not all(each in THEMES for each in text.split(BESIDE, 1)):
@@ -175,7 +176,7 @@ def _theme(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    """A number from 1 on. Raises ValueError."""
+    """Return a number from 1 on. Raises ValueError."""
     number = int(text)
     if number < 1:
         raise ValueError(text)
@@ -183,7 +184,7 @@ def _count(text: str) -> int:
 
 
 def _show(drawn: Drawn) -> int:
-    """Play one story, with its trail when it goes wrong."""
+    """Play one story, and print its trail if it fails."""
     story = begun(drawn)
     try:
         play(drawn, story)

@@ -1,8 +1,8 @@
-"""Processes that are stopped for a minute and go on: they believe that the flow is still theirs.
+"""Processes that are stopped for a minute and continue: they still believe that they hold the flow.
 
-`zombie`: all of the daemon that copies, supervisor and replicators, is stopped (SIGSTOP), another daemon takes over,
-and then it goes on (SIGCONT). `frozen`: one replicator alone, under a supervisor that goes on. What was replaced has to
-notice by itself, or to have been ended meanwhile.
+`zombie`: the whole copying daemon, supervisor and replicators, is stopped (SIGSTOP), another daemon takes over, and
+then it continues (SIGCONT). `frozen`: only one replicator is stopped, under a supervisor that keeps running. The
+replaced processes must notice by themselves, or have been ended meanwhile.
 """
 
 import os
@@ -20,14 +20,14 @@ from mirrord.model.status import FlowStatus
 
 PAUSE_S = 60.0
 NOTICE_S = 60.0
-"""How long what was replaced may take to notice."""
+"""Time that the replaced processes may take to notice."""
 _LOOK_S = 0.2
 
 
 def stop_the_holder(daemons: Sequence[Daemon], ended: Callable[[], bool]) -> str | None:
-    """Stops the daemon that copies until another one has its flow and a minute is over. None when nobody copies now.
+    """Stop the copying daemon until another one has its flow and a minute is over. Return None if no daemon copies now.
 
-    Raises EnvironmentFault when nobody takes over, or who was stopped does not notice.
+    Raises EnvironmentFault if no daemon takes over, or if the stopped one does not notice.
     """
     holder, flow = _holder(daemons)
     if holder is None or flow is None or flow.lease is None:
@@ -37,31 +37,32 @@ def stop_the_holder(daemons: Sequence[Daemon], ended: Callable[[], bool]) -> str
     parts = [*_processes([flow.lease.pid]), *replicators]
     others = [daemon for daemon in daemons if daemon is not holder]
     with _Stopped(parts) as stopped:
-        _until(lambda: _holder(others)[0] is not None, PAUSE_S, f"nobody takes over from {holder.settings.instance}")
+        _until(lambda: _holder(others)[0] is not None, PAUSE_S, f"no daemon takes over from {holder.settings.instance}")
         stopped.wait(ended)
     name = holder.settings.instance
     _until(lambda: not any(map(_lives, replicators)), NOTICE_S, f"replicators of {name} do not notice: {replicators}")
-    _until(lambda: _stands_by(holder), NOTICE_S, f"{name} does not notice that the flow is another's")
+    _until(lambda: _stands_by(holder), NOTICE_S, f"{name} does not notice that another daemon has the flow")
     return f"{name} ({len(parts)} processes) stopped for {PAUSE_S:g} s, and it noticed"
 
 
 def stop_a_replicator(daemons: Sequence[Daemon], number: int, ended: Callable[[], bool]) -> str | None:
-    """The same with a single replicator of a daemon on Ray; `number` chooses it. None when there is none now."""
+    """Do the same with a single replicator of a daemon on Ray; `number` chooses it. Return None if there is none
+    now."""
     holder, flow = _holder([daemon for daemon in daemons if daemon.settings.engine == "ray"])
     if holder is None or flow is None or not flow.replicators:
         return None
     victim = sorted(flow.replicators, key=lambda each: each.name)[number % len(flow.replicators)]
     parts = _processes([victim.pid])
     with _Stopped(parts) as stopped:
-        _until(lambda: _is_replaced(holder, victim.name), PAUSE_S, f"the lanes of {victim.name} do not go elsewhere")
+        _until(lambda: _is_replaced(holder, victim.name), PAUSE_S, f"the lanes of {victim.name} do not move")
         stopped.wait(ended)
         ended_before = not any(map(_lives, parts))
-    _until(lambda: not any(map(_lives, parts)), NOTICE_S, f"{victim.name} does not notice that its lanes are others'")
+    _until(lambda: not any(map(_lives, parts)), NOTICE_S, f"{victim.name} does not notice that others have its lanes")
     return f"{victim.name} stopped for {PAUSE_S:g} s, {'it was ended meanwhile' if ended_before else 'it noticed'}"
 
 
 class _Stopped:
-    """Processes that are stopped within the block."""
+    """Processes that are stopped for the duration of the block."""
 
     def __init__(self, parts: Sequence[psutil.Process]) -> None:
         self._parts = parts
@@ -75,7 +76,7 @@ class _Stopped:
         self._signal(signal.SIGCONT)
 
     def wait(self, ended: Callable[[], bool]) -> None:
-        """Until the time is over."""
+        """Wait until the time is over."""
         while time.monotonic() < self._began + PAUSE_S and not ended():
             time.sleep(_LOOK_S)
 
@@ -87,7 +88,7 @@ class _Stopped:
 
 
 def _holder(daemons: Iterable[Daemon]) -> tuple[Daemon | None, FlowStatus | None]:
-    """The daemon whose lanes copy now."""
+    """Return the daemon whose lanes copy now."""
     for daemon in daemons:
         flow = daemon.flow()
         if flow is not None and flow.state == "running" and set(flow.totals.lanes) == {"copying"}:

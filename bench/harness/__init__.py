@@ -1,3 +1,2 @@
-"""What questions and campaigns share: clusters, writers and readers of records, mirrord and MirrorMaker 2 as processes,
-and the yardsticks for their CPU time.
-"""
+"""Code that questions and campaigns share: clusters, writers and readers of records, mirrord and MirrorMaker 2 as
+processes, and the measurement of their CPU time."""

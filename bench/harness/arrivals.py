@@ -1,7 +1,7 @@
 """When do the records of a busy topic arrive at a reader of the source, and at a reader of the target?
 
-A writer sends records at a steady rate, each at its own time, until it is told to stop. Two librdkafka consumers note
-when each arrives. Writer and readers are processes of their own; all clocks are CLOCK_MONOTONIC of this machine.
+A writer sends records at a steady rate, each at its scheduled time, until it is stopped. Two librdkafka consumers note
+when each record arrives. Writer and readers are separate processes. All times are CLOCK_MONOTONIC of this machine.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ _POLL_S = 0.2
 _NOT_KNOWN = -1
 
 Times = Sequence[Sequence[int]]
-"""For each partition, when its records arrived: nanoseconds, in ascending order."""
+"""For each partition, the arrival times of its records: nanoseconds, in ascending order."""
 
 
 class Arrivals(NamedTuple):
@@ -38,7 +38,7 @@ class Arrivals(NamedTuple):
 
 
 class Stream:
-    """Records flow from entering to `stop`."""
+    """A stream of records from entering the block until `stop`."""
 
     def __init__(self, source: str, target: str, topic: tuple[str, str], partitions: int, records_per_s: int) -> None:
         """`topic` is its name at the source and at the target."""
@@ -71,7 +71,7 @@ class Stream:
         self._kill()
 
     def stop(self) -> Arrivals:
-        """When every record has arrived at both readers. Raises EnvironmentFault when they do not."""
+        """Wait until every record has arrived at both readers. Raises EnvironmentFault if they do not arrive."""
         self._end.set()
         self._total.value = self._told(2)
         return Arrivals(self._told(0), self._told(1))
@@ -90,7 +90,7 @@ class Stream:
 
 
 def largest_gap_ms(times: Times, first_ns: int, last_ns: int) -> float:
-    """The longest time that one partition brought nothing between two moments; the gaps across them count whole."""
+    """Return the longest time without a record in one partition between two moments. Gaps across them count in full."""
     return max(_largest_gap_ns(each, first_ns, last_ns) for each in times) / 1e6
 
 

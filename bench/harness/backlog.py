@@ -1,7 +1,8 @@
-"""What a catch-up finds: topics of records as applications write them, in batches of one size, by one codec.
+"""The backlog of a catch-up: topics of records as applications write them, in batches of one size, with one codec.
 
-Values are lines of JSON with names that repeat and numbers that do not, so they compress as such data does. How many
-records make a batch of the wanted size is tried with the codec itself; what the batches came to is measured afterwards.
+Values are lines of JSON with repeated names and varying numbers, so they compress like real data. The number of records
+that makes a batch of the wanted size is determined with the codec itself. The actual size of the batches is measured
+afterwards.
 """
 
 import random
@@ -29,23 +30,23 @@ class Backlog(NamedTuple):
     name: str
     codec: Codec
     batch_bytes: int
-    """As stored, about; 0: each record is a batch."""
+    """Approximate stored size of a batch. 0: each record is a batch."""
     partitions: int
     stored_bytes: int
-    """In all, about."""
+    """Approximate total size."""
     value_bytes: int = 1_000
     transaction_records: int = 0
-    """So many make a transaction, spread over all partitions; 0: there are none."""
+    """Number of records in a transaction, spread over all partitions. 0: there are no transactions."""
     like_transactions: bool = False
-    """Batches of as many records as a transaction has in a partition, but none."""
+    """Whether batches without transactions have as many records as a transaction has in a partition."""
 
     @property
     def topic(self) -> str:
-        """Its name."""
+        """Name of the topic."""
         return f"catch-up.{self.name.replace(', ', '-').replace(' ', '-')}"
 
     def scaled(self, share: float) -> "Backlog":
-        """The same with less of it; not so little that a copy ends before it runs well."""
+        """Return the same backlog with less data, but enough for a copy to reach its full speed before it ends."""
         return self._replace(stored_bytes=int(self.stored_bytes * max(share, 0.2)))
 
 
@@ -66,7 +67,7 @@ BACKLOGS = (
     ),
     BASE._replace(name="lz4, the same without transactions", like_transactions=True, stored_bytes=_GB // 5),
 )
-"""A star around the first one, not all combinations."""
+"""Variations around the first one, not all combinations."""
 
 
 class Filled(NamedTuple):
@@ -77,7 +78,7 @@ class Filled(NamedTuple):
 
 
 def values(value_bytes: int) -> list[bytes]:
-    """Lines of JSON of about this length."""
+    """Return lines of JSON of about this length."""
     chance = random.Random(_SEED)
     return [_value(chance, value_bytes) for _ in range(SAMPLES)]
 
@@ -142,7 +143,7 @@ def _value(chance: random.Random, value_bytes: int) -> bytes:
 
 
 def _stored(lines: list[bytes], codec: Codec) -> int:
-    # A record takes about eight bytes beside its value.
+    # A record takes about eight bytes in addition to its value.
     plain = b"".join(b"\0" * 8 + line for line in lines)
     match codec:
         case "none":

@@ -1,4 +1,4 @@
-"""A daemon with two replicators that copies one busy topic, and readers of both sides: for moves and kills."""
+"""A daemon with two replicators that copies one busy topic, and readers of both sides, for moves and kills."""
 
 import time
 from collections.abc import Callable, Generator
@@ -20,7 +20,7 @@ START_S = 180.0
 
 
 class BusyTopic:
-    """The daemon is in a folder of its own, the flow has the name that is given."""
+    """One busy topic on two clusters. The daemon uses its own folder, and the flow has the given name."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BusyTopic:
 
     @contextmanager
     def flowing(self) -> Generator[Stream]:
-        """From warm caches on until the block ends, and the daemon with it. Raises EnvironmentFault."""
+        """Run from warm caches until the block ends; the daemon ends with it. Raises EnvironmentFault."""
         Admin(self._bootstraps[0]).create([Topic(self.pair.source, self._partitions, "none")])
         with ExitStack() as everything:
             everything.callback(self.daemon.stop)
@@ -62,7 +62,7 @@ class BusyTopic:
             yield stream
 
     def settled(self, replicators: int = REPLICATORS, patience_s: float = START_S) -> FlowStatus:
-        """When all lanes copy, and there are so many replicators, each with some. Raises EnvironmentFault."""
+        """Wait until all lanes copy in this number of replicators, each of which has some. Raises EnvironmentFault."""
         what = f"lanes on {replicators} replicators"
         return self.daemon.wait_for(what, _settled_on(self._partitions, replicators), patience_s)
 

@@ -1,4 +1,4 @@
-"""What the bench asks a cluster for itself, through librdkafka: nothing here trusts mirrord."""
+"""Requests of the bench itself to a cluster, through librdkafka: nothing here trusts mirrord."""
 
 # pyright: reportPrivateImportUsage=false
 
@@ -28,7 +28,7 @@ class Admin:
         self._client: Any = AdminClient(self._settings)
 
     def create(self, topics: Sequence[Topic]) -> None:
-        """Create topics, those that are there already left as they are. Raises EnvironmentFault."""
+        """Create topics. Existing ones are left as they are. Raises EnvironmentFault."""
         wanted = [NewTopic(topic.name, topic.partitions, config=topic.settings) for topic in topics]
         for name, created in self._client.create_topics(wanted, request_timeout=_ANSWER_S).items():
             try:
@@ -53,21 +53,21 @@ class Admin:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
 
     def write(self, topic: str) -> None:
-        """One record into its first partition. Raises EnvironmentFault."""
+        """Write one record into the first partition of a topic. Raises EnvironmentFault."""
         producer = Producer(self._settings)
         producer.produce(topic, b"first", partition=0)
         if producer.flush(_ANSWER_S):
             raise EnvironmentFault(f"nothing can be written into {topic}")
 
     def names(self) -> set[str]:
-        """Of all topics. Raises EnvironmentFault."""
+        """Return the names of all topics. Raises EnvironmentFault."""
         try:
             return set(self._client.list_topics(timeout=_ANSWER_S).topics)
         except KafkaException as error:
             raise EnvironmentFault(f"the topics cannot be listed: {error}") from error
 
     def delete_like(self, part: str) -> None:
-        """Delete the topics with this in their names. Raises EnvironmentFault."""
+        """Delete the topics whose names contain this text. Raises EnvironmentFault."""
         found = sorted(name for name in self.names() if part in name)
         if found:
             self.delete(found)
@@ -75,7 +75,7 @@ class Admin:
     def ends(
         self, topics: Mapping[str, int], *, read_committed: bool = False, timeout_s: float = 2.0
     ) -> dict[tuple[str, int], int]:
-        """Where each partition of topics (name and partitions) ends; those that cannot be asked now are left out."""
+        """Return the end of each partition of topics (name and partitions), without those that do not answer now."""
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         latest: Any = OffsetSpec.latest()
         asked = {TopicPartition(name, at): latest for name, partitions in topics.items() for at in range(partitions)}
@@ -86,6 +86,7 @@ class Admin:
                 with suppress(KafkaException, TimeoutError):
                     ends[at.topic, at.partition] = future.result(timeout_s + 1).offset
             if len(ends) < len(asked):
-                # A client that met a broker that was away goes on saying so when the broker is back (librdkafka 2.16).
+                # A client that met an unavailable broker keeps reporting that when the broker is back (librdkafka
+                # 2.16).
                 self._client = AdminClient(self._settings)
         return ends

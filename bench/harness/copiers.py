@@ -1,7 +1,8 @@
-"""mirrord and MirrorMaker 2 as processes whose CPU time and memory can be told: each copies one topic, from its start.
+"""mirrord and MirrorMaker 2 as processes whose CPU time and memory can be measured. Each copies one topic from its
+start.
 
-What does the copying counts by itself (mirrord's replicator, the one Java process of MirrorMaker 2); what is started
-beside it, by mirrord or by Ray, counts apart.
+The process that copies (mirrord's replicator, the one Java process of MirrorMaker 2) and the processes that mirrord or
+Ray start in addition are counted separately.
 """
 
 import tempfile
@@ -22,24 +23,25 @@ Engine = Literal["ray", "process"]
 
 START_S = 180.0
 SHORT_SHARE = 0.2
-"""A run that counts less than this share asks some of its cells only: to start copiers takes most of its time."""
+"""A run with a smaller share than this measures only some of its cells, because starting copiers takes most of its
+time."""
 MM2_HEAP_MB = 2_048
-"""As its own start script gives it."""
+"""The same as in Kafka's start script."""
 
 
 class Used(NamedTuple):
-    """Since the processes were started."""
+    """CPU-seconds since the processes were started."""
 
     cpu_s: float
-    """Of those that copy."""
+    """CPU-seconds of the processes that copy."""
     beside_cpu_s: float
-    """Of those beside them."""
+    """CPU-seconds of the additional processes."""
     peak_bytes: int
-    """The largest resident memory of those that copy."""
+    """Largest resident memory of the processes that copy."""
 
 
 class Copier(Protocol):
-    """Runs, and copies."""
+    """A running copier."""
 
     @property
     def copy(self) -> str:
@@ -47,16 +49,16 @@ class Copier(Protocol):
         ...
 
     def used(self) -> Used:
-        """So far. Raises EnvironmentFault when it has ended."""
+        """Return the usage so far. Raises EnvironmentFault if it has ended."""
         ...
 
     def await_partitions(self, partitions: int, patience_s: float) -> None:
-        """Until it copies so many, as far as it tells. Raises EnvironmentFault when it does not come to that."""
+        """Wait until it copies this many partitions, if it reports that. Raises EnvironmentFault if it does not."""
         ...
 
 
 class Mirrord:
-    """`mirrord start` with one replicator and its own defaults."""
+    """`mirrord start` with one replicator and the default settings."""
 
     def __init__(self, daemon: Daemon, topic: str) -> None:
         self.copy = target_name(topic)
@@ -96,12 +98,12 @@ class Mm2:
         return Used(_cpu_s(process), 0.0, _peak_bytes(process))
 
     def await_partitions(self, partitions: int, patience_s: float) -> None:
-        """It does not tell."""
+        """Do nothing: MirrorMaker 2 does not report it."""
 
 
 @contextmanager
 def mirrord(source: Reached, target: Reached, topic: str, flow: str, engine: Engine = "ray") -> Generator[Copier]:
-    """Runs until the block ends. Raises EnvironmentFault."""
+    """Run until the block ends. Raises EnvironmentFault."""
     with tempfile.TemporaryDirectory(prefix="mirrord-copier-") as folder:
         settings = Settings(
             source=source.bootstrap, target=target.bootstrap, topics=topic, engine=engine, flow=flow, replicators=1
@@ -116,7 +118,7 @@ def mirrord(source: Reached, target: Reached, topic: str, flow: str, engine: Eng
 
 @contextmanager
 def mm2(source: Reached, target: Reached, topic: str, alias: str, more: str = "") -> Generator[Copier]:
-    """Runs until the block ends; every run has an alias of its own, so none goes on where another stood."""
+    """Run until the block ends. Every run has a separate alias, so none continues where another one ended."""
     options = LabOptions(quick_start=False, heap_mb=MM2_HEAP_MB)
     with tempfile.TemporaryDirectory(prefix="mirrord-copier-") as folder:
         path = properties(Path(folder) / "mm2.properties", source, target, topic, alias=alias, more=more)
@@ -125,7 +127,8 @@ def mm2(source: Reached, target: Reached, topic: str, alias: str, more: str = ""
 
 
 def tuned(alias: str, codec: str, partitions: int) -> str:
-    """What people set for throughput: large fetches, large batches in the codec of the source, several tasks."""
+    """Return the usual settings for throughput: large fetches, large batches in the codec of the source, several
+    tasks."""
     return (
         f"tasks.max = {min(4, partitions)}\n"
         "us.producer.batch.size = 1048576\n"
@@ -160,7 +163,7 @@ def _peak_bytes(processes: Iterable[psutil.Process]) -> int:
 
 
 def _high_water(process: psutil.Process) -> float:
-    """The kernel's own mark (VmHWM)."""
+    """Return the kernel's high-water mark (VmHWM)."""
     try:
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""One replicator in a process of its own: copies a topic from its start to its end, and tells what that cost.
+"""One replicator in a separate process: copies a topic from its start to its end, and reports the cost.
 
-`python -m bench.copying SOURCE TARGET TOPIC COPY --records N` prints one JSON object. It does what a replicator does on
-Ray, with its ledger on the target cluster, but without Ray; a lease is taken and held beside it.
+`python -m bench.copying SOURCE TARGET TOPIC COPY --records N` prints one JSON object. The process does what a
+replicator does on Ray, with its ledger on the target cluster, but without Ray. It also takes and holds a lease.
 """
 
 import argparse
@@ -34,35 +34,35 @@ from mirrord.replication.lane.assignment import FlowSetup, LaneAssignment, Repli
 from mirrord.runtime.clock import SystemClock
 
 PATIENCE_S = 60.0
-"""Without a single record."""
+"""Time without a single record."""
 LEASE_MS = 60_000
 _LOOK_S = 0.25
 _ADMIN_S = 10.0
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy took. CPU and wall time from the first lane's start to the last lane's end."""
+    """The cost of a copy. CPU and wall time are from the start of the first lane to the end of the last one."""
 
     copied_bytes: int
-    """As stored."""
+    """Stored size."""
     batches: int
     records: int
     cpu_s: float
     wall_s: float
     user_s: float
-    """Of the CPU-seconds those outside of the kernel."""
+    """The part of the CPU-seconds outside of the kernel."""
     ticks: dict[str, int]
-    """Where the CPU time went, by part, when it was asked for."""
+    """CPU time by part of the program, if requested."""
     step_ticks: int
-    """Of all ticks those within the lane's state machine."""
+    """Number of ticks within the lane's state machine."""
     idle_bytes: int
     """Largest resident memory before the first lane."""
     peak_bytes: int
-    """Largest resident memory in all."""
+    """Largest resident memory overall."""
 
 
 async def copy(arguments: argparse.Namespace) -> Cost:
-    """Copies everything. Raises EnvironmentFault when it does not come to the end."""
+    """Copy everything. Raises EnvironmentFault if it does not reach the end."""
     source, target = (ClusterConfig((address,), Security()) for address in (arguments.source, arguments.target))
     name = f"bench-{uuid.uuid4().hex[:8]}"
     flow = FlowConfig(name, "source", "target", (".*",), limits=LimitsConfig(arguments.in_flight_bytes))
@@ -136,19 +136,19 @@ async def _until_copied(replicator: Replicator, lanes: int, records: int) -> Rep
 
 
 def _peak_bytes() -> int:
-    # getrusage would tell of the parent's memory too: a process inherits that figure.
+    # getrusage would include the parent's memory: a process inherits that figure.
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.copying", description=__doc__)
     for name in ("source", "target", "topic", "copy"):
         parser.add_argument(name)
-    parser.add_argument("--records", type=int, required=True, help="how many there are to copy")
+    parser.add_argument("--records", type=int, required=True, help="number of records to copy")
     parser.add_argument("--in-flight-bytes", type=int, default=LimitsConfig().in_flight_bytes)
-    parser.add_argument("--profile", action="store_true", help="look where the CPU time goes")
+    parser.add_argument("--profile", action="store_true", help="show where the CPU time is spent")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     print(msgspec.json.encode(uvloop.run(copy(parser.parse_args()))).decode())
     return 0

@@ -1,4 +1,4 @@
-"""`mirrord start` as a process of its own: its configuration, its life, and what it says of itself over HTTP."""
+"""`mirrord start` as a separate process: its configuration, its life, and what it reports over HTTP."""
 
 import http.client
 import os
@@ -21,20 +21,20 @@ from mirrord.model.status import FlowStatus, Status
 from mirrord.runtime.leash import leashed
 
 STOP_S = 60.0
-"""A hang is what it finds; how long a stop takes is printed where it matters."""
+"""This time limit only detects hangs. Where the duration of a stop matters, it is printed."""
 _ASK_S = 2.0
 _POLL_S = 0.1
 _TAIL_LINES = 15
 _DIFFERENCE = 3
-"""The exit code of `mirrord apply --dry-run` when there is something to do."""
+"""The exit code of `mirrord apply --dry-run` if there is something to do."""
 
-# The leash ends with the thread that it was put on by. This one lives until the interpreter ends.
+# The leash ends with the thread that created it. This thread lives until the interpreter ends.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="daemon-starter")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the configuration says; the rest is mirrord's own default."""
+    """The configuration. Everything else has mirrord's defaults."""
 
     source: str
     target: str
@@ -49,16 +49,16 @@ class Settings:
     replicators: int | Literal["auto"] = "auto"
     dashboard: bool = False
     flow_more: str = ""
-    """More lines of the flow."""
+    """Additional lines of the flow."""
 
 
 def target_name(topic: str) -> str:
-    """What the copy of a topic is named."""
+    """Return the name of the target topic of a topic."""
     return f"eu.{topic}"
 
 
 class Daemon:
-    """One daemon. It ends with this process, in whatever way that ends, unless it `outlives` it."""
+    """One daemon. It ends with this process, however that ends, unless it `outlives` it."""
 
     def __init__(self, folder: Path, settings: Settings, *, outlives: bool = False) -> None:
         """The folder gets the configuration and the logs."""
@@ -80,13 +80,13 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started. Raises EnvironmentFault when it has ended."""
+        """The pid of the process that was started. Raises EnvironmentFault if it has ended."""
         if self._process is None or self._process.poll() is not None:
             raise EnvironmentFault(f"the daemon {self.settings.instance} has ended:\n{self.tail()}")
         return self._process.pid
 
     def start(self) -> None:
-        """Starts it and returns at once."""
+        """Start the daemon and return at once."""
         self._process = _starter.submit(self._spawn).result()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -101,13 +101,13 @@ class Daemon:
             )
 
     def kill(self) -> None:
-        """kill -9 of the process that was started; Ray's processes end with it."""
+        """Send kill -9 to the process that was started; Ray's processes end with it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and its exit code; -9 when it has not ended in time."""
+        """Send SIGTERM, and return the exit code, or -9 if it has not ended in time."""
         if self._process is None:
             return 0
         if self._process.poll() is None:
@@ -119,7 +119,7 @@ class Daemon:
             return -signal.SIGKILL
 
     def apply(self, topics: str, *, dry_run: bool = False) -> None:
-        """`mirrord apply` with other topics; with `dry_run` nothing changes. Raises EnvironmentFault."""
+        """Run `mirrord apply` with other topics; with `dry_run` nothing changes. Raises EnvironmentFault."""
         conf = self.conf.with_suffix(".apply.toml")
         conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
         command = [sys.executable, "-m", "mirrord.cli.main", "apply", str(conf), *(["--dry-run"] if dry_run else [])]
@@ -128,28 +128,30 @@ class Daemon:
             raise EnvironmentFault(f"apply ends with {done.returncode}: {done.stdout}{done.stderr}")
 
     def hang_up(self, *, topics: str | None = None, replicators: int | None = None) -> None:
-        """Others of them in its file, and SIGHUP: it reads the file again. Raises EnvironmentFault when it ended."""
+        """Write other topics into its file and send SIGHUP, so that it reads the file again. Raises EnvironmentFault if
+        it ended."""
         settings = self.settings
         settings = replace(settings, topics=topics or settings.topics, replicators=replicators or settings.replicators)
         self.conf.write_text(_conf(settings, self.address, self._logs))
         os.kill(self.pid, signal.SIGHUP)
 
     def order(self, order: Mapping[str, str]) -> None:
-        """Gives it an order (`mirrord.ledger.standing_orders.Order`). Raises EnvironmentFault when it is not taken."""
+        """Give it a command (`mirrord.ledger.standing_orders.Order`). Raises EnvironmentFault if it does not accept
+        it."""
         connection = http.client.HTTPConnection(self.address, timeout=STOP_S)
         try:
             connection.request("POST", "/order", msgspec.json.encode(order))
             answer = connection.getresponse()
             told = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
-            raise EnvironmentFault(f"nobody takes the order: {error}") from error
+            raise EnvironmentFault(f"no daemon accepts the command: {error}") from error
         finally:
             connection.close()
         if answer.status != http.HTTPStatus.OK:
-            raise EnvironmentFault(f"the order is refused: {told}")
+            raise EnvironmentFault(f"the command is refused: {told}")
 
     def flow(self) -> FlowStatus | None:
-        """The status of its only flow; None while nobody answers."""
+        """Return the status of its only flow, or None if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{self.address}/status", timeout=_ASK_S) as answer:
                 return Status.decode(answer.read()).flows[0]
@@ -163,7 +165,7 @@ class Daemon:
         patience_s: float,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> FlowStatus:
-        """Waits until the status shows something. Raises EnvironmentFault when the daemon ends, or time is up."""
+        """Wait until the status meets a condition. Raises EnvironmentFault if the daemon ends, or the time is up."""
         deadline = time.monotonic() + patience_s
         while True:
             flow = self.flow()
@@ -177,7 +179,7 @@ class Daemon:
             time.sleep(_POLL_S)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What it has printed, as far as it is log lines."""
+        """Yield the log lines that it has printed."""
         for line in self._output.read_bytes().splitlines() if self._output.exists() else ():
             try:
                 event = msgspec.json.decode(line)
@@ -187,7 +189,7 @@ class Daemon:
                 yield event
 
     def tail(self) -> str:
-        """The end of what it has printed."""
+        """Return the end of its output."""
         if not self._output.exists():
             return ""
         return "\n".join(self._output.read_text(errors="replace").splitlines()[-_TAIL_LINES:])

@@ -1,4 +1,4 @@
-"""Records that go on flowing for as long as a campaign lasts, into topics that are there or are only just created."""
+"""Records that flow for as long as a campaign lasts, into existing topics or topics that are just being created."""
 
 import time
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ PREFIX = "flood"
 TOPICS = r"flood\..*"
 """The regex that selects them."""
 WAVE_S = 4.0
-"""Where topics are only just created: how often there is a new one."""
+"""Interval at which new topics are created, if they are."""
 _FOR_EVER = 1 << 40
 _CODECS: Sequence[Codec] = ("lz4", "none", "zstd", "gzip", "snappy")
 _STANDING = (
@@ -27,7 +27,7 @@ _STANDING = (
 
 
 class Flood:
-    """Writes at a steady rate in all until `stop`. `tick` has to be called now and then."""
+    """Writes at a steady total rate until `stop`. `tick` must be called now and then."""
 
     def __init__(self, bootstrap: str, seed: int, records_per_s: float, *, age_ms: int, creating: bool) -> None:
         self.topics: list[Topic] = []
@@ -49,22 +49,22 @@ class Flood:
 
     @property
     def records(self) -> int:
-        """Written so far."""
+        """Number of records written so far."""
         return sum(wave.records for wave in self._waves)
 
     @property
     def partitions(self) -> dict[str, int]:
-        """Of all topics so far, by name."""
+        """Partitions of all topics so far, by name."""
         return partitions(self.topics)
 
     def begin(self) -> None:
-        """Creates topics and begins to write. Where topics are only just created, `tick` does both."""
+        """Create topics and begin to write. If topics are to be created meanwhile, `tick` does both."""
         if not self._creating:
             self._admin.create(_STANDING)
             self._write(_STANDING, _FOR_EVER)
 
     def tick(self) -> None:
-        """Creates and writes what is due. Raises EnvironmentFault when a writer failed."""
+        """Create and write what is due. Raises EnvironmentFault if a writer failed."""
         for wave in self._waves:
             _ = wave.done
         if not self._creating or time.monotonic() < self._next:
@@ -74,12 +74,12 @@ class Flood:
         try:
             self._admin.create([topic])
         except EnvironmentFault:
-            return  # the broker was killed: once more with the next tick
+            return  # the broker was killed: try again with the next tick
         self._next = time.monotonic() + WAVE_S
         self._write([topic], int(self._rate * WAVE_S))
 
     def stop(self) -> None:
-        """Ends after what is on its way. Raises EnvironmentFault."""
+        """End after the records in flight. Raises EnvironmentFault."""
         for wave in self._waves:
             wave.stop()
 

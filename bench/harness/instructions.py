@@ -1,8 +1,8 @@
-"""How many instructions a copy takes in user space, counted by Valgrind.
+"""The number of instructions that a copy takes in user space, counted by Valgrind.
 
 CPU time depends on what else runs on the machine: pairs of equal code differ by 15 % on a virtual machine with two
-cores. The number of instructions differs by less than one percent. It leaves out the kernel, whose share follows from
-the bytes and the requests, and says nothing of cache misses.
+cores. The number of instructions differs by less than one percent. It excludes the kernel, whose share follows from the
+bytes and the requests, and does not show cache misses.
 """
 
 import re
@@ -19,20 +19,20 @@ _REFS = re.compile(r"I\s+refs:\s+([\d,]+)")
 
 
 class Count(NamedTuple):
-    """Of one process, from its start to its end."""
+    """Instructions of one process, from its start to its end."""
 
     batches: int
     instructions: int
 
 
 class Copy(Protocol):
-    """One copy in a process of its own. `under` is the command that runs its interpreter."""
+    """One copy in a separate process. `under` is the command that runs its interpreter."""
 
     def __call__(self, *, under: Sequence[str]) -> Cost: ...
 
 
 def counted(copy: Copy) -> Count:
-    """Run a copy under Valgrind. Raises EnvironmentFault when Valgrind is missing or counts nothing."""
+    """Run a copy under Valgrind. Raises EnvironmentFault if Valgrind is missing or counts nothing."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise EnvironmentFault("instructions are counted by valgrind, which is not on the PATH")
@@ -48,7 +48,7 @@ def counted(copy: Copy) -> Count:
 
 
 def per_batch(small: Count, large: Count) -> float:
-    """Instructions per batch, without what a process takes to start and to end. Raises ValueError."""
+    """Return the instructions per batch, without the start and the end of a process. Raises ValueError."""
     if large.batches <= small.batches:
         raise ValueError(f"{large.batches} batches are not more than {small.batches}")
     return (large.instructions - small.instructions) / (large.batches - small.batches)

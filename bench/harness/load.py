@@ -1,7 +1,7 @@
-"""Writes records as real applications do: librdkafka producers in processes of their own.
+"""Writes records as real applications do: with librdkafka producers in separate processes.
 
-Among the records are null and empty keys and values, headers with doubled names and null values, records of nearly 1 MB
-and, where a topic asks for it, transactions of which some are aborted. Every record is unlike every other one.
+Among the records are null and empty keys and values, headers with duplicate names and null values, records of nearly 1
+MB and, if a topic asks for it, transactions of which some are aborted. All records differ from each other.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _WORDS = ("order", "payment", "customer", "shipped", "pending", "amount", "currency", "region", "warehouse", "status")
 _LARGE_BYTES = 900_000
 _AT_ONCE = 200
-"""Records between two looks at the clock and at the queue."""
+"""Number of records between two checks of the clock and of the queue."""
 _ABORTED_SHARE = 0.1
 _JOIN_S = 60
 _SAMPLES = 512
@@ -31,7 +31,7 @@ _SAMPLES = 512
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic to be written into."""
+    """A topic to write into."""
 
     name: str
     partitions: int
@@ -43,22 +43,22 @@ class Topic:
 
 @dataclass(frozen=True)
 class Load:
-    """What is written into each topic."""
+    """The load of each topic."""
 
     records: int
     value_bytes: int
-    """On average."""
+    """Average size of a record."""
     seed: int
     age_ms: int = 0
-    """How old the records are when they are written."""
+    """Age of the records when they are written."""
     records_per_s: float | None = None
-    """Of each topic; None: as fast as it goes."""
+    """Rate per topic. None: as fast as possible."""
     large_every: int = 50_000
-    """One record in so many is nearly 1 MB long."""
+    """One record in this number is nearly 1 MB long."""
 
 
 class Writers:
-    """One process per topic, which writes until its load is done, or `stop`. Counters may be read at any time."""
+    """One process per topic, which writes until its load is done, or until `stop`. Counters may be read at any time."""
 
     def __init__(self, bootstrap: str, topics: Sequence[Topic], load: Load) -> None:
         # librdkafka's threads do not survive a fork.
@@ -85,24 +85,24 @@ class Writers:
 
     @property
     def records(self) -> int:
-        """Written so far, those of aborted transactions not counted."""
+        """Number of records written so far, without those of aborted transactions."""
         return sum(counter.value for counter in self._records)
 
     @property
     def payload_bytes(self) -> int:
-        """Their keys, values and headers."""
+        """Size of their keys, values and headers."""
         return sum(counter.value for counter in self._bytes)
 
     @property
     def done(self) -> bool:
-        """Whether all have ended. Raises EnvironmentFault when one of them failed."""
+        """Whether all have ended. Raises EnvironmentFault if one of them failed."""
         for process in self._processes:
             if process.exitcode:
                 raise EnvironmentFault(f"the writer of {process.name} ended with code {process.exitcode}")
         return all(process.exitcode == 0 for process in self._processes)
 
     def stop(self) -> None:
-        """End after the records that are on their way. Raises EnvironmentFault when one does not end."""
+        """End after the records in flight. Raises EnvironmentFault if one does not end."""
         self._end.set()
         for process in self._processes:
             process.join(_JOIN_S)
@@ -115,7 +115,7 @@ Counters = tuple["Synchronized[int]", "Synchronized[int]"]
 
 
 def _write(bootstrap: str, topic: Topic, load: Load, writer: int, counters: Counters, end: Event) -> None:
-    """What a process does."""
+    """Run in each process."""
     records = Records(load, writer, topic.partitions)
     try:
         if topic.transactional:
@@ -146,7 +146,7 @@ def _producer(bootstrap: str, topic: Topic, **settings: Any) -> Producer:
 def _write_plainly(
     bootstrap: str, topic: Topic, load: Load, records: "Records", counters: Counters, end: Event
 ) -> None:
-    # Repeats in the source are no fault: whatever stands there is to be copied. An idempotent producer of old records
+    # Duplicates in the source are no fault: whatever is there must be copied. An idempotent producer of old records
     # would be forgotten by a broker that restarts.
     producer = _producer(bootstrap, topic, **{"message.timeout.ms": 0})
     for chunk in _paced(load, end):
@@ -181,7 +181,7 @@ def _write_transactions(
                 size = _send_many(producer, topic.name, records, chunk)
                 producer.commit_transaction(30)
             except KafkaException:
-                producer = None  # a broker was killed: a new one with the same id ends what is open
+                producer = None  # a broker was killed: a new producer with the same id ends what is open
                 continue
             _count(counters, chunk, size)
             break
@@ -193,13 +193,13 @@ def _send_many(producer: Producer, topic: str, records: "Records", count: int) -
         record, length = records.next()
         send(producer, topic, **record)
         size += length
-    # Also what is aborted shall have been written.
+    # Aborted records must be written as well.
     producer.flush(10)
     return size
 
 
 def send(producer: Producer, topic: str, **record: Any) -> None:
-    """Hand a record (the arguments of `produce`) to the client, when there is room for it."""
+    """Pass a record (the arguments of `produce`) to the client when there is room for it."""
     while True:
         try:
             producer.produce(topic, **record)
@@ -210,7 +210,7 @@ def send(producer: Producer, topic: str, **record: Any) -> None:
 
 
 def _paced(load: Load, end: Event) -> Iterator[int]:
-    """How many records to write next, until the load is done, at the load's pace."""
+    """Yield how many records to write next, until the load is done, at the pace of the load."""
     began = time.monotonic()
     written = 0
     while written < load.records and not end.is_set():
@@ -228,7 +228,7 @@ def _count(counters: Counters, records: int, size: int) -> None:
 
 
 class Records:
-    """An endless row of records of one writer, none like another."""
+    """An endless sequence of records of one writer, all different."""
 
     def __init__(self, load: Load, writer: int, partitions: int) -> None:
         self._rng = random.Random(load.seed * 1_000 + writer)
@@ -245,7 +245,7 @@ class Records:
         self._large = self._rng.randbytes(_LARGE_BYTES)
 
     def next(self) -> tuple[dict[str, Any], int]:
-        """The arguments of `produce`, and the length of key, value and headers."""
+        """Return the arguments of `produce`, and the length of key, value and headers."""
         serial = self._serial = self._serial + 1
         name = b"%x" % serial
         key: bytes | None = name
@@ -276,5 +276,5 @@ class Records:
 
 
 def noise(size: int, seed: int) -> bytes:
-    """Bytes that do not compress."""
+    """Return bytes that do not compress."""
     return random.Random(seed).randbytes(size)

@@ -1,4 +1,4 @@
-"""MirrorMaker 2 itself, dedicated or as one connector on Kafka Connect, to take over from and to compare with."""
+"""MirrorMaker 2 itself, dedicated or as one connector on Kafka Connect, for takeovers and comparisons."""
 
 import tempfile
 from pathlib import Path
@@ -35,7 +35,7 @@ class Reached(Protocol):
 
 
 def properties(path: Path, source: Reached, target: Reached, topics: str, *, alias: str = "eu", more: str = "") -> Path:
-    """A file for one flow from `alias` to "us" that writes its position down every second."""
+    """Return a file for one flow from `alias` to "us" that stores its position every second."""
     path.write_text(
         f"clusters = {alias}, us\n{alias}.bootstrap.servers = {source.bootstrap}\n"
         f"us.bootstrap.servers = {target.bootstrap}\n"
@@ -47,7 +47,8 @@ def properties(path: Path, source: Reached, target: Reached, topics: str, *, ali
 
 
 class MirrorMaker:
-    """One process of it, by files of properties; it ends with this process. Raises EnvironmentFault without Java."""
+    """One process of it, configured by properties files; it ends with this process. Raises EnvironmentFault without
+    Java."""
 
     def __init__(self, *properties: Path, options: LabOptions | None = None, main: str = DEDICATED) -> None:
         options = options or LabOptions()
@@ -66,7 +67,7 @@ class MirrorMaker:
 
     @property
     def pid(self) -> int:
-        """Of the process. Raises RuntimeError when there is none."""
+        """The pid of the process. Raises RuntimeError if there is none."""
         return self._node.pid
 
     @property
@@ -75,17 +76,17 @@ class MirrorMaker:
         return self._node.running
 
     def start(self) -> None:
-        """Begin, or go on where it stood."""
+        """Start it, or resume where it was."""
         self._node.start()
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send kill -9."""
         self._node.kill()
 
     def stop(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM, and wait for its end."""
         self._node.stop()
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of what it has printed."""
+        """Return the end of its output."""
         return self._node.log_tail(lines)

@@ -17,13 +17,13 @@ LASTING: Mapping[str, str] = {"log.retention.ms": "-1", "file.delete.delay.ms": 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: where it listens, and where its files are."""
+    """One of the two clusters: its address, and the folder of its files."""
 
     bootstrap: str
     folder: Path
 
     def stored_bytes(self, topics: Mapping[str, int]) -> int:
-        """What the logs of these topics (name and partitions) hold on disk."""
+        """Return the size of the logs of these topics (name and partitions) on disk."""
         data = self.folder / "node-1" / "data"
         return sum(
             segment.stat().st_size
@@ -35,7 +35,7 @@ class Side:
 
 @contextmanager
 def pair(source: LabOptions, target: LabOptions) -> Generator[tuple[Cluster, Cluster]]:
-    """Both clusters, in temporary folders; they end with this process. Raises EnvironmentFault."""
+    """Start both clusters in temporary folders; they end with this process. Raises EnvironmentFault."""
     with ExitStack() as open_clusters:
         clusters = [Cluster(options) for options in (source, target)]
         for cluster in clusters:
@@ -47,7 +47,8 @@ def pair(source: LabOptions, target: LabOptions) -> Generator[tuple[Cluster, Clu
 
 @contextmanager
 def sides(options: LabOptions, *, keep_in: Path | None) -> Generator[tuple[Side, Side]]:
-    """Both clusters; with `keep_in` they outlive this process unless it fails: `mirrord lab down --dir` ends them."""
+    """Start both clusters. With `keep_in` they outlive this process unless it fails: `mirrord lab down --dir` ends
+    them."""
     if keep_in is None:
         with pair(options, options) as clusters:
             yield Side(clusters[0].bootstrap, clusters[0].folder), Side(clusters[1].bootstrap, clusters[1].folder)

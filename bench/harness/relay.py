@@ -1,7 +1,7 @@
-"""The yardstick: what a process costs that only moves bytes from one socket to another, with uvloop.
+"""The reference: the cost of a process that only moves bytes from one socket to another, with uvloop.
 
-A generator and a sink live in a process of their own; counted is the CPU of the relay alone, from its first connection
-on. What a replicator costs beyond this is what it does besides moving bytes.
+A generator and a sink run in a separate process. Only the CPU of the relay is counted, from its first connection on.
+Whatever a replicator costs beyond this is what it does in addition to moving bytes.
 """
 
 import argparse
@@ -20,14 +20,14 @@ BLOCK_BYTES = 1 << 20
 
 
 class Relayed(msgspec.Struct, frozen=True):
-    """How many bytes went through, and the CPU-seconds that it took."""
+    """Bytes that were moved, and the CPU-seconds that it took."""
 
     relayed_bytes: int
     cpu_s: float
 
 
 class _Out(asyncio.Protocol):
-    """Towards the sink; holds the source back while the sink is slow."""
+    """The connection to the sink. It holds the source back while the sink is slow."""
 
     def __init__(self, inward: "_In") -> None:
         self._inward = inward
@@ -43,7 +43,7 @@ class _Out(asyncio.Protocol):
 
 
 class _In(asyncio.BufferedProtocol):
-    """From the generator: into one buffer, and out again as bytes of its own."""
+    """The connection from the generator. It reads into one buffer and writes a copy of the bytes."""
 
     transport: asyncio.Transport
     out: asyncio.Transport
@@ -52,7 +52,7 @@ class _In(asyncio.BufferedProtocol):
         self._buffer = bytearray(BLOCK_BYTES)
         self._view = memoryview(self._buffer)
         self.done = asyncio.Event()
-        """Set when the last byte went out."""
+        """Set when the last byte was sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transports inherit from nothing
@@ -68,7 +68,7 @@ class _In(asyncio.BufferedProtocol):
 
 
 async def _relay(source_port: int, sink_port: int) -> float:
-    """The CPU-seconds that it took."""
+    """Return the CPU-seconds that it took."""
     loop, inward = asyncio.get_running_loop(), _In()
     used = time.process_time()
     inward.out, _ = await loop.create_connection(lambda: _Out(inward), "127.0.0.1", sink_port)
@@ -99,7 +99,7 @@ def _generate_and_drain(source: socket.socket, sink: socket.socket, blocks: int)
 
 
 def relay(total_bytes: int) -> Relayed:
-    """Relays about so many bytes, here and in a process beside this one."""
+    """Relay about this number of bytes, here and in a second process."""
     source, sink = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     blocks = max(1, total_bytes // BLOCK_BYTES)
     other = os.fork()
@@ -114,7 +114,7 @@ def relay(total_bytes: int) -> Relayed:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.harness.relay", description=__doc__)
     parser.add_argument("bytes", type=int, nargs="?", default=4_000_000_000, help="default: %(default)s")
     print(msgspec.json.encode(relay(parser.parse_args().bytes)).decode())

@@ -1,9 +1,9 @@
-"""Where a process's CPU time goes: looks at the running Python function at every tick of the CPU clock.
+"""Where the CPU time of a process is spent: records the running Python function at every tick of the CPU clock.
 
-A tick (SIGPROF) costs some microseconds, so the process runs on as it does otherwise; timers around functions that take
-a microsecond would measure themselves. Python runs a signal's handler between two instructions: a tick within a system
-call is seen in the function that made the call. One within the event loop is seen at the first instruction of the
-callback that it runs next, so such ticks are the loop's.
+A tick (SIGPROF) costs some microseconds, so the process behaves as usual; timers around functions that take a
+microsecond would measure themselves. Python runs a signal handler between two instructions: a tick within a system call
+is seen in the function that made the call. A tick within the event loop is seen at the first instruction of the
+callback that runs next, so such ticks are counted for the loop.
 """
 
 import dis
@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NamedTuple
 
 TICK_S = 0.001
-"""The kernel makes it a tick of its own, 1 to 4 ms."""
+"""The kernel rounds it to its own tick, 1 to 4 ms."""
 
 LOOP = "event loop and reading sockets"
 PATCH = "patch and checksum"
@@ -36,9 +36,9 @@ PARTS = (
     "ledger and lease",
     REST,
 )
-"""In the order of a batch's way."""
+"""The parts in the order in which a batch passes them."""
 
-# By file, or by file and function; a file that is not here belongs to whoever called.
+# By file, or by file and function. A file that is not listed belongs to its caller.
 _WHERE: dict[str, str] = {
     "kafka/client/request_pipeline.py:send_held": "writing sockets",
     "kafka/client/request_pipeline.py:request": "writing sockets",
@@ -74,14 +74,15 @@ _RESUME = dis.opmap["RESUME"]
 
 
 class Profile(NamedTuple):
-    """Ticks by part; and how many fell into `step`, the lane's state machine, with all that it calls."""
+    """Ticks by part, and the number of ticks in `step`, the lane's state machine, including everything that it
+    calls."""
 
     ticks: dict[str, int]
     step: int
 
     @property
     def total(self) -> int:
-        """All ticks."""
+        """Number of all ticks."""
         return sum(self.ticks.values())
 
 
@@ -94,16 +95,16 @@ class Sampler:
 
     @property
     def looks(self) -> int:
-        """So far."""
+        """Return the ticks so far."""
         return self._ticks.total()
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         signal.signal(signal.SIGPROF, self._tick)
         signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
 
     def stop(self) -> Profile:
-        """What was seen."""
+        """Stop, and return the ticks."""
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         return Profile({part: self._ticks[part] for part in PARTS if self._ticks[part]}, self._step)
@@ -115,7 +116,7 @@ class Sampler:
 
 
 def _place(frame: FrameType | None) -> tuple[str, bool]:
-    """The part that a frame belongs to, and whether `step` is below it."""
+    """Return the part that a frame belongs to, and whether `step` is below it."""
     if frame is None or (_by_loop(frame) and _just_entered(frame)):
         return LOOP, False
     part: str | None = None
@@ -141,7 +142,8 @@ def _runs_loop(frame: FrameType) -> bool:
 
 
 def _by_loop(frame: FrameType) -> bool:
-    """uvloop's own functions have no frames: what it calls stands right above the runner."""
+    """Return whether the event loop called this frame. uvloop's functions have no frames, so what they call is right
+    above the runner."""
     return frame.f_back is not None and _runs_loop(frame.f_back)
 
 

@@ -1,4 +1,4 @@
-"""Watches the replicators of a daemon from outside: which processes there are, and what they use."""
+"""Observes the replicators of a daemon from outside: which processes there are, and what they use."""
 
 import threading
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class _Seen:
 
 
 class ReplicatorWatch:
-    """Looks several times a second, in a thread, until it is left. A process that was killed counts as it was last."""
+    """Samples several times a second, in a thread, until the block ends. A killed process counts with its last
+    values."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -39,17 +40,17 @@ class ReplicatorWatch:
 
     @property
     def processes(self) -> int:
-        """How many there were."""
+        """Number of processes."""
         return len(self._seen)
 
     @property
     def cpu_seconds(self) -> float:
-        """Used by all of them since each was started."""
+        """CPU-seconds used by all of them since each was started."""
         return sum(seen.cpu_s for seen in self._seen.values())
 
     @property
     def rss_bytes(self) -> int:
-        """The largest resident memory of one of them."""
+        """Largest resident memory of one of them."""
         return max((seen.rss_bytes for seen in self._seen.values()), default=0)
 
     def _look(self) -> None:

@@ -1,3 +1,2 @@
-"""What `bench.run` and `bench.paired` measure, one module per question: each has its figures as structs and a function
-that measures them on clusters of the lab.
-"""
+"""What `bench.run` and `bench.paired` measure, one module per question. Each has its figures as structs, and a function
+that measures them on clusters of the lab."""

@@ -1,9 +1,9 @@
-"""What does an audit of the level `digest` read per CPU-second, beside a bare byte relay in the same run?
+"""How much does an audit of the level `digest` read per CPU-second, compared with a bare byte relay in the same run?
 
-Ten partitions, two for each codec, are written in batches of 64 KiB whose values do not compress, and copied by a
-daemon, which is stopped. Then turns: the relay for a while, and `mirrord audit --again` as a process of its own.
-Counted is the CPU of the Python processes that read and compare, from their start, imports included; that of Spark's
-Java is told apart, and so is that of the driver, which plans.
+Ten partitions, two for each codec, are written in batches of 64 KiB whose values do not compress. A daemon copies them
+and is stopped. Then turns follow: the relay for a while, and `mirrord audit --again` as a separate process. The CPU
+time of the Python processes that read and compare is counted from their start, including imports. The CPU time of
+Spark's Java and of the driver, which plans, is reported separately.
 """
 
 import statistics
@@ -27,9 +27,9 @@ from mirrord.model.errors import EnvironmentFault
 
 CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
-"""Of each codec."""
+"""Partitions of each codec."""
 STORED_BYTES = 2_100_000_000
-"""In one cluster."""
+"""Bytes in one cluster."""
 VALUE_BYTES, BATCH_RECORDS = 1_010, 64
 RELAY_BYTES = 1_500_000_000
 TURNS = 5
@@ -43,17 +43,17 @@ Tell = Callable[[str], None]
 
 
 class AuditCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What the turns came to; bytes are those of both sides."""
+    """The results of the turns; bytes are those of both sides."""
 
     partitions: int
     batch_bytes: int
     read_bytes: int
-    """In one turn."""
+    """Bytes read in one turn."""
     reader_cpu_s: list[float]
     java_cpu_s: list[float]
     driver_cpu_s: list[float]
     of_relay: list[float]
-    """Bytes per CPU-second of the readers, of the relay's in the same turn, in ascending order."""
+    """Bytes per CPU-second of the readers, relative to the relay's in the same turn, in ascending order."""
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> AuditCost:
-    """Fill, copy and audit. Raises EnvironmentFault, also when an audit finds a difference."""
+    """Fill, copy and audit. Raises EnvironmentFault, also if an audit finds a difference."""
     batches = max(1, round(STORED_BYTES * share / (VALUE_BYTES + 16) / BATCH_RECORDS / len(CODECS)))
     for codec in CODECS:
         _fill(source.bootstrap, codec, batches)
@@ -87,7 +87,7 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
             relayed = relay(RELAY_BYTES)
             turn = _audit(daemon.conf)
             if not turn.read_bytes:
-                raise EnvironmentFault("the audit has read nothing: nothing is told to be copied")
+                raise EnvironmentFault("the audit has read nothing: no copied records are reported")
             ratio = turn.read_bytes / turn.reader_cpu_s / (relayed.relayed_bytes / relayed.cpu_s)
             turns.append((turn, ratio))
             tell(
@@ -107,7 +107,7 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
 
 
 def spread(cost: AuditCost) -> str:
-    """The least, middle and largest share of the relay's."""
+    """Return the least, middle and largest share of the relay's rate."""
     return f"{cost.of_relay[0]:.0%}, {statistics.median(cost.of_relay):.0%}, {cost.of_relay[-1]:.0%}"
 
 
@@ -159,7 +159,7 @@ def _audit(conf: Path) -> _Turn:
 
 
 class _Looks:
-    """The CPU-seconds of an audit's driver and of its Java, as they were last seen."""
+    """The CPU-seconds of an audit's driver and of its Java, as of the last sample."""
 
     def __init__(self, pid: int) -> None:
         self.java_s = self.driver_s = 0.0
@@ -176,7 +176,7 @@ class _Looks:
                 continue  # it has just ended
 
     def end(self) -> None:
-        """Nothing more is to be seen."""
+        """Stop sampling."""
         self._ending.set()
         self._thread.join()
 

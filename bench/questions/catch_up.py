@@ -1,8 +1,8 @@
 """A backlog of some GB: how fast, and for how much CPU, is it copied by mirrord, by MirrorMaker 2, and by a bare relay?
 
-Each copier is started on a topic that is there already, and counted from the moment that a tenth of the records are in
-the target until all are, or a minute has passed: starting is another question, and Java has compiled what it needs by
-then. The relay moves bytes between two sockets right before mirrord copies: what slows the machine down meets both.
+Each copier is started on an existing topic. It is measured from the moment that a tenth of the records are in the
+target until all are, or a minute has passed: starting is another question, and Java has compiled what it needs by then.
+The relay moves bytes between two sockets right before mirrord copies, so whatever slows the machine down affects both.
 """
 
 import math
@@ -25,31 +25,31 @@ from mirrord.model.errors import EnvironmentFault
 
 RELAY_BYTES = 1_500_000_000
 SHORT_BACKLOGS = 2
-"""Of a short run."""
+"""Number of backlogs in a short run."""
 WARM_SHARE = 0.1
-"""Of the records, before the counting begins."""
+"""Share of the records before the measurement begins."""
 COUNTED_S = 60.0
-"""Who has not copied all of it by then is counted up to then."""
+"""A copier that has not copied everything by then is measured up to that time."""
 STILL_S = 120.0
-"""Without a record: it is given up."""
+"""Time without a record after which a copier is given up."""
 _LOOK_S = 0.05
 
 Tell = Callable[[str], None]
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copier did of a backlog while it was counted; bytes as they are stored at the source."""
+    """The work of a copier during the measurement; bytes are the stored bytes at the source."""
 
     copier: str
     stored_bytes: float
     records: int
     cpu_s: float
     beside_cpu_s: float
-    """Of other processes that it started."""
+    """CPU-seconds of other processes that it started."""
     seconds: float
     peak_bytes: int
     first_s: float
-    """From its start to the first look that shows a record."""
+    """Time from its start to the first sample that shows a record."""
 
 
 class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Mark(NamedTuple):
-    """What has arrived at a time."""
+    """The records that have arrived at a time."""
 
     at_s: float
     records: int
@@ -75,7 +75,7 @@ class _Mark(NamedTuple):
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> list[CatchUp]:
-    """All backlogs, one after the other, or a short run's. Raises EnvironmentFault."""
+    """Measure all backlogs, one after the other, or those of a short run. Raises EnvironmentFault."""
     backlogs = BACKLOGS[:SHORT_BACKLOGS] if share < copiers.SHORT_SHARE else BACKLOGS
     return [_measure(source, target, each.scaled(share), number, tell) for number, each in enumerate(backlogs)]
 
@@ -124,7 +124,7 @@ def copy(
     filled: Filled,
     stored_bytes: int,
 ) -> Copied:
-    """Start it, count, end it, and delete the copy. Raises EnvironmentFault."""
+    """Start it, measure, end it, and delete the target topic. Raises EnvironmentFault."""
     admin = Admin(target.bootstrap)
     began = time.monotonic()
     with way as copier:
@@ -135,7 +135,9 @@ def copy(
     admin.delete([copier.copy])
     records = whole.records - warm.records
     if records <= 0 or whole.used.cpu_s <= warm.used.cpu_s:
-        raise EnvironmentFault(f"{name} copied {backlog.name} between two looks: a larger --share counts more of it")
+        raise EnvironmentFault(
+            f"{name} copied {backlog.name} between two samples: a larger --share measures more of it"
+        )
     return Copied(
         copier=name,
         stored_bytes=stored_bytes * records / filled.records,
@@ -149,7 +151,7 @@ def copy(
 
 
 class _Looks:
-    """At the ends of the copy."""
+    """Samples of the ends of the target topic."""
 
     def __init__(self, admin: Admin, copier: Copier, partitions: int) -> None:
         self._admin = admin
@@ -157,7 +159,8 @@ class _Looks:
         self._partitions = partitions
 
     def until(self, records: int, patience_s: float = math.inf) -> _Mark:
-        """The first look that shows so many, or the one when time is up. Raises EnvironmentFault when nothing comes."""
+        """Return the first sample that shows this many, or the one when time is up. Raises EnvironmentFault if nothing
+        arrives."""
         seen, moved = -1, time.monotonic()
         end = moved + patience_s
         while True:

@@ -1,8 +1,8 @@
-"""What does it take to move a map of ten million runs into a dataset, and what is the ledger like afterwards?
+"""What does it cost to move a map of ten million runs into a dataset, and how does the ledger behave afterwards?
 
-A ledger on a real cluster is filled as by `bench.questions.map_cost`: one partition of a transactional source. Its
-lease is given back, as a daemon does that was stopped. Then `mirrord compact` runs as a process of its own, Spark's
-start included. A fresh process opens the ledger before and after, and translates.
+A ledger on a real cluster is filled as in `bench.questions.map_cost`: one partition of a transactional source. Its
+lease is released, as by a daemon that was stopped. Then `mirrord compact` runs as a separate process, including Spark's
+start. A fresh process opens the ledger before and after, and translates.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ Tell = Callable[[str], None]
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fresh process found."""
+    """The measurements of a fresh process."""
 
     open_s: float
     first_ms: float
     """The first translation of an old offset."""
     any_us: float
-    """One of any offset, once it was looked into everywhere."""
+    """A translation of any offset, after all parts have been read once."""
     answers: tuple[int | None, ...]
 
 
@@ -58,7 +58,7 @@ class CompactCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(target: Cluster, share: float, seed: int, tell: Tell) -> CompactCost:
-    """One map. Raises EnvironmentFault."""
+    """Measure one map. Raises EnvironmentFault."""
     flow, runs = f"compact-{uuid.uuid4().hex[:8]}", round(RUNS * share)
     tell(f"compact: {runs:,} runs")
     with tempfile.TemporaryDirectory(prefix="mirrord-compact-") as folder:
@@ -89,7 +89,7 @@ def measure(target: Cluster, share: float, seed: int, tell: Tell) -> CompactCost
 
 
 async def _filled(flow: str, bootstrap: str, runs: int, seed: int) -> int:
-    """What its snapshots take."""
+    """Return the size of its snapshots."""
     store, lane = store_of(flow, bootstrap), lane_of(0)
     await store.open()
     try:
@@ -118,7 +118,7 @@ def _asked(conf: Path) -> Answered:
 
 
 def _run(*words: str) -> str:
-    """The last line of what a process prints."""
+    """Return the last line of a process's output."""
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, check=False, text=True)
     if done.returncode:
         raise EnvironmentFault(f"{words[0]} failed: {done.stderr[-500:]}")

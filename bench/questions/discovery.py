@@ -1,8 +1,8 @@
-"""What does it cost to keep a thousand topics in step?
+"""What does it cost to keep a thousand topics in sync?
 
-Discovery and upkeep run in this process, without a daemon and without copying, so its CPU-seconds are theirs alone:
-first round by round, then by themselves at mirrord's own intervals. Beside them stands a whole daemon of one process at
-rest, with a lane for each partition of the same topics.
+Discovery and upkeep run in this process, without a daemon and without copying, so the CPU-seconds are only theirs:
+first round by round, then on their own schedule with mirrord's intervals. In addition, a whole daemon in one process is
+measured at rest, with a lane for each partition of the same topics.
 """
 
 import asyncio
@@ -81,17 +81,17 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """So many topics kept in step."""
+    """The cost of keeping this number of topics in sync."""
 
     topics: int
     partitions: int
-    """Of each."""
+    """Partitions of each topic."""
     costs: list[Cost]
     rests: list[Rest]
 
 
 class Works(NamedTuple):
-    """What a flow's holder does beside its lanes."""
+    """The work of a flow's holder, apart from its lanes."""
 
     discovery: Discovery
     upkeep: Upkeep
@@ -100,7 +100,7 @@ class Works(NamedTuple):
 
 
 class Costs:
-    """Rounds that were measured."""
+    """The measured rounds."""
 
     def __init__(self) -> None:
         self.rows: list[Cost] = []
@@ -116,7 +116,7 @@ class Costs:
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Kept:
-    """Makes the topics and looks after them. Raises EnvironmentFault."""
+    """Create the topics and keep them in sync. Raises EnvironmentFault."""
     tell(f"discovery: creating {TOPICS:,} topics of {PARTITIONS} partitions")
     admin = Admin(source.bootstrap)
     names = [f"topic-{number:04}" for number in range(TOPICS)]
@@ -149,7 +149,8 @@ async def _look_after(source: Cluster, target: Cluster, share: float, tell: Tell
 
 
 async def _shown(cluster: Cluster, topics: int) -> None:
-    """Until the broker shows so many topics: it answers a creation earlier. Raises EnvironmentFault."""
+    """Wait until the broker shows this number of topics, because it answers a creation earlier. Raises
+    EnvironmentFault."""
     admin = KafkaTopicAdmin(ClusterConfig((cluster.bootstrap,), Security()), LIMIT_S)
     deadline = time.monotonic() + START_S
     try:
@@ -162,7 +163,7 @@ async def _shown(cluster: Cluster, topics: int) -> None:
 
 
 async def _until_lanes(discovery: Discovery, lanes: int) -> None:
-    """As many looks as it takes, as often as a daemon takes them. Raises EnvironmentFault."""
+    """Run as many discoveries as it takes, as often as a daemon does. Raises EnvironmentFault."""
     deadline = time.monotonic() + START_S
     while len((found := await discovery.refresh()).lanes) < lanes:
         if time.monotonic() > deadline:
@@ -171,7 +172,7 @@ async def _until_lanes(discovery: Discovery, lanes: int) -> None:
 
 
 async def _steady(works: Works, seconds: float) -> Rest:
-    """Both by themselves, as `mirrord.supervision.flow_supervisor` runs them."""
+    """Run both on their own schedule, as `mirrord.supervision.flow_supervisor` does."""
 
     async def discover() -> None:
         while True:

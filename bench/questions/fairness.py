@@ -1,9 +1,10 @@
-"""Do 2,000 partitions with traffic on each all get on, alone and beside a topic that catches up?
+"""Do 2,000 partitions with traffic all make progress, alone and next to a topic that catches up?
 
-Records are written into all partitions in turn, a few at once, the same number into each. Over a window Jain's index is
-taken of the share of what each partition holds at the source that its lane has copied: (sum x)^2 / (n sum x^2), 1 when
-all are equal, 1/n when one lane takes everything. The share, because what the writer or the brokers hold back is not
-the mirror's doing. In the second window `mirrord apply` has added a topic with a backlog, which is copied beside them.
+Records are written into all partitions in turn, a few at once, the same number into each. For a window, Jain's index is
+computed over the share of each partition's records at the source that its lane has copied: (sum x)^2 / (n sum x^2). It
+is 1 if all shares are equal, and 1/n if one lane takes everything. Shares are used because the mirror is not
+responsible for what the writer or the brokers hold back. In the second window, `mirrord apply` has added a topic with a
+backlog, which is copied at the same time.
 """
 
 import tempfile
@@ -27,18 +28,18 @@ from mirrord.model.status import FlowStatus
 TOPICS = 40
 PARTITIONS = 50
 RECORDS_PER_S = 2
-"""Into each partition, on average."""
+"""Average rate per partition."""
 RECORDS_AT_ONCE = 10
-"""They become one batch: a request for each record would keep the brokers busy alone."""
+"""They become one batch: a request for each record would keep the brokers busy by itself."""
 VALUE_BYTES = 200
 BACKLOG_PARTITIONS = 4
 BACKLOG_RECORDS = 1_000_000
 BACKLOG_BYTES = 1_000
 WINDOW_S = 30.0
 LAST_S = 5.0
-"""What is written in the last seconds of a window may be on its way at its end, and does not count."""
+"""Records written in the last seconds of a window may be in flight at its end, and do not count."""
 LEAST_WINDOW_S = 20.0
-"""In a shorter one a pause of the machine counts for more than the mirror."""
+"""In a shorter window, a pause of the machine would weigh more than the mirror."""
 START_S = 300.0
 LOOK_S = 0.5
 ALONE, BESIDE = "traffic alone", "beside a topic that catches up"
@@ -55,23 +56,23 @@ class Fairness(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     seconds: float
     jain: float
-    """Over the shares that the live lanes copied in the window of what they could."""
+    """Jain's index over the shares that the live lanes copied in the window."""
     least_share: float
-    """The least of them."""
+    """The smallest share."""
     lag_s: float
-    """The largest lag in seconds of a live lane at any look."""
+    """The largest lag in seconds of a live lane in any sample."""
     backlog_bytes_per_s: float
-    """What the topic that catches up got meanwhile."""
+    """What the topic that catches up received meanwhile."""
 
 
 def jain(values: Sequence[float]) -> float:
-    """Jain's fairness index; 1 when nothing was given to anybody."""
+    """Return Jain's fairness index; 1 if all values are 0."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 class Traffic:
-    """Writes into all partitions in turn until it is left."""
+    """Writes into all partitions in turn until the block ends."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 2})
@@ -110,7 +111,7 @@ class Traffic:
 
 
 def measure(source: Cluster, target: Cluster, engine: Engine, share: float, tell: Tell) -> list[Fairness]:
-    """Both windows of one engine. Raises EnvironmentFault."""
+    """Measure both windows of one engine. Raises EnvironmentFault."""
     topics = [f"fair-{engine}-{number:02}" for number in range(max(2, round(TOPICS * share)))]
     backlog = Topic(f"backlog-{engine}", BACKLOG_PARTITIONS, "none")
     Admin(source.bootstrap).create([backlog, *(Topic(each, PARTITIONS, "none") for each in topics)])
@@ -152,7 +153,7 @@ def _of(flow: FlowStatus, topic: str) -> int:
 
 
 def _window(source: Cluster, daemon: Daemon, engine: Engine, what: str, backlog: str, seconds: float) -> Fairness:
-    """Raises EnvironmentFault when the daemon ends, or tells of no lane."""
+    """Measure one window. Raises EnvironmentFault if the daemon ends, or reports no lane."""
     first = daemon.wait_for("status", lambda _: True, START_S)
     live = [lane for lane in first.lanes if lane.topic != backlog]
     before = {(lane.topic, lane.partition): lane.source_offset or 0 for lane in live}

@@ -1,8 +1,8 @@
-"""A backlog over a round trip of 100 ms: how fast is it copied when one of the clusters is far away?
+"""A backlog over a round trip of 100 ms: how fast is it copied if one of the clusters is far away?
 
-The far cluster's broker tells clients the address of a relay that hands everything on 50 ms later each way
-(`bench.faults.delay`). Once the source is far and the copier beside the target, as is usual, and once the other way
-round.
+The broker of the far cluster gives clients the address of a relay that forwards everything 50 ms later in each
+direction (`bench.faults.delay`). First the source is far and the copier is near the target, as is usual; then the other
+way round.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ Tell = Callable[[str], None]
 
 
 class Far(msgspec.Struct, frozen=True, kw_only=True):
-    """One backlog over the long way."""
+    """One backlog over the long distance."""
 
     far: FarSide
     name: str
@@ -45,7 +45,7 @@ class Far(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(options: LabOptions, share: float, tell: Tell) -> list[Far]:
-    """On two clusters of their own for each far side. Raises EnvironmentFault."""
+    """Measure on two separate clusters for each far side. Raises EnvironmentFault."""
     return [found for far in ("source", "target") for found in _measure(options, far, share, tell)]
 
 
@@ -63,7 +63,7 @@ def _measure(options: LabOptions, far: FarSide, share: float, tell: Tell) -> lis
 
 
 def _backlog(near: list[Side], seen: list[Side], far: FarSide, backlog: Backlog, tell: Tell) -> Far:
-    """`seen` is how a copier reaches the clusters."""
+    """Measure one backlog. `seen` is how a copier reaches the clusters."""
     filled = fill(near[0].bootstrap, backlog)
     stored_bytes = near[0].stored_bytes({backlog.topic: backlog.partitions})
     alias = f"mm2-{backlog.partitions}"

@@ -1,8 +1,8 @@
-"""How soon after a commit at the source does a group stand there at the target, and what does following cost?
+"""How soon after a commit at the source is a group at that position at the target, and what does following cost?
 
 A thousand groups commit in ten partitions each, every five seconds, evenly spread. Each commit is timed from before it
-is sent to the source until librdkafka has read the target's commit that covers it from the target's own
-`__consumer_offsets`.
+is sent to the source until librdkafka has read the target's commit that covers it from the `__consumer_offsets` of the
+target.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ Place = tuple[str, int]
 
 
 class Following(msgspec.Struct, frozen=True, kw_only=True):
-    """So many groups followed."""
+    """The cost of following this number of groups."""
 
     engine: str
     groups: int
     partitions: int
-    """Of each."""
+    """Partitions of each group."""
     seconds: float
     commits: int
     """Groups times partitions times rounds."""
@@ -69,13 +69,13 @@ class Following(msgspec.Struct, frozen=True, kw_only=True):
     p99_ms: float
     most_ms: float
     core_share: float
-    """CPU-seconds per second: of the follower's process with Ray, of the whole daemon without."""
+    """CPU-seconds per second: of the follower's process with Ray, of the whole daemon without Ray."""
     rest_share: float
-    """The same while nobody commits."""
+    """The same while there are no commits."""
 
 
 class Seen:
-    """When what the source took stood at the target; filled from two threads."""
+    """The times at which commits of the source reached the target; filled by two threads."""
 
     def __init__(self, name: str) -> None:
         self.delays_s: list[float] = []
@@ -92,13 +92,13 @@ class Seen:
             return sum(map(len, self._pending.values()))
 
     def committed(self, group: str, partitions: Iterable[int], offset: int, at_s: float) -> None:
-        """The source is being told so."""
+        """Note that a commit is about to be sent to the source."""
         with self._lock:
             for partition in partitions:
                 self._pending.setdefault((group, partition), deque()).append((offset, at_s))
 
     def arrived(self, key: bytes, value: bytes | None, at_s: float) -> None:
-        """A record of the target's log of commits."""
+        """Note a record of the target's log of commits."""
         place = decode_key(key)
         if isinstance(place, int) or place.topic != self._name or value is None:
             return
@@ -111,7 +111,7 @@ class Seen:
 
 
 def measure(source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Tell) -> Following:
-    """Starts a daemon and lets groups commit. Raises EnvironmentFault."""
+    """Start a daemon and let groups commit. Raises EnvironmentFault."""
     topic = f"{TOPIC}-{engine}"
     rounds = max(2, round(MEASURED_S * share / EVERY_S))
     Admin(source.bootstrap).create([Topic(topic, PARTITIONS, "none")])
@@ -179,7 +179,7 @@ def _commit(source: Cluster, topic: str, seen: Seen, rounds: range) -> None:
 
 
 async def _commits(source: Cluster, topic: str, seen: Seen, rounds: range) -> None:
-    """Each group once a round, at its own time within it."""
+    """Let each group commit once a round, at its own time within it."""
     config = ClusterConfig((source.bootstrap,), Security())
     options = ConnectionOptions(client_id="bench-groups", request_timeout_s=LIMIT_S)
     named = AdminClient({"bootstrap.servers": source.bootstrap}).list_topics(topic, timeout=LIMIT_S).cluster_id
@@ -193,7 +193,7 @@ async def _commits(source: Cluster, topic: str, seen: Seen, rounds: range) -> No
             answer = await admin.commit({group: dict.fromkeys(places, CommittedOffset(offset, -1, ""))})
             if not any(answer[group].values()):
                 return
-            # Right after its start a broker keeps no groups yet.
+            # Right after its start, a broker keeps no groups yet.
             await asyncio.sleep(_LOOK_S)
 
     try:
@@ -213,7 +213,7 @@ async def _commits(source: Cluster, topic: str, seen: Seen, rounds: range) -> No
 
 @contextmanager
 def _watched(target: Cluster, seen: Seen):
-    """The target's log of commits is read from its present end on."""
+    """Read the target's log of commits from its current end on."""
     ending = threading.Event()
     ready = threading.Event()
 
@@ -245,7 +245,8 @@ def _watched(target: Cluster, seen: Seen):
 
 
 def _ends(consumer: Consumer) -> list[TopicPartition]:
-    """Where each partition ends; a target where nobody has ever committed has none, and gets them by being asked."""
+    """Return where each partition ends. A target without any commits has no such partitions, and creates them when
+    asked."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:
@@ -275,7 +276,7 @@ def _follower(daemon: Daemon) -> psutil.Process:
     process = psutil.Process(daemon.pid)
     if daemon.settings.engine == "process":
         return process
-    # Ray names a process by the actor's class.
+    # Ray names a process by the class of its actor.
     found = [each for each in process.children(recursive=True) if "GroupsActor" in " ".join(each.cmdline())]
     if len(found) != 1:
         raise EnvironmentFault(f"there are {len(found)} followers of groups:\n{daemon.tail()}")
@@ -283,7 +284,7 @@ def _follower(daemon: Daemon) -> psutil.Process:
 
 
 def _share_of(process: psutil.Process, work: Callable[[], None]) -> tuple[float, float]:
-    """CPU-seconds per second while something goes on, and how long that was."""
+    """Return the CPU-seconds per second during some work, and how long it took."""
     began, before = time.monotonic(), _cpu_s(process)
     work()
     seconds = time.monotonic() - began
@@ -296,7 +297,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _fill(source: Cluster, topic: str, records: int) -> None:
-    """So many in each partition."""
+    """Write this number of records into each partition."""
     producer = Producer({"bootstrap.servers": source.bootstrap, "linger.ms": 20})
     for number in range(records * PARTITIONS):
         producer.produce(topic, b"value %d" % number, partition=number % PARTITIONS)

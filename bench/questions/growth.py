@@ -1,8 +1,8 @@
 """How do CPU, memory and start time grow with partitions, topics, groups, and with the length of the ledger?
 
-A daemon of one process with its defaults starts three times: to copy a first batch of each partition, with nothing to
-copy, and with a backlog, which is as large each time. Partitions, topics, groups that have committed, and the runs of
-the ledger grow, one of them at a time. Each figure should be flat, or grow no faster than what it grows with.
+A daemon in one process with default settings starts three times: to copy a first batch of each partition, with nothing
+to copy, and with a backlog of constant size. Partitions, topics, groups that have committed, and the runs of the ledger
+grow, one of them at a time. Each figure should be flat, or grow no faster than its cause.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ SIZES: Mapping[What, Sequence[int]] = {
     "runs in the ledger": (0, 10_000, 100_000, 1_000_000),
 }
 PARTITIONS = 4
-"""Of a topic, where something else grows."""
+"""Partitions of a topic where something else grows."""
 COPIED_BYTES = 800_000_000
 LEAST_BYTES = 100_000_000
 RECORDS = 4
-"""Of a batch; with values of 4 KB that is 16 KiB."""
+"""Records of a batch; with values of 4 KB that is 16 KiB."""
 VALUE_BYTES = 4_060
 START_S = 300.0
 STILL_S = 120.0
@@ -62,20 +62,21 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     size: int
     first_s: float
-    """From the first start until a first batch of each partition is copied: the copies are created meanwhile."""
+    """Time from the first start until a first batch of each partition is copied, while the target topics are
+    created."""
     start_s: float
-    """From the second start until nothing is behind."""
+    """Time from the second start until there is no lag."""
     start_cpu_s: float
-    """Of the second start."""
+    """CPU-seconds of the second start."""
     cpu_s_per_gb: float
-    """What the third start and the backlog behind it took beyond the second start."""
+    """Cost of the third start and the backlog beyond that of the second start."""
     bytes_per_s: float
-    """By the clock, from the third start on."""
+    """Wall-clock rate from the third start on."""
     peak_bytes: int
 
 
 class _Case(NamedTuple):
-    """What is there when it starts."""
+    """What exists at the start."""
 
     what: What
     size: int
@@ -90,7 +91,7 @@ class _Case(NamedTuple):
 
 
 def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[Grown]:
-    """Each size of each; a short run leaves out the largest. Raises EnvironmentFault."""
+    """Measure each size of each cause; a short run skips the largest. Raises EnvironmentFault."""
     batches = int(max(LEAST_BYTES, COPIED_BYTES * share)) // (RECORDS * VALUE_BYTES)
     return [_measure(source, target, each, batches, seed, tell) for each in _cases(share)]
 
@@ -162,7 +163,7 @@ def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: 
 
 
 def _started(daemon: Daemon, wait: Callable[[], object]) -> tuple[float, Used]:
-    """Starts it and ends it when something is reached: the seconds until then, and what it used."""
+    """Start the daemon, and end it when a state is reached. Return the seconds until then, and the usage."""
     began = time.monotonic()
     daemon.start()
     wait()
@@ -172,7 +173,7 @@ def _started(daemon: Daemon, wait: Callable[[], object]) -> tuple[float, Used]:
 
 
 def _fill(bootstrap: str, names: Sequence[str], partitions: int, batches: int) -> int:
-    """The records that were written."""
+    """Fill the topics, and return the number of records."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -208,7 +209,7 @@ def _cluster_id(bootstrap: str) -> ClusterId:
 
 
 async def _told(flow: str, bootstrap: str, ids: tuple[ClusterId, ClusterId], runs: int, seed: int) -> None:
-    """A ledger with the runs of a partition whose topic is no more."""
+    """Write a ledger with the runs of a partition whose topic no longer exists."""
     store = store_of(flow, bootstrap)
     await store.open()
     try:

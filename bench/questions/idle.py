@@ -13,11 +13,11 @@ from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 SIZES = (100, 1_000, 5_000)
-"""Partitions in all."""
+"""Number of partitions overall."""
 PARTITIONS = 50
-"""Of each topic."""
+"""Partitions of each topic."""
 START_S = 600.0
-"""Until all copies are there, also where a topic is created at a time."""
+"""Time limit until all target topics exist, also for a copier that creates one topic at a time."""
 SETTLE_S = 10.0
 MEASURED_S = 60.0
 _LOOK_S = 0.5
@@ -26,10 +26,11 @@ Tell = Callable[[str], None]
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the processes that copy: of mirrord the replicator, which is all there is with the engine "process"."""
+    """Usage of the processes that copy: of mirrord the replicator, which is the only process with the engine
+    "process"."""
 
     engine: str
-    """mirrord's, or the name of another copier."""
+    """mirrord's engine, or the name of another copier."""
     partitions: int
     seconds: float
     core_share: float
@@ -39,7 +40,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Idle]:
-    """Each engine and MirrorMaker 2 with each number of partitions. Raises EnvironmentFault."""
+    """Measure each engine and MirrorMaker 2 with each number of partitions. Raises EnvironmentFault."""
     found: list[Idle] = []
     for size in SIZES:
         topics = [f"idle-{size}-{number}" for number in range(size // PARTITIONS)]

@@ -1,10 +1,10 @@
-"""How long do lanes stand when their replicator is killed with -9 under load, and do the others notice?
+"""How long do lanes make no progress when their replicator is killed with -9 under load, and are the others affected?
 
-A daemon on Ray with two replicators copies a busy topic. Again and again one of them is killed at a moment of chance.
-Of its lanes counts when the last of them brings records again; of the others the longest time within those seconds that
-a reader of the target got nothing. As many windows of the same length without a kill tell what the machine does by
-itself. Now and then the daemon gets one replicator more, and loses it again: of the partitions that stay where they are
-counts the longest silence, too. In the end both topics are compared record by record.
+A daemon on Ray with two replicators copies a busy topic. Again and again, one of them is killed at a random moment. For
+its lanes, the time until the last of them delivers records again counts. For the others, the longest time within those
+seconds counts in which a reader of the target received nothing. The same number of windows of the same length without a
+kill shows what the machine does by itself. Now and then the daemon gets one more replicator and loses it again; for the
+partitions that do not move, the longest silence counts as well. In the end, both topics are compared record by record.
 """
 
 import os
@@ -29,9 +29,9 @@ PARTITIONS = 6
 RECORDS_PER_S = 3_000
 KILLS = 20
 WINDOW_S = 6.0
-"""From a kill on, and without one."""
+"""Length of a window, with or without a kill."""
 RESIZED_EVERY = 2
-"""Kills between two times that a replicator is added and removed."""
+"""Number of kills between two times that a replicator is added and removed."""
 _PAUSE_S = 1.0
 
 Tell = Callable[[str], None]
@@ -44,22 +44,22 @@ class Kills(msgspec.Struct, frozen=True, kw_only=True):
     records_per_s: int
     window_s: float
     killed_ms: list[float]
-    """For each kill, until the last lane of the killed replicator ended its longest silence."""
+    """For each kill, the time until the last lane of the killed replicator ended its longest silence."""
     others_ms: list[float]
-    """For each kill, the longest that a lane of the other replicator brought nothing."""
+    """For each kill, the longest silence of a lane of the other replicator."""
     quiet_ms: list[float]
-    """For each window without a kill, the longest that any lane brought nothing."""
+    """For each window without a kill, the longest silence of any lane."""
     resized_ms: list[float]
-    """For each time that a replicator comes or goes, the longest that a lane which did not move brought nothing."""
+    """For each replicator that was added or removed, the longest silence of a lane that did not move."""
     source_ms: list[float]
-    """For each kill, the same as a reader of the source saw it: what the brokers and the writer do."""
+    """For each kill, the same as seen by a reader of the source: the effect of the brokers and the writer."""
     records: int
     difference: str
-    """Empty: the copy holds the same records, each once and in order."""
+    """Empty if the target topic holds the same records, each once and in order."""
 
 
 class Kill(NamedTuple):
-    """When it was, and which partitions it hit. A replicator that comes or goes hits those that move for it."""
+    """The time, and the affected partitions. A replicator that is added or removed affects the partitions that move."""
 
     at_ns: int
     hit: frozenset[int]
@@ -78,7 +78,7 @@ class _Run:
         self._rng = random.Random(seed)
 
     def run(self, kills: int) -> Arrivals:
-        """All of it. Raises EnvironmentFault."""
+        """Run everything. Raises EnvironmentFault."""
         with self.busy.flowing() as stream:
             for number in range(kills):
                 if number % RESIZED_EVERY == 0:
@@ -99,7 +99,7 @@ class _Run:
         time.sleep(WINDOW_S)
 
     def _resize(self, before: int, after: int) -> None:
-        """Lanes go to a replicator that comes, or away from one that is too many."""
+        """Wait until lanes have moved to an added replicator, or away from a surplus one."""
         began, homes = time.monotonic_ns(), self._homes(before)
         self.busy.daemon.hang_up(replicators=after)
         now = self._homes(after)
@@ -110,13 +110,14 @@ class _Run:
         return {lane.partition: lane.host for lane in self.busy.settled(replicators).lanes}
 
     def _rest(self) -> None:
-        """Until all is as it was: a new replicator has lanes, too, and no kill meets the same point of a round."""
+        """Wait until the state is as before: a new replicator has lanes, too. Kills must not always meet the same point
+        of a round."""
         self.busy.settled()
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
 
 
 def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> Kills:
-    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
+    """Start a daemon and let records flow. Raises EnvironmentFault."""
     kills = max(2, round(KILLS * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-kills-") as folder:
         run = _Run(source, target, seed, Path(folder))
@@ -152,7 +153,8 @@ def _until_all_move_ms(times: Times, kill: Kill) -> float:
 
 
 def _until_moves_ms(times: Sequence[int], at_ns: int) -> float:
-    """From the kill to the end of the longest silence: what the dead process had sent may arrive behind the kill."""
+    """Return the time from the kill to the end of the longest silence. Records sent by the dead process may arrive
+    after it."""
     begin = max(0, bisect_right(times, at_ns) - 1)
     end = bisect_right(times, at_ns + round(WINDOW_S * 1e9)) + 1
     silences = ((after - before, after) for before, after in pairwise(times[begin:end]))

@@ -1,7 +1,7 @@
-"""How much later does a record arrive for a reader of the target than for a reader of the source?
+"""How much later does a record arrive at a reader of the target than at a reader of the source?
 
-A producer writes records at a steady rate; two readers note when each arrives. All clocks are one: CLOCK_MONOTONIC of
-this machine. Producer, readers and copier are processes of their own.
+A producer writes records at a steady rate; two readers note when each arrives. All times are CLOCK_MONOTONIC of this
+machine. Producer, readers and copier are separate processes.
 """
 
 import multiprocessing
@@ -28,22 +28,22 @@ from mirrord.runtime.leash import tie_to
 
 PARTITIONS = 4
 RATES = (10, 1_000, 20_000)
-"""Records a second."""
+"""Records per second."""
 SHORT_RATES = (1_000,)
-"""Of a short run, which is without transactions."""
+"""Rates of a short run, which has no transactions."""
 TRANSACTIONS = (1_000, 100)
-"""At this rate also in transactions of so many records: they arrive when those are committed."""
+"""At this rate also in transactions of this many records, which arrive when the transactions are committed."""
 LINGERS_FROM = 10_000
-"""Records a second from which the producer waits for more of them, as producers do by default (KIP-1030); it does in
-transactions, too, whose records nobody sees before they are committed. With a request for each record two cores are
-full at these rates, and it is the brokers that are late."""
+"""Records per second from which the producer waits for more of them, as producers do by default (KIP-1030). In
+transactions it always does, because no reader sees their records before the commit. With a request per record, two
+cores are fully used at these rates, and the brokers cause the delay."""
 LINGER_MS = 5
 PACE_S = 0.001
-"""The producer sleeps no shorter; librdkafka waits for whole milliseconds only."""
+"""The producer does not sleep for less; librdkafka waits for whole milliseconds only."""
 VALUE_BYTES = 200
 WARM_UP_S = 20.0
 FIRST_WARM_UP_S = 60.0
-"""Of the first copier: Java compiles for the brokers, too."""
+"""Warm-up of the first copier: Java compiles for the brokers, too."""
 MEASURED_S = 30.0
 LEAST_RECORDS = 600
 START_S = 180.0
@@ -58,21 +58,21 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds that the mirror adds: arrival at the target's reader minus arrival at the source's."""
 
     engine: str
-    """mirrord's, or the name of another copier."""
+    """mirrord's engine, or the name of another copier."""
     records: int
     records_per_s: int
     transaction_records: int = 0
-    """In one transaction; 0: without any."""
+    """Records of one transaction; 0: no transactions."""
     p50_ms: float
     p99_ms: float
     p999_ms: float
     max_ms: float
     source_p50_ms: float
-    """From `produce` to the source's reader, for comparison."""
+    """Time from `produce` to the source's reader, for comparison."""
 
 
 def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
-    """Each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
+    """Measure each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
     found: list[Latency] = []
     is_short = share < copiers.SHORT_SHARE
     for rate in SHORT_RATES if is_short else RATES:
@@ -89,7 +89,7 @@ def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: 
 def _measure(
     source: Cluster, target: Cluster, name: str, load: tuple[int, int], share: float, warm_up_s: float
 ) -> Latency:
-    """`load`: records a second, and in a transaction."""
+    """Measure one copier. `load`: records per second, and per transaction."""
     rate, transaction = load
     topic = Topic(f"latency-{name.replace(' ', '-')}-{rate}-{transaction}", PARTITIONS, "none")
     Admin(source.bootstrap).create([topic])
@@ -137,7 +137,7 @@ def _await_topic(cluster: Cluster, topic: str) -> None:
 def _let_flow(
     source: tuple[Cluster, str], target: tuple[Cluster, str], records: int, load: tuple[int, int]
 ) -> tuple["array[int]", "array[int]", "array[int]"]:
-    """For each record when it was sent and when it arrived at either reader, nanoseconds."""
+    """Return for each record when it was sent and when it arrived at either reader, in nanoseconds."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(3)]
     ready = [context.Event() for _ in range(2)]

@@ -1,8 +1,8 @@
-"""The map of a real copy: a daemon copies a transactional source, and its ledger is opened when it has ended.
+"""The map of a real copy: a daemon copies a transactional source, and its ledger is opened after it has ended.
 
 Ten transactions a second, with a record in each of 100 partitions: each commit writes a marker into every partition, so
-each gets a run. It is a tenth of the producers' work of 100 partitions with transactions of their own, and the same
-ledger.
+each gets a run. This is a tenth of the work of producers with separate transactions for 100 partitions, and results in
+the same ledger.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ ANSWER_S = 60.0
 
 
 def copy(source: Cluster, target: Cluster, flow_name: str, share: float, tell: Callable[[str], None]) -> int:
-    """Write and copy; the transactions that were committed. Raises EnvironmentFault."""
+    """Write and copy. Return the number of committed transactions. Raises EnvironmentFault."""
     Admin(source.bootstrap).create([Topic(TOPIC, PARTITIONS, "none")])
     with tempfile.TemporaryDirectory(prefix="mirrord-map-") as folder:
         settings = Settings(

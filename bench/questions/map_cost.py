@@ -1,9 +1,9 @@
 """What does the offset map cost: in the ledger, at a start, in memory, and for each translation?
 
 A ledger on a real cluster is filled with runs and trimmed, so that its snapshots hold them all. A fresh process then
-opens it as every reader does, with little room for it and with the default, and translates. Three maps: one partition
-with ten million runs; 100 partitions of a transactional source with 10 commits a second each, for 10 minutes, which is
-told to the ledger fact by fact; and the same as a daemon copies it (`bench.questions.map_copy`).
+opens it as every reader does, with little memory for it and with the default, and translates. There are three maps: one
+partition with ten million runs; 100 partitions of a transactional source with 10 commits per second each, for 10
+minutes, which are recorded in the ledger fact by fact; and the same as copied by a daemon (`bench.questions.map_copy`).
 """
 
 import asyncio
@@ -58,19 +58,19 @@ Tell = Callable[[str], None]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fresh process found."""
+    """The measurements of a fresh process."""
 
     map_bytes: int
     """`limits.map_bytes`."""
     open_s: float
     rss_bytes: int
-    """What its resident memory grew by."""
+    """Growth of its resident memory."""
     newest_us: float
-    """A translation among the newest runs of a partition, both directions in turn."""
+    """A translation among the newest runs of a partition, in both directions alternately."""
     any_us: float
-    """One anywhere in the map."""
+    """A translation anywhere in the map."""
     file_bytes: int
-    """Of the temporary file for what there is no room for."""
+    """Size of the temporary file for the part that does not fit."""
 
 
 class MapCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class MapCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
-    """All maps. Raises EnvironmentFault."""
+    """Measure all maps. Raises EnvironmentFault."""
     chance = random.Random(seed)
     return [
         asyncio.run(_measure(target.bootstrap, "one partition", 1, round(RUNS * share), chance, tell)),
@@ -147,7 +147,7 @@ async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Rando
         if is_told:
             facts.append(SourceRun(lane, 1, (Run(ordinal, offset),)))
         else:
-            # As if it had been told: only what a reader of the snapshots does is measured.
+            # As if it had been recorded: only the work of a reader of the snapshots is measured.
             state.add(ordinal, offset)
         length = chance.randint(1, LONGEST_TRANSACTION)
         ordinal, offset = ordinal + length, offset + length + 1

@@ -1,4 +1,4 @@
-"""How much memory does a replicator take while it catches up, over what it takes when idle?"""
+"""How much memory does a replicator use while it catches up, compared with its idle memory?"""
 
 from collections.abc import Callable, Sequence
 
@@ -20,13 +20,13 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     idle_bytes: int
     """Largest resident memory before the first lane."""
     peak_bytes: int
-    """Largest resident memory in all."""
+    """Largest resident memory overall."""
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Callable[[str], None]) -> Sequence[Peak]:
-    """Copies topics from their start with each limit, in a process of its own each time. Raises EnvironmentFault."""
+    """Copy topics from their start with each limit, in a separate process each time. Raises EnvironmentFault."""
     peaks: list[Peak] = []
-    # Half of the large batches; of the small ones all, or they would not fill the larger limit.
+    # Half of the large batches. Of the small ones all, otherwise they would not fill the larger limit.
     for cell in (
         each.scaled(share if each.records_per_batch == 1 else share / 2) for each in CELLS if each.codec == "lz4"
     ):

@@ -1,9 +1,9 @@
-"""How long do MirrorMaker 2's partitions stand when one of its nodes dies, or leaves, or all of it starts again?
+"""How long do MirrorMaker 2's partitions make no progress if one of its nodes dies, or leaves, or all of it restarts?
 
-The same questions that `kills`, `moves` and `recovery` ask of mirrord, with as many records a second. Two nodes,
-dedicated, share the partitions of a busy topic; Kafka Connect waits five minutes by default before it gives the tasks
-of a node that is gone to others (`scheduled.rebalance.max.delay.ms`, KIP-415). Then one node alone is killed and
-started again; and topics are created beside it.
+The same questions that `kills`, `moves` and `recovery` ask of mirrord, with the same rate of records. Two dedicated
+nodes share the partitions of a busy topic. Kafka Connect waits five minutes by default before it gives the tasks of a
+lost node to others (`scheduled.rebalance.max.delay.ms`, KIP-415). Then a single node is killed and restarted, and
+topics are created at the same time.
 """
 
 import random
@@ -33,9 +33,9 @@ REFRESH_S = 5
 WARM_UP_S = 20.0
 START_S = 180.0
 SPREAD_S = 60.0
-"""Until both nodes have tasks."""
+"""Time limit until both nodes have tasks."""
 NOTICED_S = 20.0
-"""So long after a node is gone, those that stand are its partitions."""
+"""Time after which the partitions without progress are those of the lost node."""
 BACK_S = 420.0
 _QUIET_S = 10.0
 _LOOK_S = 0.2
@@ -51,13 +51,13 @@ class Mm2Waits(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     concerned_s: list[float]
-    """Until the partitions of the node bring records again, or a topic its first one."""
+    """Time until the partitions of the node deliver records again, or a topic its first one."""
     others_s: list[float]
-    """The longest that a partition of nobody who left brought nothing meanwhile."""
+    """The longest silence of a partition that does not belong to the lost node."""
 
 
 def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[Mm2Waits]:
-    """A quarter of an hour, most of it waiting. Raises EnvironmentFault."""
+    """Measure for a quarter of an hour, most of it waiting. Raises EnvironmentFault."""
     chance = random.Random(seed)
     found: list[Mm2Waits] = []
     for what in (KILLED, LEFT):
@@ -71,7 +71,7 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tel
 
 
 class _Pair:
-    """Two nodes, of which one goes."""
+    """Two nodes, one of which is lost."""
 
     def __init__(self, source: Cluster, target: Cluster, what: str) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class _Pair:
         self._admin = Admin(target.bootstrap)
 
     def measure(self) -> Mm2Waits:
-        """Raises EnvironmentFault."""
+        """Measure. Raises EnvironmentFault."""
         Admin(self._source.bootstrap).create([Topic(self._topic, PARTITIONS, "none")])
         with tempfile.TemporaryDirectory(prefix="mirrord-mm2-nodes-") as folder, ExitStack() as everything:
             nodes = [everything.enter_context(node) for node in self._nodes(Path(folder))]
@@ -133,7 +133,7 @@ class _Pair:
         before, deadline = self._ends(), time.monotonic() + BACK_S
         while any(self._ends().get(partition, 0) <= before.get(partition, 0) for partition in concerned):
             if time.monotonic() > deadline:
-                raise EnvironmentFault(f"after {self._what} partitions stand for more than {BACK_S:g} s")
+                raise EnvironmentFault(f"after {self._what} partitions make no progress for more than {BACK_S:g} s")
             time.sleep(_LOOK_S)
 
     def _ends(self) -> dict[int, int]:

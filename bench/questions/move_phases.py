@@ -1,4 +1,4 @@
-"""What a move waited for, by the lines that both replicators log (`mirrord.replication.host.move_trace`)."""
+"""What a move waited for, according to the lines that both replicators log (`mirrord.replication.host.move_trace`)."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 PHASES = ("order", "drain", "hand over", "ledger", "grant", "target", "fetch", "produce")
-"""Until the old replicator is told; until nothing is on its way any more; until the new one is told; until it has read
-the ledger; until the lane is its own; until it knows what stands at the target; until it has records; until the target
-has taken some. Where two go on at the same time the later one counts what is left."""
+"""Until the old replicator gets the command; until nothing is in flight any more; until the new one gets the lane;
+until it has read the ledger; until the grant is its own; until it knows the state of the target; until it has records;
+until the target has accepted some. If two run at the same time, the later one counts only for the rest."""
 _STATIONS = PHASES[3:]
 
 
@@ -19,13 +19,13 @@ class Move(msgspec.Struct, frozen=True):
     """One move; milliseconds."""
 
     gap_ms: float
-    """As the reader of the target saw it."""
+    """The gap as seen by the reader of the target."""
     phases: dict[str, float]
-    """None for a move that the logs do not tell of."""
+    """None for a move that the logs do not show."""
 
 
 def phases_of(folder: Path, windows: Sequence[tuple[int, int]], gaps_ms: Sequence[float]) -> list[Move]:
-    """The moves of these windows (CLOCK_MONOTONIC, nanoseconds), the slowest first."""
+    """Return the moves of these windows (CLOCK_MONOTONIC, nanoseconds), the slowest first."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     told = list(_events(folder.glob("**/*.log*")))
     moves: list[Move] = []

@@ -1,9 +1,10 @@
-"""How long does a busy lane stand when it is moved, and do the others notice?
+"""How long does a busy lane make no progress when it is moved, and are the others affected?
 
 A daemon with two replicators copies a busy topic. One of its partitions is moved to the other replicator and back, many
-times, at moments of chance. For each move the longest time counts that a reader of the target got nothing, of the moved
-partition and of the worst other one, from the order until the status shows the lane copying at its new host. Windows
-without a move in between tell what the machine does by itself. In the end both topics are compared record by record.
+times, at random moments. For each move, the longest time counts in which a reader of the target received nothing, of
+the moved partition and of the worst other one, from the command until the status shows the lane copying at its new
+replicator. Windows without a move in between show what the machine does by itself. In the end, both topics are compared
+record by record.
 """
 
 import random
@@ -24,11 +25,11 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
 
 PARTITIONS = 5
-"""Three here and two there, or the other way round: nothing has to give way."""
+"""Three on one replicator and two on the other, or the other way round, so that no other partition has to move."""
 RECORDS_PER_S = 2_500
 MOVES = 100
 WINDOW_S = 1.0
-"""Without a move."""
+"""Length of a window without a move."""
 PATIENCE_S = 30.0
 _PAUSE_S = 0.2
 _MOVED = 0
@@ -44,22 +45,22 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     records_per_s: int
     moved_ms: list[float]
-    """For each move, the longest that the moved partition brought nothing."""
+    """For each move, the longest silence of the moved partition."""
     others_ms: list[float]
-    """For each move, the longest that one of the others did."""
+    """For each move, the longest silence of one of the others."""
     quiet_ms: list[float]
-    """For each window without a move, the longest that any partition brought nothing."""
+    """For each window without a move, the longest silence of any partition."""
     source_ms: list[float]
-    """For each move, the same as a reader of the source saw it: what the brokers and the writer do."""
+    """For each move, the same as seen by a reader of the source: the effect of the brokers and the writer."""
     phases: list[Move]
     """What each move waited for, the slowest first."""
     records: int
     difference: str
-    """Empty: the copy holds the same records, each once and in order."""
+    """Empty if the target topic holds the same records, each once and in order."""
 
 
 class Window(NamedTuple):
-    """When something happened: nanoseconds."""
+    """The time of an event, in nanoseconds."""
 
     began: int
     ended: int
@@ -77,7 +78,7 @@ class Run:
         self._rng = random.Random(seed)
 
     def run(self, moves: int) -> Arrivals:
-        """All of it. Raises EnvironmentFault."""
+        """Run everything. Raises EnvironmentFault."""
         with self.busy.flowing() as stream:
             for _ in range(moves):
                 self._move()
@@ -100,7 +101,8 @@ class Run:
         self.moves.append(Window(began, time.monotonic_ns()))
 
     def _rest(self) -> None:
-        """So long that moves meet the daemon's rounds at any point; now and then a window without a move."""
+        """Wait for a random time, so that moves meet the daemon's rounds at any point; now and then, measure a window
+        without a move."""
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
         if len(self.moves) % 5 == 0:
             began = time.monotonic_ns()
@@ -109,7 +111,7 @@ class Run:
 
 
 def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, tell: Tell) -> Moves:
-    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
+    """Start a daemon and let records flow. Raises EnvironmentFault."""
     moves = max(5, round(MOVES * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-moves-") as folder:
         run = Run(source, target, engine, seed, Path(folder))

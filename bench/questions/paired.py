@@ -1,10 +1,10 @@
 """Does this checkout copy for as little CPU time as another one? `python -m bench.paired BASE_CHECKOUT` answers.
 
 Both copy the same backlog on the same two clusters, in turns: a pair is a copy by each, and every second pair begins
-with the other one. A machine that gets slower meanwhile thus slows down both, and the ratio within a pair tells more
-than either figure. With `--instructions` Valgrind counts what each executes per batch, which other work on the machine
-does not change (`bench.harness.instructions`). The exit code is 1 when the median of the ratios is above the limit, or
-nothing could be measured.
+with the other one. A machine that becomes slower meanwhile thus slows down both, and the ratio within a pair says more
+than either figure. With `--instructions`, Valgrind counts the instructions that each executes per batch, which other
+work on the machine does not change (`bench.harness.instructions`). The exit code is 1 if the median of the ratios is
+above the limit, or nothing could be measured.
 """
 
 import argparse
@@ -35,9 +35,9 @@ PAIRS = 12
 COUNTED_PAIRS = 3
 CODECS: tuple[Codec, ...] = ("lz4", "none")
 LIMIT = 1.02
-"""Of the median ratio of CPU-seconds per GB."""
+"""Limit of the median ratio of CPU-seconds per GB."""
 BATCHES = 16_000
-"""Of 64 KiB, in each copy."""
+"""Batches of 64 KiB in each copy."""
 _BATCH_RECORDS = 64
 _VALUE_BYTES = 1_010
 _GB = 1e9
@@ -49,7 +49,7 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
 
 
 class Figures(NamedTuple):
-    """Of one copy."""
+    """The figures of one copy."""
 
     cpu_s_per_gb: float
     mb_per_s: float
@@ -63,19 +63,19 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """CPU-seconds per GB of this checkout, of the other one's."""
+        """CPU-seconds per GB of this checkout, divided by those of the other one."""
         return self.here.cpu_s_per_gb / self.base.cpu_s_per_gb
 
 
 class Instructions(NamedTuple):
-    """Of both checkouts per batch, counted in copies of the same size."""
+    """Instructions of both checkouts per batch, counted in copies of the same size."""
 
     base: float
     here: float
 
     @property
     def ratio(self) -> float:
-        """Instructions of this checkout, of the other one's."""
+        """Instructions of this checkout, divided by those of the other one."""
         return self.here / self.base
 
 
@@ -94,27 +94,27 @@ class Comparison(NamedTuple):
 
 
 def figures(cost: Cost) -> Figures:
-    """From what a copy took."""
+    """Return the figures from the cost of a copy."""
     return Figures(cost.cpu_s / cost.copied_bytes * _GB, cost.copied_bytes / cost.wall_s / 1e6)
 
 
 def other_checkout(folder: Path) -> Checkout:
-    """The one to compare with, run by its own .venv, or else by this interpreter. Raises EnvironmentFault."""
+    """Return the checkout to compare with, run by its .venv, or else by this interpreter. Raises EnvironmentFault."""
     folder = folder.resolve()
     for part in ("mirrord/__init__.py", "bench/copying.py"):
         if not (folder / part).is_file():
-            raise EnvironmentFault(f"{folder} is no checkout of mirrord: it has no {part}")
+            raise EnvironmentFault(f"{folder} is not a checkout of mirrord: it has no {part}")
     python = folder / ".venv/bin/python"
     checkout = Checkout(folder, str(python) if python.exists() else sys.executable)
     found = run_in(checkout, "-c", _WHERE).split()
     foreign = [path for path in found if not Path(path).resolve().is_relative_to(folder)]
     if foreign:
-        raise EnvironmentFault(f"{checkout.python} imports {', '.join(foreign)}, which is not of {folder}")
+        raise EnvironmentFault(f"{checkout.python} imports {', '.join(foreign)}, which is not from {folder}")
     return checkout
 
 
 def backlog(codec: Codec, batches: int) -> Cell:
-    """What is copied."""
+    """Return the backlog that is copied."""
     return Cell(f"paired {codec}", _VALUE_BYTES, _BATCH_RECORDS, batches, codec)
 
 
@@ -129,7 +129,7 @@ def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs:
         copies += 1
         return figures(copy_once(source, target, cell, f"{cell.topic}.copy-{copies}", by=by))
 
-    # Java compiles and Python writes its bytecode meanwhile; these do not count.
+    # Java compiles and Python writes its bytecode meanwhile, so these do not count.
     for by in (base, HERE):
         copied(by)
     done: list[Pair] = []
@@ -148,7 +148,7 @@ def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs:
 
 
 def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Instructions]:
-    """Fill two topics, of which the larger one has five times the batches, and count copies of both. Raises
+    """Fill two topics, the larger one with five times the batches, and count copies of both. Raises
     EnvironmentFault."""
     few = max(cell.batches // 5, 1)
     cells = [cell._replace(name=f"{cell.name} {batches}", batches=batches) for batches in (few, cell.batches)]
@@ -177,7 +177,7 @@ def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: i
 
 
 def table(comparisons: Sequence[Comparison]) -> Table:
-    """Both sides of each codec; in every cell the least, the median and the most."""
+    """Return a table with both sides of each codec; every cell shows the least, the median and the most."""
     head = ["codec", "checkout", "CPU-seconds per GB", "MB/s by the clock", "ratio of a pair", "median ratio"]
     rows: list[list[str]] = []
     for each in comparisons:
@@ -188,7 +188,7 @@ def table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def table_of_counts(comparisons: Sequence[Comparison]) -> Table:
-    """Both sides of each codec; in every cell the least, the median and the most."""
+    """Return a table with both sides of each codec; every cell shows the least, the median and the most."""
     head = ["codec", "instructions per batch, base", "this", "ratio of a pair", "median ratio"]
     rows: list[list[str]] = []
     for each in comparisons:
@@ -199,7 +199,7 @@ def table_of_counts(comparisons: Sequence[Comparison]) -> Table:
 
 
 def too_dear(comparisons: Sequence[Comparison], limit: float) -> list[Comparison]:
-    """Those whose median ratio is above the limit."""
+    """Return those whose median ratio is above the limit."""
     return [each for each in comparisons if each.ratio > limit]
 
 
@@ -239,7 +239,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     arguments = _arguments()
     began = time.monotonic()
 

@@ -1,11 +1,10 @@
 """How long until records arrive: after a start, after kill -9 of a replicator, of the supervisor or of the daemon, with
 and without a standby, and for a new topic?
 
-One repetition begins with a new flow, whose topic already holds records and goes on getting more. Everything counts by
-this process's clock: from the moment before the process is started or killed, or the topic is created, until the target
-log has grown. What a dead process had sent does not count: after the daemon's death the logs have to stand still first,
-and of the lanes of a killed replicator it is the end of the longest silence that counts. Every partition gets records
-ten times a second.
+One repetition begins with a new flow, whose topic already holds records and keeps getting more. All times are measured
+by this process: from the moment before the process is started or killed, or the topic is created, until the target log
+has grown. Records sent by a dead process do not count: after the daemon's death, the logs must be quiet first, and for
+the lanes of a killed replicator the end of the longest silence counts. Every partition gets records ten times a second.
 """
 
 import math
@@ -45,11 +44,11 @@ _POLL_S = 0.02
 _SETTLE_S = 0.3
 _WATCHED_S = 1.0
 _TAKEN_OVER_S = 15.0
-"""For so long at least growth is noted after a replicator was killed."""
+"""Minimum time for which growth is observed after a replicator was killed."""
 _RESTARTED_S = 10.0
-"""Within this a supervisor is started again and has gone on with its replicators."""
+"""Time within which a supervisor is restarted and has continued with its replicators."""
 _PAUSE_S = 1.0
-"""Between a recovery and the next fault, at least."""
+"""Minimum time between a recovery and the next fault."""
 
 Engine = Literal["ray", "process"]
 Tell = Callable[[str], None]
@@ -77,20 +76,20 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def median_s(self) -> float:
-        """The one in the middle."""
+        """The median."""
         return statistics.median(self.seconds)
 
 
 class Target:
-    """Looks at the ends of the target's logs."""
+    """Observes the ends of the target's logs."""
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = Admin(bootstrap)
 
     def grown(self, daemon: Daemon, before: Mapping[Lane, int], since: float) -> tuple[float, float]:
-        """Seconds from `since` until one, and until all of these lanes have more records than before.
+        """Return the seconds from `since` until one, and until all of these lanes have more records than before.
 
-        Raises EnvironmentFault when the daemon ends or time is up.
+        Raises EnvironmentFault if the daemon ends or time is up.
         """
         waiting, first = set(before), math.inf
         names = {topic: partition + 1 for topic, partition in sorted(before)}
@@ -111,9 +110,9 @@ class Target:
     def silences(
         self, daemon: Daemon, before: Mapping[Lane, int], since: float, watched_s: float = _WATCHED_S
     ) -> list[float]:
-        """For each lane, seconds from `since` to the end of its longest silence. Raises as `grown` does.
+        """Return for each lane the seconds from `since` to the end of its longest silence. Raises as `grown` does.
 
-        What a dead process had sent may arrive meanwhile, so the first growth alone says nothing.
+        Records sent by a dead process may arrive meanwhile, so the first growth alone is not conclusive.
         """
         grown: dict[Lane, list[float]] = {lane: [0.0] for lane in before}
         ends, names = dict(before), {topic: partition + 1 for topic, partition in sorted(before)}
@@ -130,7 +129,7 @@ class Target:
         return [max((after - ahead, after) for ahead, after in pairwise(times))[1] for times in grown.values()]
 
     def longest_gap(self, daemon: Daemon, before: Mapping[Lane, int], seconds: float) -> float:
-        """The longest time within so many seconds in which a lane did not grow. Raises EnvironmentFault."""
+        """Return the longest time in these seconds in which a lane did not grow. Raises EnvironmentFault."""
         began = time.monotonic()
         grown: dict[Lane, list[float]] = {lane: [0.0] for lane in before}
         ends, names = dict(before), {topic: partition + 1 for topic, partition in sorted(before)}
@@ -144,14 +143,14 @@ class Target:
         return max(after - ahead for times in grown.values() for ahead, after in pairwise([*times, seconds]))
 
     def ends(self, topic: str, partitions: int) -> dict[Lane, int]:
-        """Of all partitions. Raises EnvironmentFault when they cannot be asked."""
+        """Return the ends of all partitions. Raises EnvironmentFault if the target does not answer."""
         ends = self._admin.ends({topic: partitions})
         if len(ends) < partitions:
             raise EnvironmentFault(f"the ends of {topic} cannot be asked")
         return ends
 
     def quiet(self, topic: str, partitions: int) -> dict[Lane, int]:
-        """The ends of all partitions, once they stand still. Raises EnvironmentFault."""
+        """Return the ends of all partitions once they no longer change. Raises EnvironmentFault."""
         ends: dict[Lane, int] = {}
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
@@ -189,7 +188,7 @@ class Repetition:
         self._standby = Daemon(folder / str(number), replace(settings, instance="standby"))
 
     def run(self) -> None:
-        """All faults, one after the other. Raises EnvironmentFault."""
+        """Cause all faults, one after the other. Raises EnvironmentFault."""
         admin = Admin(self._source.bootstrap)
         admin.create([self._topic])
         load = Load(1 << 40, VALUE_BYTES, self._seed, records_per_s=RECORDS_PER_S, large_every=1 << 40)
@@ -245,7 +244,7 @@ class Repetition:
         killed = time.monotonic()
         self._daemon.kill()
         self._daemon.start()
-        # Ray's processes may live on for a moment: what they still copy is no recovery.
+        # Ray's processes may live on for a moment: what they still copy is not a recovery.
         before = self._target.quiet(self._copy, PARTITIONS)
         self.seconds[DAEMON_FIRST], self.seconds[DAEMON_ALL] = self._target.grown(self._daemon, before, killed)
 
@@ -258,7 +257,7 @@ class Repetition:
         self.seconds[SUPERVISOR_GAP] = self._target.longest_gap(self._daemon, before, _RESTARTED_S)
 
     def _kill_beside_standby(self) -> None:
-        """The other daemon has the clusters and the ledger open, and waits for the lease."""
+        """Kill the daemon while the other one has the clusters and the ledger open, and waits for the lease."""
         self._settled(REPLICATORS if self._engine == "ray" else 1)
         self._standby.start()
         self._standby.wait_for("standby", lambda flow: flow.state == "standby", PATIENCE_S)
@@ -266,12 +265,12 @@ class Repetition:
         before = self._target.ends(self._copy, PARTITIONS)
         killed = time.monotonic()
         self._daemon.kill()
-        # Without Ray it is so quick that the ends may never be seen to stand still; with Ray, processes live on.
+        # Without Ray it is so quick that the ends may never be seen unchanged; with Ray, processes live on.
         silences = self._target.silences(self._standby, before, killed, _TAKEN_OVER_S)
         self.seconds[STANDBY_FIRST], self.seconds[STANDBY_ALL] = min(silences), max(silences)
 
     def _settled(self, replicators: int) -> FlowStatus:
-        """When all lanes copy in so many replicators."""
+        """Wait until all lanes copy in this number of replicators."""
         lanes = PARTITIONS + 1
 
         def reached(flow: FlowStatus) -> bool:
@@ -280,12 +279,12 @@ class Repetition:
         return self._daemon.wait_for("settled flow", reached, PATIENCE_S)
 
     def _pause(self) -> None:
-        """So long that faults meet the daemon's rounds at any point."""
+        """Wait for a random time, so that faults meet the daemon's rounds at any point."""
         time.sleep(_PAUSE_S + self._rng.random() * REFRESH_S)
 
 
 def measure(source: Cluster, target: Cluster, engine: Engine, repetitions: int, seed: int, tell: Tell) -> list[Wait]:
-    """All waits of one engine. Raises EnvironmentFault."""
+    """Measure all waits of one engine. Raises EnvironmentFault."""
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="mirrord-recovery-") as folder:
         for number in range(1, repetitions + 1):

@@ -1,4 +1,5 @@
-"""`make bench`, `make bench-whole`: how fast, how small and how late, each figure beside what it is compared with.
+"""`make bench`, `make bench-whole`: how fast, how small and how late, each figure next to those that it is compared
+with.
 
 Figures are kept in bench/results and shown in docs/measurements.md. bench/README.md says how they are measured.
 """
@@ -66,27 +67,27 @@ Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 LONG: tuple[Question, ...] = ("soak", "mm2")
-"""Only when they are asked for."""
+"""Questions that are asked only on request."""
 SHORT: tuple[Question, ...] = ("catch-up", "throughput", "latency", "recovery")
 SHORT_SHARE = 0.1
-"""What `--short` asks, and of it."""
+"""The questions of `--short`, and the share of each."""
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 BROKER_HEAP_MB = 1_024
-"""As Kafka's own start script has it. With half of it collections take 1 % of the time at 1,000 records a second, each
-of them a request, and so are all that a p99 tells of."""
+"""The same as in Kafka's start script. With half of it, collections take 1 % of the time at 1,000 records per second,
+each in a request, and a p99 would show nothing else."""
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
 
 
 class Order(NamedTuple):
-    """What is asked, and how thoroughly."""
+    """The questions, and how thoroughly they are measured."""
 
     engines: Sequence[Engine]
     share: float
-    """Of bytes, time and repetitions."""
+    """Share of bytes, time and repetitions."""
     seed: int
     minutes: float
-    """Of a soak."""
+    """Duration of a soak."""
 
 
 Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
@@ -197,7 +198,7 @@ _MEASURES: dict[str, Measure] = {
 
 
 def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    """One question, on two clusters of its own. Raises EnvironmentFault."""
+    """Measure one question on two separate clusters. Raises EnvironmentFault."""
     options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
     tell(f"{question}: starting two clusters")
     if question == "far":
@@ -207,7 +208,7 @@ def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[m
 
 
 def main() -> int:
-    """The exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak and mm2")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")

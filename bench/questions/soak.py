@@ -1,10 +1,10 @@
 """Does anything grow with time? Half an hour of traffic with kills, topics that come and go, and consumer groups.
 
-Every minute the first replicator is killed with -9 (the other one lives on and shows what grows), new topics are
-created and written, older ones deleted at the source, and
-groups with new names commit. The resident memory of each process is taken at the start (after a warm-up), in the
-middle and at the end, each as the median of a few looks. Flat is what grows by less than a tenth, or 10 MB, from the
-middle to the end. Processes that were replaced are compared by what they are: replicator with replicator.
+Every minute, the first replicator is killed with -9 (the other one lives on and shows what grows), new topics are
+created and written, older ones are deleted at the source, and groups with new names commit. The resident memory of each
+process is measured at the start (after a warm-up), in the middle and at the end, each as the median of a few samples.
+Memory counts as flat if it grows by less than a tenth, or 10 MB, from the middle to the end. Processes that were
+replaced are compared by kind: replicator with replicator.
 """
 
 import random
@@ -51,7 +51,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     middle_bytes: int
     end_bytes: int
     files: int
-    """Of the daemon's logs at the end, all of them."""
+    """All of the daemon's log files at the end."""
     rounds: int
     flat: bool
     """Whether the second half added little."""
@@ -60,7 +60,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 def measure(
     source: Cluster, target: Cluster, engine: Engine, minutes: float, seed: int, tell: Tell
 ) -> list[msgspec.Struct]:
-    """One engine. Raises EnvironmentFault."""
+    """Measure one engine. Raises EnvironmentFault."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="mirrord-soak-") as name:
         folder = Path(name)
@@ -114,7 +114,7 @@ def measure(
 
 
 class _Life:
-    """What happens at the source."""
+    """The events at the source."""
 
     def __init__(self, bootstrap: str, chance: random.Random) -> None:
         self._bootstrap = bootstrap
@@ -123,7 +123,8 @@ class _Life:
         self._topics: list[str] = []
 
     def round(self, number: int) -> None:
-        """New topics with records, groups that commit there, and the oldest topics go. Raises EnvironmentFault."""
+        """Create topics with records and groups that commit there, and delete the oldest topics. Raises
+        EnvironmentFault."""
         new = [f"soak-{number:04}-{each}" for each in range(NEW_TOPICS)]
         self._admin.create([Topic(name, 2, "none") for name in new])
         self._topics += new
@@ -155,7 +156,7 @@ def _kill(daemon: Daemon) -> None:
 
 
 def _memory(daemon: Daemon) -> dict[str, int]:
-    """Resident memory by kind of process: the median of a few looks at the largest one of each."""
+    """Return the resident memory by kind of process: the median of a few samples of the largest one of each."""
     seen: dict[str, list[int]] = {}
     for _ in range(LOOKS):
         for kind, size in _look(daemon).items():

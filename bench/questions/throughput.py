@@ -1,8 +1,8 @@
-"""How many stored bytes, and how many batches, does a replicator move per CPU-second, beside a bare byte relay?
+"""How many stored bytes, and how many batches, does a replicator move per CPU-second, compared with a bare byte relay?
 
 Each cell is a topic of four partitions: batches of 64 KiB with three codecs, of 16 KiB and of one record with lz4. It
 is copied again and again into fresh topics, by a fresh process each time, until enough bytes or CPU-seconds are
-counted. Before each such turn the relay runs for a while, so that what slows the machine down slows both down.
+measured. Before each such turn the relay runs for a while, so that whatever slows the machine down slows both down.
 """
 
 import os
@@ -28,7 +28,7 @@ PARTITIONS = 4
 COUNTED_BYTES = 12_000_000_000
 COUNTED_CPU_S = 20.0
 RELAY_BYTES = 1_500_000_000
-"""Of each slice."""
+"""Bytes of each turn of the relay."""
 PROFILED_CPU_S = 4.0
 _MOST_TURNS = 60
 _LEAST_TURNS = 2
@@ -40,13 +40,13 @@ Tell = Callable[[str], None]
 
 
 class Cell(NamedTuple):
-    """One kind of batches. The values do not compress, so that stored bytes are what they look like."""
+    """One kind of batches. The values do not compress, so stored bytes equal their size."""
 
     name: str
     value_bytes: int
     records_per_batch: int
     batches: int
-    """How many are written into the source."""
+    """Number of batches written into the source."""
     codec: Codec = "lz4"
 
     @property
@@ -55,12 +55,12 @@ class Cell(NamedTuple):
         return f"bench.{self.name.replace(',', '').replace(' ', '-')}"
 
     def scaled(self, share: float) -> "Cell":
-        """The same with fewer batches; not so few that a copy ends before it runs well."""
+        """Return the same cell with fewer batches, but enough for a copy to reach its full speed before it ends."""
         return self._replace(batches=max(self.batches // 4, int(self.batches * share)))
 
     @property
     def records(self) -> int:
-        """How many are written into the source."""
+        """Number of records written into the source."""
         return self.batches * self.records_per_batch
 
 
@@ -84,32 +84,32 @@ HERE = Checkout(Path(__file__).resolve().parents[2], sys.executable)
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cell came to."""
+    """The results of a cell."""
 
     name: str
     batch_bytes: int
-    """On average, as stored."""
+    """Average stored size."""
     copied_bytes: int
     cpu_s: float
-    """Of the replicator, for all turns."""
+    """CPU-seconds of the replicator, over all turns."""
     bytes_per_cpu_s: float
     batches_per_cpu_s: float
     bytes_per_s: float
-    """By the clock, with both brokers on the same machine."""
+    """Wall-clock rate, with both brokers on the same machine."""
     relayed_bytes: int
     relay_bytes_per_cpu_s: float
     of_relay: float
-    """Bytes per CPU-second, of the relay's."""
+    """Bytes per CPU-second, relative to the relay's."""
     of_relay_turns: list[float]
-    """The same for each turn and the slice before it, in ascending order."""
+    """The same for each turn and the relay's turn before it, in ascending order."""
     parts_us: dict[str, float]
-    """CPU-microseconds per batch by part, from turns of their own."""
+    """CPU-microseconds per batch by part, from separate turns."""
     profiled_us: float
     """All CPU-microseconds per batch in those turns."""
     step_share: float
-    """Of the CPU time in those turns: within the state machine, with the header codec that it calls."""
+    """Share of the CPU time in those turns within the state machine, including the header codec that it calls."""
     ticks: int
-    """How many looks these shares come from."""
+    """Number of samples on which these shares are based."""
 
 
 class Turns:
@@ -125,7 +125,7 @@ class Turns:
         self.relays: list[Relayed] = []
 
     def run(self, share: float) -> None:
-        """Counted turns, until there is enough of them."""
+        """Run counted turns until there are enough of them."""
         while not self._enough(share):
             relayed = relay(RELAY_BYTES)
             cost = self.copy()
@@ -138,7 +138,7 @@ class Turns:
             )
 
     def profile(self, share: float) -> list[Cost]:
-        """Turns in which the process looks where its CPU time goes."""
+        """Run turns in which the process samples where its CPU time is spent."""
         costs: list[Cost] = []
         while sum(cost.cpu_s for cost in costs) < PROFILED_CPU_S * share:
             costs.append(self.copy("--profile"))
@@ -146,7 +146,7 @@ class Turns:
         return costs
 
     def copy(self, *options: str) -> Cost:
-        """Copy the cell's topic into a fresh one, which goes afterwards. Raises EnvironmentFault."""
+        """Copy the cell's topic into a fresh one, which is deleted afterwards. Raises EnvironmentFault."""
         self._copies += 1
         copy = f"{self._cell.topic}.copy-{self._copies}"
         return copy_once(self._source, self._target, self._cell, copy, *options)
@@ -182,7 +182,7 @@ def fill(bootstrap: str, cell: Cell) -> None:
 
 
 def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Tell) -> Throughput:
-    """Fill and copy one cell; with a `share` below 1 less of it, for a look. Raises EnvironmentFault."""
+    """Fill and copy one cell, or with a `share` below 1 less of it. Raises EnvironmentFault."""
     cell = cell.scaled(share)
     tell(f"{cell.name}: writing {cell.batches:,}")
     fill(source.bootstrap, cell)
@@ -192,7 +192,7 @@ def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Te
 
 
 def summary(cell: Cell, costs: Sequence[Cost], relays: Sequence[Relayed], profiled: Sequence[Cost]) -> Throughput:
-    """One result from all turns."""
+    """Return one result from all turns."""
     copied_bytes, cpu_s = sum(cost.copied_bytes for cost in costs), sum(cost.cpu_s for cost in costs)
     batches = sum(cost.batches for cost in costs)
     relayed_bytes = sum(each.relayed_bytes for each in relays)
@@ -225,7 +225,7 @@ def summary(cell: Cell, costs: Sequence[Cost], relays: Sequence[Relayed], profil
 
 
 def spread(cell: Throughput) -> str:
-    """The least, middle and largest share of the relay's, of all turns."""
+    """Return the least, middle and largest share of the relay's rate, over all turns."""
     turns = cell.of_relay_turns
     return f"{turns[0]:.0%}, {statistics.median(turns):.0%}, {turns[-1]:.0%}"
 
@@ -239,7 +239,8 @@ def copy_once(
     by: Checkout = HERE,
     under: Sequence[str] = (),
 ) -> Cost:
-    """Copy a cell's topic into a fresh one, which goes afterwards; `under` as in `run_in`. Raises EnvironmentFault."""
+    """Copy a cell's topic into a fresh one, which is deleted afterwards; `under` as in `run_in`. Raises
+    EnvironmentFault."""
     admin = Admin(target.bootstrap)
     admin.create([Topic(copy, PARTITIONS, "none")])
     try:
@@ -254,14 +255,14 @@ def copy_once(
 
 
 def relay(total_bytes: int) -> Relayed:
-    """What the bare relay costs for so many bytes. Raises EnvironmentFault."""
+    """Return the cost of the bare relay for this number of bytes. Raises EnvironmentFault."""
     return msgspec.json.decode(run_in(HERE, "-m", "bench.harness.relay", str(total_bytes)), type=Relayed)
 
 
 def run_in(checkout: Checkout, *command: str, under: Sequence[str] = ()) -> str:
-    """What a Python process prints that imports the code of this checkout. `under` is a command that runs the
+    """Return the output of a Python process that imports the code of this checkout. `under` is a command that runs the
     interpreter, such as a profiler. Raises EnvironmentFault."""
-    # Before what is installed for the interpreter: another checkout may have none of its own, and run by ours.
+    # Before the packages of the interpreter: another checkout may have none, and be run by ours.
     environment = {**os.environ, "PYTHONPATH": str(checkout.folder)}
     what = f"{' '.join(command[:2])} of {checkout.folder}"
     try:

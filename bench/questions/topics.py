@@ -1,10 +1,10 @@
-"""What do new topics cost those that are there: how long does a busy topic stand, and when does a new one begin?
+"""How do new topics affect existing ones: how long does a busy topic make no progress, and when does a new one begin?
 
-A daemon copies a busy topic. In windows of the same length, which take turns, there is nothing else; 100 topics are
-created at once; or the configuration gets 50 topics more and loses them again, by SIGHUP and by `mirrord apply`. Beside
-that the same is done without mirrord having anything to do: as many topics are created in both clusters that are not
-copied, and `mirrord apply --dry-run` changes nothing. So what brokers and the command line take of a small machine is
-not put down to the mirror.
+A daemon copies a busy topic. In windows of the same length, which alternate, there is nothing else; 100 topics are
+created at once; or the configuration gets 50 more topics and loses them again, by SIGHUP and by `mirrord apply`. In
+addition, the same is done without any work for mirrord: as many topics that are not copied are created in both
+clusters, and `mirrord apply --dry-run` changes nothing. So the load that brokers and the command line put on a small
+machine is not attributed to the mirror.
 """
 
 import random
@@ -53,12 +53,12 @@ ROUND = (QUIET, BROKERS_ALONE, CREATED, QUIET, HUNG_UP, APPLY_ALONE, APPLIED)
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """For each window the longest time that one partition of the busy topic brought nothing, milliseconds."""
+    """For each window, the longest silence of one partition of the busy topic, in milliseconds."""
 
     what: str
     target_ms: list[float]
     source_ms: list[float]
-    """The same windows, as a reader of the source saw them."""
+    """The same windows, as seen by a reader of the source."""
 
 
 class Topics(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +69,13 @@ class Topics(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float
     gaps: list[Gap]
     new_topic_s: list[float]
-    """From creation, with a record written at once, to that record in the target; in ascending order."""
+    """Time from the creation, with a record written at once, until that record is in the target; in ascending order."""
     all_new_s: list[float]
     """The same for the last one of 100 that are created at once."""
 
 
 class Window(NamedTuple):
-    """What happened, and when: nanoseconds."""
+    """An event and its time, in nanoseconds."""
 
     what: str
     began: int
@@ -113,7 +113,7 @@ class Run:
         }
 
     def run(self, rounds: int, new_topics: int) -> Arrivals:
-        """All of it. Raises EnvironmentFault."""
+        """Run everything. Raises EnvironmentFault."""
         busy = f"{self._name}.busy"
         self._admins[0].create([Topic(busy, PARTITIONS, "none")])
         for number in range(rounds):
@@ -178,7 +178,7 @@ class Run:
         return [f"{self._name}.{kind}-{number:03}" for number in range(count)]
 
     def _make(self, side: int, names: Sequence[str]) -> None:
-        """Topics of one partition and one record. Raises EnvironmentFault."""
+        """Create topics with one partition and one record. Raises EnvironmentFault."""
         self._admins[side].create([Topic(name, 1, "none", settings={"retention.ms": "7200000"}) for name in names])
         producer = Producer({"bootstrap.servers": self._bootstraps[side], "linger.ms": 0, "log_level": 2})
         for name in names:
@@ -187,7 +187,7 @@ class Run:
             raise EnvironmentFault(f"{names[0]} cannot be written")
 
     def _wait_for_copies(self, names: Sequence[str]) -> None:
-        """Until each of these topics has its record in the target. Raises EnvironmentFault."""
+        """Wait until the record of each of these topics is in the target. Raises EnvironmentFault."""
         copies = {target_name(name): 1 for name in names}
         deadline = time.monotonic() + PATIENCE_S
         while sum(1 for end in self._admins[1].ends(copies).values() if end) < len(copies):
@@ -198,7 +198,7 @@ class Run:
 
 
 def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, tell: Tell) -> Topics:
-    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
+    """Start a daemon and let records flow. Raises EnvironmentFault."""
     rounds, new_topics = max(1, round(ROUNDS * share)), max(1, round(NEW_TOPICS * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-topics-") as folder:
         run = Run(source, target, engine, seed, Path(folder))

@@ -72,7 +72,7 @@ def _mm2_crash(results: Results) -> str | None:
 
 
 def _cpu(backlog: str, copiers: frozenset[str]) -> Figure:
-    """CPU-seconds per stored GB of all processes, those beside the replicator included."""
+    """Return CPU-seconds per stored GB of all processes, including those in addition to the replicator."""
 
     def figure(results: Results) -> str | None:
         found = [

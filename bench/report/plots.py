@@ -11,7 +11,7 @@ _COLOUR = "#0d9488"
 
 
 def growth(results: Sequence[Result]) -> dict[str, str]:
-    """By file name: what CPU, memory and start time are over each of what grows."""
+    """Return plots by file name: CPU, memory and start time over each cause of growth."""
     kinds = list(dict.fromkeys(each["what"] for each in results))
     return {
         file_name(kind): draw(_plots([each for each in results if each["what"] == kind]), standalone=True)
@@ -20,7 +20,7 @@ def growth(results: Sequence[Result]) -> dict[str, str]:
 
 
 def file_name(kind: str) -> str:
-    """Of the plots for what grows."""
+    """Return the file name of a plot of growth."""
     return f"growth-{kind.partition(' ')[0]}.svg"
 
 

@@ -17,7 +17,7 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
     def for_terminal(self) -> RichTable:
-        """As rich prints it."""
+        """Return the table as rich prints it."""
         table = RichTable(title=self.title, title_justify="left")
         for at, name in enumerate(self.head):
             table.add_column(name, justify="right" if at else "left")
@@ -26,11 +26,11 @@ class Table(NamedTuple):
         return table
 
     def for_page(self) -> str:
-        """As Markdown."""
+        """Return the table as Markdown."""
         lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
         return f"{self.title}:\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def least_median_most(values: Sequence[float], unit: str) -> str:
-    """In one cell."""
+    """Return these three values in one cell."""
     return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# A verb as an application of spark-submit, where that is how jobs come to a cluster; its master and settings count:
+# Runs a command as an application of spark-submit, if that is how jobs are submitted; its master and settings apply:
 #   conf/jobs/spark-submit.sh audit /etc/mirrord/conf.toml --level digest
-# PYSPARK_PYTHON is a Python with mirrord, the same on the driver and on the executors; the driver runs where it is
-# submitted. `mirrord audit --spark spark.master=spark://host:7077` does the same without spark-submit.
+# PYSPARK_PYTHON is a Python with mirrord, the same on the driver and on the executors. The driver runs where the command
+# is submitted. `mirrord audit --spark spark.master=spark://host:7077` does the same without spark-submit.
 set -eu
 : "${PYSPARK_PYTHON:=python3}" "${MASTER:=spark://host:7077}"
 export PYSPARK_PYTHON

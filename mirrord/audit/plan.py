@@ -323,11 +323,11 @@ def _plan(
     mark = state.progress.get(lane.key.id)
     skipped, lost = "", 0
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
-        skipped = "the source topic is gone, or was made anew"
+        skipped = "the source topic is gone, or was created again"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
-        skipped, lost = "the target topic is gone, or was made anew", mark.ordinal if mark is not None else 0
+        skipped, lost = "the target topic is gone, or was created again", mark.ordinal if mark is not None else 0
     elif level != "ledger" and _is_transformed(flow, source.topic):
-        skipped = "its records are transformed on the way, which an audit does not follow yet"
+        skipped = "its records are transformed, which an audit does not support yet"
     elif mark is None or not len(lane.source_runs):
         skipped = "nothing of it is copied yet"
     if skipped or mark is None:

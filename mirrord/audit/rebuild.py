@@ -92,7 +92,7 @@ async def lost(config: Config, flow: FlowConfig) -> str:
     if not unknown:
         return ""
     first, more = unknown[0], f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    return f"the ledger knows nothing of what stands in {first.target_topic}-{first.partition}{more}"
+    return f"the ledger does not know the records in {first.target_topic}-{first.partition}{more}"
 
 
 async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
@@ -148,11 +148,14 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
 def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> str:
     flow = survey.flow
     if flow.records.transform and shaping.concerns(lane.source_topic):
-        return "its records are transformed: what they hold says nothing"
+        return "its records are transformed: their content proves nothing"
     later = re.compile(re.escape(lane.target_topic + flow.separator) + r"\d+")
     again = [name for name in survey.looked.target.topics if later.fullmatch(name)]
     if flow.on_recreated == "fresh" and again:
-        return f"{again[0]} is there, too: which of the two is the copy of this {lane.source_topic}, the ledger knew"
+        return (
+            f"{again[0]} exists, too, and only the ledger recorded which of them belongs to the current "
+            f"{lane.source_topic}"
+        )
     return ""
 
 
@@ -179,12 +182,12 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     await ledger.open(create=True, again=True)
     try:
         if (await ledger.ends()).end:
-            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+            raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
         for entry in entries:
             await ledger.append([encode_entry(entry)])
         ends = await ledger.ends()
         if ends.end != len(entries):
-            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+            raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
         marks = [*_marks(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
         await ledger.save([StateRow(state_key(mark), encode_state(mark)) for mark in marks])
     finally:
@@ -201,7 +204,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
     if before is not None and await _beat(config, flow) != before:
-        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it, and begin again")
+        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it, and start again")
     topics = {lane.planned.target_topic for lane in found.lanes}
     if not topics:
         return
@@ -210,7 +213,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
             named = TopicPartition(lane.planned.target_topic, lane.planned.key.partition)
             if await _came(logs, named, lane):
                 raise EnvironmentFault(
-                    f"records of {flow.name} still arrive in {named}: stop its daemon, and begin again"
+                    f"records of {flow.name} still arrive in {named}: stop its daemon, and start again"
                 )
 
 
@@ -326,7 +329,7 @@ def _check(entries: Sequence[Entry]) -> None:
     for offset, entry in enumerate(entries):
         for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):
             if not binds:
-                raise EnvironmentFault(f"the ledger would not say what it has to: {fact}")
+                raise EnvironmentFault(f"the new ledger would be wrong, because this has no effect: {fact}")
 
 
 def _marks(found: FlowRebuilt) -> Iterator[Progress]:

@@ -288,7 +288,7 @@ class _Lane:
             placed = await self._compared(place(copies, self._originals), producer)
         if not placed.is_any:
             if placed.has_common:
-                raise Unplaced("the source holds its records more than once, and none of them only once")
+                raise Unplaced("the source holds each of its records more than once")
             return None
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
@@ -301,7 +301,8 @@ class _Lane:
                 continue
             if not held.isdisjoint(own.keys) or await self._is_from_source(own, begin):
                 raise Unplaced(
-                    f"the producers {producer[0]} and {other[0]} both hold records of the source at the target, "
+                    f"the producers {producer[0]} and {other[0]} have both written records of the source "
+                    "into the target, "
                     f"from offset {begin} on"
                 )
 
@@ -341,7 +342,7 @@ class _Lane:
         """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them have."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
-            raise Unplaced("only some of the records at the target have the times of the source")
+            raise Unplaced("only some of the records at the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
@@ -431,10 +432,10 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
     """Return the outcome for a lane whose target holds no records that the source still has."""
     if found.end > 0 and found.start > 0 and not is_empty:
-        why = "the target has deleted records of it, and what is left is not in the source: it may all be copied"
+        why = "the target has deleted some records, and the rest is not in the source: all may be copied already"
         return msgspec.structs.replace(made, why=why)
     if rules.begins_late and (found.end > 0 or not is_empty):
-        why = "nothing of it is copied, and where it was to begin is lost with the ledger (start is not the earliest)"
+        why = "nothing of it is copied, and its start was lost with the ledger (start is not the earliest)"
         return msgspec.structs.replace(made, why=why)
     return msgspec.structs.replace(made, outcome="new", why="nothing of what the source holds is copied")
 

@@ -116,7 +116,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
             line = await tell(config, known[name], told) if told else ""
             lines += [line] if line else []
     if flows and not made:
-        raise ConfigError(f"the results are of {', '.join(flows)}, which is no flow of this configuration")
+        raise ConfigError(f"the results belong to {', '.join(flows)}, which is not a flow of this configuration")
     return made, lines
 
 

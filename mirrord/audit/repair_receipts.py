@@ -27,7 +27,7 @@ async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired])
         finally:
             await store.close()
     except EnvironmentFault as fault:
-        return f"that {flow.name} was repaired is not kept in its ledger, so an audit goes on telling it: {fault}"
+        return f"the repair of {flow.name} is not recorded in its ledger, so audits still report it: {fault}"
     return ""
 
 

@@ -89,7 +89,7 @@ class Results:
         Raises ConfigError if the folder does not exist, and EnvironmentFault if it cannot be read.
         """
         if not self.folder.is_dir():
-            raise ConfigError(f"--resume: {self.folder} is no folder of an audit")
+            raise ConfigError(f"--resume: {self.folder} is not the folder of an audit")
         found: dict[RangeKey, RangeResult] = {}
         for row in self._rows():
             if row["level"] == level:

@@ -102,7 +102,7 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
         metavar="ALIAS",
         nargs="+",
         action="extend",
-        help="only flows whose target is one of these (a list with commas, too)",
+        help="only flows whose target is one of these; commas may separate them",
     )
 
 
@@ -137,7 +137,7 @@ def offset(word: str) -> int:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how an answer is printed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
-    parser.add_argument("--watch", action="store_true", help="ask again each second, until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
 
 
 def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:

@@ -48,7 +48,7 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
     with os.fdopen(reading, "rb") as pipe:
         document = _read(pipe.fileno(), time.monotonic() + TOLD_S)
     if document is None:
-        raise EnvironmentFault(f"the daemon (pid {daemon.pid}) has not said within {TOLD_S:g} s that it runs")
+        raise EnvironmentFault(f"the daemon (pid {daemon.pid}) did not report within {TOLD_S:g} s that it runs")
     if not document:
         _, errors = daemon.communicate()
         print(errors.decode(errors="replace"), end="", file=sys.stderr)
@@ -56,7 +56,7 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
     told = msgspec.json.decode(document, type=Told)
     print(f"mirrord runs in the background: pid {told.pid}, {told.http}")
     for flow, state in told.waiting.items():
-        print(f"flow {flow}: {state}; `mirrord status` tells more", file=sys.stderr)
+        print(f"flow {flow}: {state}; `mirrord status` shows more", file=sys.stderr)
     return 0
 
 

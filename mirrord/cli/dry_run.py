@@ -18,14 +18,14 @@ from mirrord.operations.start_report import DOES_NOT_BEGIN, Beginning, find_begi
 from mirrord.operations.status_report import PATIENCE_S
 
 _WORDS = {
-    "history": "goes on by its own history",
+    "history": "resumes by its own history",
     "start": "",
     "trouble": "[red]does not begin[/]",
     "unknown": "[red]does not begin[/]",
-    "verified": "[green]behind MirrorMaker 2, the ends agree[/]",
-    "behind": "[yellow]the target ends in front of MirrorMaker 2's word[/]",
-    "unverifiable": "[yellow]behind MirrorMaker 2's word, nothing to compare[/]",
-    "trusted": "behind MirrorMaker 2's word, as configured",
+    "verified": "[green]after MirrorMaker 2, the ends agree[/]",
+    "behind": "[yellow]the target ends before MirrorMaker 2's position[/]",
+    "unverifiable": "[yellow]after MirrorMaker 2's position, nothing to compare[/]",
+    "trusted": "after MirrorMaker 2's position, as configured",
     "strange": "[red]does not begin[/]",
 }
 
@@ -55,7 +55,7 @@ async def _gather(config: Config) -> list[Beginning]:
 
 
 def _table(found: Sequence[Beginning]) -> RenderableType:
-    last = "[dim]nothing was altered; partitions whose target topic is missing begin as configured[/]"
+    last = "[dim]nothing was changed; partitions whose target topic is missing begin as configured[/]"
     if not found:
         return Group("no partition has a target topic yet", last)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -79,27 +79,27 @@ def words(fact: AnyFact, name: LaneName) -> str:
         case LeaseTaken():
             return f"lease {fact.epoch} taken by {_holder(fact.holder)} for {fact.ttl_ms / 1000:g} s"
         case LeaseContinued():
-            return f"lease {fact.epoch} goes on with {_holder(fact.holder)}, turn {fact.turn}"
+            return f"lease {fact.epoch} continued by {_holder(fact.holder)}, turn {fact.turn}"
         case LeaseReleased():
-            return f"lease {fact.epoch} given back"
+            return f"lease {fact.epoch} released"
         case TargetProbed():
             return _probe_words(fact)
         case ConfigChanged():
             return _config_words(fact)
         case AclsPlanned():
-            return f"rights about to be added: {_listed(fact.rules)}"
+            return f"ACLs about to be added: {_listed(fact.rules)}"
         case AclsSynced():
             told = [("added", fact.added), ("removed", fact.removed)]
-            return f"rights {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
+            return f"ACLs {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
         case _:
             told = _audit_words(fact) if isinstance(fact, AuditFact) else _lane_words(fact)
             return f"{name(fact.lane)}: {told}"
 
 
 def _config_words(fact: ConfigChanged) -> str:
-    told = [f"another configuration from here on: {'; '.join(fact.changes)}"] if fact.changes else []
+    told = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []
     told += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
-    told += ["all topics that the configuration selects were seen"] if fact.selected is not None else []
+    told += ["all topics that the configuration selects have been seen"] if fact.selected is not None else []
     return "; ".join(told)
 
 
@@ -117,17 +117,19 @@ def _topic_words(fact: TopicFact) -> str:
             return f"grown to {fact.partitions} partitions"
         case ConfigsSynced():
             changes = (f"{change.name} {_value(change.before)} → {_value(change.after)}" for change in fact.changes)
-            return f"set as {fact.source_topic}: {', '.join(changes)}"
+            return f"configs set like those of {fact.source_topic}: {', '.join(changes)}"
         case TopicDeletionPlanned():
             return f"will be deleted at {moment(fact.due_ms)}: {fact.source_topic} is gone"
         case TopicDeletionWithdrawn():
-            return f"stays: {fact.reason}"
+            return f"is kept: {fact.reason}"
         case TopicDeleted():
             return "deleted"
         case CopyForgotten():
-            return f"is gone, and so is {fact.source_topic}: what was known of them is forgotten"
+            return f"is gone, and so is {fact.source_topic}: their state is dropped"
         case CopyNamed():
-            return f"is to be the copy of {fact.source_topic} as it is now (topic id {fact.source_topic_id})"
+            return (
+                f"is the name of the target topic for the current {fact.source_topic} (topic id {fact.source_topic_id})"
+            )
 
 
 def _order_words(fact: OrderFact) -> str:
@@ -136,14 +138,14 @@ def _order_words(fact: OrderFact) -> str:
             what = "paused" if isinstance(fact, CopyingPaused) else "no longer paused"
             told = f"{pausable(fact.topic, fact.partition)} {what}"
         case LanePinned():
-            told = f"{fact.topic}-{fact.partition} is to be on replicator {fact.slot}"
+            told = f"{fact.topic}-{fact.partition} is pinned to replicator {fact.slot}"
         case LaneUnpinned():
-            told = f"{fact.topic}-{fact.partition} may be on any replicator"
+            told = f"{fact.topic}-{fact.partition} is no longer pinned"
         case HostDrained():
-            told = f"{fact.replicator} is to be empty"
+            told = f"{fact.replicator} is drained"
         case HostRestored():
-            told = f"{fact.replicator} is no longer to be empty"
-    return f"{told} {_by(fact.origin)}"
+            told = f"{fact.replicator} is no longer drained"
+    return f"{told}, {_by(fact.origin)}"
 
 
 def _value(value: str | None) -> str:
@@ -174,7 +176,7 @@ def _lane_words(fact: LaneFact) -> str:
         case SourceRun():
             return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}{_rewound(fact)}"
         case TargetRun():
-            return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
+            return f"ordinal {fact.ordinal} is at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
         case VerdictGiven():
             return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
         case HoleFound():
@@ -182,7 +184,7 @@ def _lane_words(fact: LaneFact) -> str:
         case LaneHalted():
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
-            return "goes on"
+            return "continues"
         case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | SeekDone():
             return _found_words(fact)
 
@@ -190,9 +192,9 @@ def _lane_words(fact: LaneFact) -> str:
 def _hole_words(fact: HoleFound) -> str:
     ordinals = f"ordinals {fact.first} to {fact.last}"
     if fact.is_open:
-        return f"nothing tells which records stand under {ordinals}"
+        return f"it is not known which records are at {ordinals}"
     if fact.first > fact.last:
-        return f"what follows is told anew from ordinal {fact.again} on"
+        return f"the records that follow are recorded again from ordinal {fact.again} on"
     return f"the target refused {ordinals}; they follow from ordinal {fact.again} on"
 
 
@@ -218,11 +220,11 @@ def _named_words(fact: _Named, name: LaneName) -> str:
     if isinstance(fact, TopicFact):
         return f"{fact.target_topic} {_topic_words(fact)}"
     if isinstance(fact, LaneSought):
-        return f"{name(fact.lane)}: is to go on at source offset {fact.end} {_by(fact.origin)}"
-    what, kept = "are tried again", ""
+        return f"{name(fact.lane)}: will continue at source offset {fact.end}, {_by(fact.origin)}"
+    what, kept = "will be tried again", ""
     if isinstance(fact, QuarantineSkipped):
-        what, kept = "are left out", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
-    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept} {_by(fact.origin)}"
+        what, kept = "are skipped", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
+    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept}, {_by(fact.origin)}"
 
 
 def _job_words(fact: JobFact) -> str:
@@ -251,36 +253,36 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
     """Describe what was found in the target or the source."""
     match fact:
         case Quarantined():
-            policy = ", left out by policy" if fact.skip else ""
+            policy = ", skipped by policy" if fact.skip else ""
             policy += f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
-            return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+            return f"takeover of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
         case SeekDone() if fact.start == fact.end:
-            return f"had copied all in front of source offset {fact.end} already"
+            return f"had already copied everything before source offset {fact.end}"
         case SeekDone():
-            return f"goes on at source offset {fact.end}, by order; [{fact.start}, {fact.end}) is left out"
+            return f"continues at source offset {fact.end} by command; [{fact.start}, {fact.end}) is skipped"
         case CopyInherited():
             return inherited_words(fact)
         case MapRebuilt():
-            what = f"{fact.until - fact.last - 1} lacking records follow"
-            return f"the map was made anew from ordinal {fact.first} to {fact.last}, {what}"
+            what = f"{fact.until - fact.last - 1} missing records follow"
+            return f"the map was rebuilt from ordinal {fact.first} to {fact.last}, {what}"
 
 
 def inherited_words(fact: CopyInherited) -> str:
     """Describe what a lane inherited from MirrorMaker 2."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
-        "behind": f"but the target ends in front of that, by its last {fact.looked_at:,} records",
+        "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",
         "unverifiable": "there is nothing left to compare",
         "trusted": "nothing was compared",
-        "strange": f"but the target's last {fact.looked_at:,} records are others",
+        "strange": f"but the target's last {fact.looked_at:,} records are different",
     }
     beside = [
-        f"{what} {_ranges(found)}" for what, found in (("doubled", fact.doubled), ("lacking", fact.missing)) if found
+        f"{what} {_ranges(found)}" for what, found in (("doubled", fact.doubled), ("missing", fact.missing)) if found
     ]
     told = f"MirrorMaker 2 had copied up to source offset {fact.said}, {words[fact.found]}"
-    goes_on = f"goes on at {fact.position}" if fact.position >= 0 else "does not begin"
+    goes_on = f"continues at {fact.position}" if fact.position >= 0 else "does not begin"
     return "; ".join([told, goes_on, *beside])
 
 
@@ -311,7 +313,7 @@ def _verdicts(verdicts: Iterable[Verdict]) -> str:
     for reason, found in ranges.items():
         more = len(found) - SHOWN_RUNS
         told.append(f"{reason} {' '.join(found[:SHOWN_RUNS])}{f' and {more} more' if more > 0 else ''}")
-    return f"; left out: {', '.join(told)}" if told else ""
+    return f"; not copied: {', '.join(told)}" if told else ""
 
 
 def _note(note: str) -> str:

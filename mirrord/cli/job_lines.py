@@ -30,7 +30,7 @@ def _last(job: JobStatus) -> str:
         share = f", {100 * job.done // job.every}%" if job.every else ""
         return f"runs since {moment(job.began_ms)} on {escape(job.host)} (pid {job.pid}){share}"
     if job.outcome is None:
-        return f"the last one began {moment(job.began_ms)} and has not told how it ended"
+        return f"the last one began {moment(job.began_ms)} and has not reported how it ended"
     style = _STYLES.get(job.outcome)
     outcome = f"[{style}]{job.outcome}[/]" if style else job.outcome
     return f"the last one ended {moment(job.ended_ms or 0)}: {outcome}, {escape(job.line)}"

@@ -19,11 +19,11 @@ from mirrord.operations.status_report import LedgerView
 from mirrord.supervision.upgrade.daemon_client import give_order
 
 LONGEST_REASON = 500
-EPILOG = """An order is recorded in the flow's ledger with who gave it and why, so it outlives a restart of the daemon.
-To give it again changes nothing. Names are those of `mirrord status`, `topics` and `lag`; where several flows have one,
-write FLOW:NAME or give --flow.
+EPILOG = """A command is recorded in the flow's ledger, with its author and reason, so it outlives a restart of the
+daemon. Giving it again changes nothing. Names are those of `mirrord status`, `topics` and `lag`. If several flows have
+one, write FLOW:NAME or give --flow.
 
-Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names nothing, and nothing was altered; with
+Exit code 0: done, or nothing to do; 1: no daemon accepts it; 2: there is no such name, and nothing was changed; with
 --dry-run 3: it would change something."""
 
 
@@ -40,13 +40,13 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "why; it is recorded and shown"
     parser.add_argument(reason, metavar="TEXT", dest="reason", default="", required=required, help=why)
-    parser.add_argument("--dry-run", action="store_true", help="only show what it would touch")
+    parser.add_argument("--dry-run", action="store_true", help="only show what it would affect")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
 
 
 def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
     """Add `--kind`, which says what kind of object a name refers to."""
-    parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
+    parser.add_argument("--kind", choices=kinds, help="what the name refers to, if it is ambiguous")
 
 
 def give(

@@ -14,18 +14,20 @@ def proof_lines(proof: FlowProof) -> Iterator[str]:
     regular: dict[Reason, int] = {reason: offsets for reason, offsets in proof.uncopied.items() if reason not in losses}
     yield (
         f"flow {proof.flow}: {outcome}: {_count(proof.partitions, 'partition')}, {proof.records:,} records copied, "
-        f"{sum(regular.values()):,} source offsets explained without a copy"
+        f"{sum(regular.values()):,} source offsets explained that were not copied"
     )
     if losses:
         yield f"  source offsets LOST: {_by_reason(losses)}; `mirrord gaps` lists the ranges"
     if regular:
-        yield f"  without a copy and no loss: {_by_reason(regular)}"
+        yield f"  not copied, but no loss: {_by_reason(regular)}"
     yield from (f"  {line}" for line in proof.differences)
     uncounted = proof.partitions - proof.counted
     if uncounted:
-        yield f"  {_count(uncounted, 'partition')} not counted from the beginning: the ledger does not hold it any more"
+        yield (
+            f"  {_count(uncounted, 'partition')} not counted from the beginning, because the ledger no longer holds it"
+        )
     if proof.newer:
-        yield f"  {proof.newer:,} newer source offsets are not copied: somebody still writes to the source"
+        yield f"  {proof.newer:,} newer source offsets are not copied: a client still writes to the source"
 
 
 def _by_reason(offsets: Mapping[Reason, int]) -> str:

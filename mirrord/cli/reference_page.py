@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, made from the help text of every command."""
+"""docs/reference/cli.md, generated from the help text of every command."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ COLUMNS = "100"
 _HEAD = """\
 # Commands
 
-Made from the help texts of `mirrord` (`python -m mirrord.cli.reference_page`); do not edit.
+Generated from the help texts of `mirrord` (`python -m mirrord.cli.reference_page`). Do not edit this page.
 
 Exit codes of all commands: 0 success, 1 failed, 2 wrong usage or configuration, 3 a difference was found.
 [Change a running mirror](../how-to/operator-commands.md) shows the commands at work.

@@ -4,7 +4,7 @@ from mirrord.config.units import duration_ms, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock
 
-_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or so long ago, such as 24h"
+_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or a duration, such as 24h"
 
 
 def since_ms(given: str | None) -> int | None:

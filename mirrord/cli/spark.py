@@ -25,7 +25,7 @@ def check_topics(arguments: argparse.Namespace) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f'--topics: "{pattern}" is no regular expression: {error}') from None
+            raise ConfigError(f'--topics: "{pattern}" is not a regular expression: {error}') from None
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:

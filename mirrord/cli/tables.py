@@ -163,7 +163,7 @@ def _remarks(status: Status) -> Iterator[str]:
 
 def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     if flow.guarantee == "at-least-once":
-        yield f"[bold red]AT LEAST ONCE[/], records may be doubled: {escape(flow.guarantee_note)}"
+        yield f"[bold red]AT LEAST ONCE[/], records may be duplicated: {escape(flow.guarantee_note)}"
     elif flow.guarantee_note:
         yield escape(flow.guarantee_note)
     if flow.note:
@@ -188,9 +188,12 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     yield from _foreign_lines(flow.totals.foreign_offsets)
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
-        yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"
+        yield (
+            f"{unprotected} lanes are unprotected: the target broker does not remember their producers (old "
+            "record times), only the lease protects them"
+        )
     yield from (
-        f"the settings of {escape(topic.target_topic)} differ: {escape(', '.join(topic.drift))}"
+        f"the configs of {escape(topic.target_topic)} differ: {escape(', '.join(topic.drift))}"
         for topic in flow.topics
         if topic.drift
     )
@@ -226,7 +229,9 @@ def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
 
 def _foreign_lines(offsets: int) -> Iterator[str]:
     if offsets:
-        yield f"{count(offsets)} target offsets between the copies are somebody else's: mirrord gaps --foreign"
+        yield (
+            f"{count(offsets)} target offsets between the copies were written by other clients: mirrord gaps --foreign"
+        )
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
@@ -240,7 +245,9 @@ def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
         )
     for each in replicators:
         if each.state == "unknown":
-            yield f"{escape(each.name)} cannot be reached; it may copy on until others have taken its partitions"
+            yield (
+                f"{escape(each.name)} cannot be reached; it may continue to copy until others have taken its partitions"
+            )
 
 
 def _rpo_lines(rpo: RpoStatus | None) -> Iterator[str]:

@@ -22,7 +22,7 @@ def check_upgrade(arguments: argparse.Namespace) -> None:
     """Raise ConfigError if --upgrade is combined with an incompatible option."""
     if arguments.upgrade and (arguments.dry_run or arguments.until_caught_up):
         other = "--dry-run" if arguments.dry_run else "--until-caught-up"
-        raise ConfigError(f"--upgrade takes over from a daemon that goes on copying: it cannot go with {other}")
+        raise ConfigError(f"--upgrade takes over from a daemon that keeps copying: it cannot be combined with {other}")
 
 
 async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
@@ -32,7 +32,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
     except NoAnswer as fault:
         raise EnvironmentFault(
-            f"{fault}: it cannot be taken over from; where it is of a version without --upgrade, `mirrord stop` and "
+            f"{fault}: it cannot be taken over from. If its version does not know --upgrade, `mirrord stop` and "
             "`mirrord start` do the same with a pause"
         ) from fault
     if answer.refused:

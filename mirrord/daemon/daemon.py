@@ -325,5 +325,5 @@ class Supervisor:
         try:
             lines = await self._flows[change.flow].preview(config.flow(change.flow))
         except EnvironmentFault as fault:
-            lines = [f"which topics that concerns is not known now: {fault}"]
+            lines = [f"it is not known now which topics are affected: {fault}"]
         return msgspec.structs.replace(change, topics=tuple(lines))

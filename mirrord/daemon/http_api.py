@@ -32,7 +32,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
 """Interval between two attempts to listen on the given address, in seconds."""
-DENIED = "orders are taken from this machine, or with the token of [http] token"
+DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -230,7 +230,7 @@ class HttpServer:
             order = msgspec.json.decode(await request.read(), type=Order)
             return _json(await self._source.order(order, dry_run="dry_run" in request.query))
         except msgspec.DecodeError as error:
-            return _json({"error": f"not an order of this version of mirrord: {error}"}, status=400)
+            return _json({"error": f"not a command of this version of mirrord: {error}"}, status=400)
         except ConfigError as error:
             return _json({"error": str(error)}, status=404)
         except EnvironmentFault as error:

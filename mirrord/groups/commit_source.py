@@ -64,7 +64,7 @@ class GroupSource:
             try:
                 await self._follow()
             except MayNotRead as fault:
-                self._tell(f"{fault}: groups are asked for what they have committed instead")
+                self._tell(f"{fault}: groups are polled for their commits instead")
                 await self._poll_for(LOG_AGAIN_S)
             except NoSuchTopic:
                 self.kind = "log"
@@ -122,7 +122,7 @@ class GroupSource:
         for group, told in (await self._admin.offsets(self._listed)).items():
             if told.error:
                 if told.error not in LATER:
-                    self._tell(f"what {group} has committed is not told: {ErrorCode.name_of(told.error)}")
+                    self._tell(f"the commits of {group} are not known: {ErrorCode.name_of(told.error)}")
             elif self.book.replace(group, values_of(told)):
                 changed.add(group)
         if changed:

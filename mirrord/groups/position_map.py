@@ -151,9 +151,9 @@ def line_of(told: Translation) -> str:
     """Return for operators why an answer is not the exact record; empty if it is."""
     match told.kind:
         case "before_map" if told.reason == "inherited":
-            return "MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"
+            return "MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map":
-            return "it lies in front of all that is mapped"
+            return "it is before everything in the map"
         case "not_copied":
             return f"there is no copied record at it ({told.reason})" if told.reason else "there is no record at it"
         case "unknown":

@@ -27,7 +27,7 @@ def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
     """Return the state of one of these groups and the reason."""
     if group.kind == SHARE:
         return "refused", f"there is a share group of this name at the {side}, which has no such positions"
-    return "active", f"the group is {group.state} at the {side}, and left alone"
+    return "active", f"the group is {group.state} at the {side}, and is left alone"
 
 
 class Refusal(NamedTuple):
@@ -52,5 +52,5 @@ def refusal(error: int, side: Side) -> Refusal:
         why = f"there is a group of another kind of this name at the {side}: {name}"
         return Refusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""
-    why = f"the {side} does not take the commit: {name}{need}"
+    why = f"the {side} refuses the commit: {name}{need}"
     return Refusal(name, "refused", why, is_later=error in LATER, has_members=False)

@@ -132,9 +132,9 @@ class GroupBack:
             present = here.offsets.get(place)
             mapped = atlas.back(place, newest.offset)
             if here.error:
-                step = Hold("refused", f"what the source has is not told: {refusal(here.error, 'source').name}")
+                step = Hold("refused", f"the source's position is not known: {refusal(here.error, 'source').name}")
             elif place in moves:
-                step = Hold("ahead", "the source has moved, and the target is to follow")
+                step = Hold("ahead", "the source has moved, and the target will follow")
             else:
                 step = self._step(group, place, newest, mapped, present, atlas)
             if isinstance(step, Write):
@@ -182,9 +182,9 @@ class GroupBack:
                 commit = msgspec.structs.replace(each.write.commit, offset=max(wanted, start))
                 kept.append(each._replace(write=each.write._replace(commit=commit)))
                 continue
-            why = "the source does not tell where its partition ends"
+            why = "the source does not report where its partition ends"
             if end >= 0:
-                why = f"the source ends at {end}, in front of it"
+                why = f"the source ends at {end}, before it"
             else:
                 self.untold.add(each.group)
             self._replace(each, state="unknown", why=why)

@@ -128,7 +128,7 @@ class GroupRounds:
         try:
             atlas, planned = await self._plan(groups)
             if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
-                raise EnvironmentFault("the lease does not allow to commit now")
+                raise EnvironmentFault("the lease does not allow commits now")
             if planned:
                 await self._commit(planned, atlas)
             if self._back is not None:
@@ -199,7 +199,7 @@ class GroupRounds:
             self._tell(group, place, lane.target_topic, course, mapped)
             present = told.offsets.get((lane.target_topic, place[1]))
             if told.error:
-                hold = Hold("refused", f"what the target has is not told: {refusal(told.error, 'target').name}")
+                hold = Hold("refused", f"the target's position is not known: {refusal(told.error, 'target').name}")
                 statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
                 continue
             step = self._step(group, place, course, mapped, present, atlas)

@@ -110,39 +110,40 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
 
 def words(told: Translation, there: Place) -> str:
     """Return a translation as a sentence."""
-    goes_on = f"go on at offset {told.offset} of {there}"
+    goes_on = f"resume at offset {told.offset} of {there}"
     match told.kind:
         case "exact":
-            return f"{goes_on}: there stands the very record"
+            return f"{goes_on}: this is the same record"
         case "reordered":
             return (
-                f"{goes_on}: the very record stands at offset {told.record}, and in front of it some that come behind "
-                "it on the side that was asked about"
+                f"{goes_on}: the same record is at offset {told.record}, and some records before that one "
+                "come after it "
+                "on the side that was asked about"
             )
         case "not_copied":
             return f"{goes_on}: {_NOT_COPIED.get(told.reason, _verdict(told.reason))}"
         case "before_map" if told.offset is None:
-            return "not known: MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"
+            return "not known: MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map" if told.reason == "forgotten":
-            return f"{goes_on}: both logs began behind the offset when the map was pruned; the map begins there"
+            return f"{goes_on}: both logs began after the offset when the map was pruned; the map begins there"
         case "before_map":
             return f"{goes_on}: the copy begins there"
         case "at_end":
-            behind = f", and {told.ahead} source offsets are not looked at yet in front of it" if told.ahead else ""
-            return f"{goes_on}: nothing behind the offset is copied yet{behind}"
+            behind = f", and {told.ahead} source offsets before it are not processed yet" if told.ahead else ""
+            return f"{goes_on}: nothing after the offset is copied yet{behind}"
         case "unknown":
             return f"not known: {told.reason}"
 
 
 _NOT_COPIED = {
-    "pending": "the record will be copied, behind what stands there already",
-    "foreign": "mirrord did not write what stands at the offset",
+    "pending": "the record will be copied, after what is already there",
+    "foreign": "mirrord did not write the record at the offset",
     "truncated": "the source has lost the record and uses its offset again",
 }
 
 
 def _verdict(reason: str) -> str:
-    return f"no record stands at the offset that was copied{f' ({reason})' if reason else ''}, this is the next one"
+    return f"no record at the offset was copied{f' ({reason})' if reason else ''}, this is the next one"
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
@@ -177,7 +178,7 @@ async def _offset(config: Config, flow: FlowConfig, here: Place, question: Quest
     partition = TopicPartition(here.topic, here.partition)
     found = await offsets_at(cluster, [partition], question.time_ms)
     if partition not in found:
-        raise ConfigError(f"there is no {here} any more, so it cannot be asked for a time")
+        raise ConfigError(f"{here} no longer exists, so it cannot be asked for a time")
     first = found[partition]
     if first is not None:
         return first

@@ -37,8 +37,10 @@ LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
 """Number of log ends of a partition that are remembered, and the time for which they are remembered."""
-OPEN = "what follows is not known yet to have been read: it was just written, or copied"
-THIRD = "a third cluster's records are copied into it, by the flow {}: a position among three is not told"
+OPEN = "it is not known yet whether the records after it were read: they were just written or copied"
+THIRD = (
+    "a third cluster's records are copied into it, by the flow {}: a position among three clusters is not determined"
+)
 
 
 class Sight(NamedTuple):

@@ -194,7 +194,7 @@ class Audit:
             try:
                 asyncio.run(tell(self._config, self._config.flow(plan.flow), plan, told))
             except EnvironmentFault as fault:
-                lines.append(f"what is proven of {plan.flow} is not kept, so the next audit reads it again: {fault}")
+                lines.append(f"the proof for {plan.flow} is not recorded, so the next audit reads it again: {fault}")
         return lines
 
     def _plan(self, flow: str) -> FlowPlan:

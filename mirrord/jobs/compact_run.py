@@ -36,7 +36,7 @@ def compact_flows(
 def moved_line(done: Sequence[Compacted]) -> str:
     """Describe what was done, in one line."""
     if not any(each.runs for each in done):
-        return "nothing to be moved"
+        return "nothing to move"
     return f"{sum(each.runs for each in done):,} gaps moved into {sum(each.files for each in done):,} files"
 
 

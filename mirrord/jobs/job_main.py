@@ -66,7 +66,7 @@ def _work(order: JobOrder) -> JobReport:
 
 def _end_on_signal(lease: JobLease) -> None:
     def end(number: int, _: object) -> None:
-        lease.tell_all("stopped", "it was told to end")
+        lease.tell_all("stopped", "it was asked to end")
         lease.end()
         os._exit(128 + number)
 

@@ -22,7 +22,9 @@ from mirrord.model.names import TopicPartition
 NAME = "kafka_batches"
 SPLIT_BYTES = 64 << 20
 LEAST_SPLIT_BYTES = 64 << 10
-_RANGES_RULE = 'JSON such as {"orders": {"0": [0, 1000]}}: by topic and partition the first offset and the one behind'
+_RANGES_RULE = (
+    'JSON such as {"orders": {"0": [0, 1000]}}: for each partition, the first offset and the one after the last'
+)
 _TOPICS_RULE = 'names of topics with commas between them, such as "orders,payments"'
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ISOLATION: read.Convert[str] = read.choice("read_committed", "read_uncommitted")
@@ -76,12 +78,12 @@ def parse(options: Mapping[str, str]) -> BatchesOptions:
     if not conf:
         table.needs("bootstrap", _addresses, "(or conf and cluster)")
         if alias:
-            table.fault("cluster", "has no meaning without conf")
+            table.fault("cluster", "has no effect without conf")
     else:
         table.needs("cluster", read.text, "with conf")
         for key in ("bootstrap", "security"):
             if table.has(key):
-                table.fault(key, "has no meaning beside conf, which tells it")
+                table.fault(key, "has no effect with conf, which defines it")
     if table.has("topics") == table.has("ranges"):
         found = "both are there" if table.has("topics") else "missing"
         table.fault("topics", f"{found}; exactly one of topics and ranges is needed: {_TOPICS_RULE}; or {_RANGES_RULE}")

@@ -43,7 +43,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     """
     # spark-submit has chosen the master, and everything that Java must know before it starts.
     is_submitted = _SUBMITTED in os.environ
-    master = settings.get("spark.master", "what spark-submit was told" if is_submitted else LOCAL)
+    master = settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
     # Workers use the same Python as this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -107,7 +107,7 @@ def _last_line(words: IO[bytes]) -> str:
 def _line(error: Exception) -> str:
     """Return the cause of an error without the surrounding stack traces."""
     if "stopped SparkContext" in str(error):
-        return "the master does not answer, or takes no application"  # Spark gave up, and was then used again
+        return "the master does not answer, or accepts no application"  # Spark gave up, and was then used again
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own message; Java's message follows

@@ -200,7 +200,7 @@ def _partitions(bootstrap: str, topic: str) -> int:
     try:
         known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
     except Exception as error:
-        raise EnvironmentFault(f"{bootstrap} does not tell of the topic {topic}: {error}") from error
+        raise EnvironmentFault(f"{bootstrap} does not show the topic {topic}: {error}") from error
     finally:
         consumer.close()
     return len(known)
@@ -240,7 +240,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
                 consumer = _consumer(bootstrap, isolation, wait_ms)
                 consumer.assign([TopicPartition(topic, partition, offsets[-1] + 1 if offsets else _BEGINNING)])
             elif time.monotonic() > deadline:
-                raise EnvironmentFault(f"{topic}-{partition} at {bootstrap} brings nothing for {PATIENCE_S:g} s")
+                raise EnvironmentFault(f"{topic}-{partition} at {bootstrap} returns nothing for {PATIENCE_S:g} s")
     finally:
         consumer.close()
 

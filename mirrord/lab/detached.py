@@ -85,7 +85,7 @@ def status(folder: Path) -> LabState | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise EnvironmentFault(f"{folder / _STATE} does not tell where the lab is: {error}") from None
+        raise EnvironmentFault(f"{folder / _STATE} does not say where the lab is: {error}") from None
 
 
 def is_running(cluster: LabCluster) -> bool:

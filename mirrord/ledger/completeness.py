@@ -32,7 +32,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
     lane's last mark.
     """
     if progress is None:
-        missing = () if source_end == 0 else (f"nothing is known of it, and the source ends at {source_end}",)
+        missing = () if source_end == 0 else (f"nothing is known about it, and the source ends at {source_end}",)
         return Account(0, 0, counted=False, differences=missing)
     differences: list[str] = []
     if progress.source_offset < source_end:

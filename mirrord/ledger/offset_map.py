@@ -236,7 +236,7 @@ class LaneMap:
         return ""
 
     def _differs_line(self) -> str:
-        return f"target and source differ from ordinal {self._differs} on, and the map is to be made anew"
+        return f"target and source differ from ordinal {self._differs} on, and the map must be rebuilt"
 
 
 def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:

@@ -274,7 +274,7 @@ def _topics_of(lane: LaneId) -> tuple[TopicId, TopicId]:
     try:
         return LaneKey.parse(lane).topics
     except ValueError as error:
-        raise LedgerCorrupt(f"the state topic holds something of a lane that cannot be: {error}") from None
+        raise LedgerCorrupt(f"the state topic holds a record of an impossible lane: {error}") from None
 
 
 def _snapshot_lane(
@@ -355,7 +355,7 @@ def _first_ordinal(runs: RunsSnapshot) -> int:
         if runs.form == PACKED and runs.packed:
             return Packed(runs.packed).ordinals[0]
     except ValueError:
-        raise LedgerCorrupt("a snapshot names runs that cannot be") from None
+        raise LedgerCorrupt("a snapshot names impossible runs") from None
     return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
 
 

@@ -87,7 +87,7 @@ class Mm2Upkeep:
         """The operations that currently fail, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
         apart = () if self._checkpoints is self._syncs is None else self._apart
-        told = [f"{topic}: no mm2_records, as its name is not what their readers would take it for" for topic in apart]
+        told = [f"{topic}: no mm2_records, because their readers would misread its name" for topic in apart]
         return (*self._failed.values(), *told, *(line for part in parts if part is not None for line in part.remarks))
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:

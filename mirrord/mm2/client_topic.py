@@ -81,7 +81,7 @@ class Mm2Topic(LedgerTopics):
             while reader.position < end:
                 found += [(record.key, record.value) for record in await reader.take()]
         except (OutOfRange, Parted):
-            raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
+            raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
         finally:
             reader.stop()
         return found
@@ -99,7 +99,7 @@ class Mm2Topic(LedgerTopics):
             while True:
                 yield [(record.key, record.value) for record in await reader.take()]
         except (OutOfRange, Parted):
-            raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
+            raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
         finally:
             reader.stop()
 

@@ -46,7 +46,7 @@ class ClusterClock:
         try:
             told, answered_ms = await self._asker.ask(DESCRIBE_QUORUM, encode, decode)
         except NotOffered:
-            self.why_unknown = f"the brokers of {self._alias} do not tell the time (they need Kafka 3.3 with KRaft)"
+            self.why_unknown = f"the brokers of {self._alias} do not report the time (they need Kafka 3.3 with KRaft)"
         except EnvironmentFault as fault:
             self.why_unknown = f"the clock of {self._alias} is not known: {fault}"
         else:

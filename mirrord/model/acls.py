@@ -21,12 +21,19 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     """
 
     resource: ResourceKind
+    """Kind of the resource."""
     pattern: PatternKind
+    """How `name` is matched."""
     name: str
+    """Name of the resource, or its prefix."""
     principal: str
+    """Kafka principal, such as `User:ada`."""
     host: str
+    """Host from which the principal connects, or `*`."""
     operation: str
+    """Kafka's name of the operation."""
     permission: str
+    """ALLOW or DENY."""
 
     def __str__(self) -> str:
         where = self.name if self.pattern == "LITERAL" else f"{self.name}*"

@@ -16,11 +16,15 @@ class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
     generation: int
     """Number of the compaction that moved them to the dataset."""
     count: int
+    """Number of runs."""
     first_ordinal: int
+    """Ordinal at which the first of the runs begins."""
     first_offset: int
+    """Offset of that ordinal."""
     last_ordinal: int
     """Ordinal at which the last of the runs begins."""
     last_offset: int
+    """Offset of that ordinal."""
     checksum: int
     """CRC-32C of all ordinals followed by all offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()

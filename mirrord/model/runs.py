@@ -22,7 +22,9 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The point where a run begins."""
 
     ordinal: int
+    """The first ordinal of the run."""
     offset: int
+    """Its offset on this side."""
 
 
 class Runs:

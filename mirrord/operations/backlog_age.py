@@ -44,8 +44,9 @@ async def backlog_findings(
             severity="note",
             flow=flow.name,
             where=f"{flow.source}: {shown}{more}",
-            what=f"records older than half of the target's producer.id.expiration.ms ({hours:g} h) are still to be "
-            f"copied: until then {len(old)} lane{'s' if len(old) > 1 else ''} will be unprotected, and a take-over "
+            what=f"records older than half of the target's producer.id.expiration.ms ({hours:g} h) are not "
+            f"copied yet: until they are, {len(old)} lane{'s' if len(old) > 1 else ''} will be "
+            "unprotected, and a takeover "
             "waits for lease_ttl + request_timeout",
             do="nothing, or a longer producer.id.expiration.ms at the target's brokers while the backlog is copied",
         )
@@ -66,9 +67,10 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
                 flow=flow.name,
                 where=f"{flow.source}: {partition}, offset {offset}",
                 what=f"its time is {(time_ms - now_ms) / 1000:.0f} s ahead of this machine's clock: a producer's clock "
-                "is ahead, or this one is behind; the target refuses what is more than message.timestamp.after.max.ms "
+                "is ahead, or this one is behind; the target refuses records that are more than "
+                "message.timestamp.after.max.ms "
                 "ahead of its own clock",
-                do="let the clocks be set by NTP",
+                do="synchronize the clocks by NTP",
             )
         )
     own = TopicPartition(state_topic(flow.name), 0)
@@ -79,11 +81,11 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
             what = f"its clock is at least {(found[1] - now_ms) / 1000:.0f} s ahead of this machine's"
             findings.append(
                 Finding(
-                    severity="warning", flow=flow.name, where=flow.target, what=what, do="let the clocks be set by NTP"
+                    severity="warning", flow=flow.name, where=flow.target, what=what, do="synchronize the clocks by NTP"
                 )
             )
     if not findings:
-        what = "nothing is ahead of this machine's clock; Kafka does not tell whether a broker's clock is behind"
+        what = "no clock is ahead of this machine's; Kafka does not report whether a broker's clock is behind"
         findings.append(Finding(severity="note", flow=flow.name, where="clocks", what=what))
     return findings
 

@@ -155,7 +155,7 @@ class CatchUp:
                 copy = TopicPartition(planned.target_topic, planned.key.partition)
                 mark = state.progress.get(key)
                 accounts[partition] = account(state.lanes[key], mark, ends[partition], target_ends.get(copy))
-        differences = [f"{partition}: nothing is known of it" for partition in sorted(ends.keys() - accounts.keys())]
+        differences = [f"{partition}: nothing is known about it" for partition in sorted(ends.keys() - accounts.keys())]
         differences += [f"{where}: {line}" for where, each in sorted(accounts.items()) for line in each.differences]
         return FlowProof(
             flow=flow.name,

@@ -54,7 +54,9 @@ async def check(config: Config, access: ClusterAccess, *, probe: bool) -> Report
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
     if fault := token_fault(config):
-        findings.append(Finding(severity="error", where="[http]", what=fault, do="put a token there, or leave it out"))
+        findings.append(
+            Finding(severity="error", where="[http]", what=fault, do="put a token there, or remove the setting")
+        )
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:
@@ -75,7 +77,7 @@ def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:
             severity="error",
             where=cluster.alias,
             what=cluster.error,
-            do="see that the addresses, the security settings and the network are right",
+            do="check the addresses, the security settings and the network",
         )
     for broker in cluster.brokers:
         if broker.error:
@@ -83,13 +85,16 @@ def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:
                 severity="error",
                 where=f"{cluster.alias}: broker {broker.node}",
                 what=f"the cluster says that it is at {broker.address}: {broker.error}",
-                do="its advertised.listeners must lead there from this machine",
+                do="its advertised.listeners must be reachable from this machine",
             )
     releases = sorted({broker.release for broker in cluster.brokers if broker.release})
     if len(releases) > 1:
-        what = f"brokers of several releases: {', '.join(releases)}"
+        what = f"brokers of several versions: {', '.join(releases)}"
         yield Finding(
-            severity="note", where=cluster.alias, what=what, do="`check --probe` again when all have the newer one"
+            severity="note",
+            where=cluster.alias,
+            what=what,
+            do="run `check --probe` again when all have the newer version",
         )
 
 
@@ -139,7 +144,7 @@ async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState 
             flow=flow.name,
             where=f"{flow.source} and {flow.target}",
             what="both are the same cluster",
-            do="see that the addresses are those that are meant",
+            do="check that the addresses are the intended ones",
         )
         return None, [same]
     try:
@@ -205,5 +210,5 @@ async def _probe(config: Config, flow: FlowConfig, access: ClusterAccess) -> Fin
         severity="warning",
         flow=flow.name,
         where=where,
-        what=f"probed: at least once, records may be doubled: {'; '.join(probed.failures)}{remarks}",
+        what=f"probed: at least once, records may be duplicated: {'; '.join(probed.failures)}{remarks}",
     )

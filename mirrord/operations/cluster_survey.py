@@ -80,6 +80,6 @@ def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
     for lane in view.state.lanes.values():
         partitions.setdefault((lane.source_topic, lane.target_topic), set()).add(lane.partition)
     return [
-        TopicLine(source, target, len(numbers), "recorded", "by the ledger: the source was not asked")
+        TopicLine(source, target, len(numbers), "recorded", "from the ledger: the source was not asked")
         for (source, target), numbers in sorted(partitions.items())
     ]

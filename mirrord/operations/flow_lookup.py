@@ -26,4 +26,4 @@ async def ledgers_meant(
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:
     """Return the error for an ambiguous name. mirrord does not guess the flow."""
-    return ConfigError(f'"{name}" may mean that of {" or ".join(sorted(flows))}; choose with --flow')
+    return ConfigError(f'"{name}" is ambiguous: it may belong to {" or ".join(sorted(flows))}; choose with --flow')

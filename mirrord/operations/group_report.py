@@ -29,7 +29,7 @@ from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
 
 ANSWER_S = 5.0
-BOTH_WAYS = "no daemon answers, and where the same topics are copied both ways only a daemon counts the records of both"
+BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sides if topics are copied both ways"
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
@@ -84,7 +84,7 @@ async def _both(
         async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
             await _read(source, flow, book)
     except MirrordError as fault:
-        note = f"no daemon answers, and the source neither: {fault}"
+        note = f"neither a daemon nor the source answers: {fault}"
         return await _target_alone(GroupAdmin(target), flow, lanes), note
 
     async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
@@ -94,7 +94,7 @@ async def _both(
     await rounds.look()
     rounds.want_all()
     await rounds.survey()
-    return rounds.sorted_statuses(), "no daemon answers: found out from both clusters, and nothing is committed"
+    return rounds.sorted_statuses(), "no daemon answers: determined from both clusters, and nothing is committed"
 
 
 async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook) -> None:

@@ -52,7 +52,7 @@ async def find_hazards(
     try:
         held = await _held(config, survey, current)
     except MirrordError as error:
-        what = f"whether target topics hold something already is not known: {error}"
+        what = f"it is not known whether target topics already hold records: {error}"
         findings.append(Finding(severity="note", flow=flow.name, where=flow.target, what=what))
     else:
         findings += foreign_content(flow, held, current)

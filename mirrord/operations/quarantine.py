@@ -65,7 +65,7 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     """Return the same order once the records that it skips are in the dead-letter topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
-        told = f"the ledger does not tell yet what {order.name} waits at; try again"
+        told = f"the ledger does not say yet at which record {order.name} waits; try again"
         raise EnvironmentFault(f"nothing is changed: {told}")
     end = found.entry.end if order.until < 0 else order.until
     try:
@@ -76,7 +76,7 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     except NotParked as fault:
         raise EnvironmentFault(
             f"nothing is changed: source offsets [{found.entry.start}, {end}) cannot be parked: {fault}; {WITHOUT} "
-            "leaves them out all the same"
+            "skips them anyway"
         ) from fault
     return msgspec.structs.replace(order, letters=lying.letters, letters_at=lying.at)
 
@@ -96,18 +96,20 @@ async def bring_back(config: Config, order: Order, found: Found, into: str | Non
     if entry.skipped is None or entry.letters < 0:
         who = origin_words(entry.skipped) if entry.skipped else ""
         raise ConfigError(
-            f"{name}: source offsets [{entry.start}, {entry.end}) are left out {who}, and they were not parked: "
+            f"{name}: source offsets [{entry.start}, {entry.end}) were skipped {who}, and they were not parked: "
             "there is nothing to bring back"
         )
     if not order.reason.strip():
-        raise ConfigError("--why: it is missing; say why the records are brought back: it is recorded and shown")
+        raise ConfigError(
+            "--why: it is missing; say why the records are brought back: the reason is recorded and shown"
+        )
     to = await _goal(config, found, into)
     letters = _dead_letters(config, found.flow)
     before = await letters.returned(found.place, entry.end, entry.letters_at)
     left = entry.letters - len(before)
     done: list[str] = []
     if left > 0 and dry_run:
-        done = [f"{left} of {letters_words(entry.letters)} of {name} behind all that is in {to}"]
+        done = [f"{left} of {letters_words(entry.letters)} of {name} would be appended after everything in {to}"]
     elif left > 0:
         origin = Origin(order.by, order.reason, 0)
         after = await letters.bring_back(found.place, entry.end, to, origin, entry.letters_at)
@@ -132,8 +134,9 @@ def _check_policies(found: Found) -> None:
     records = found.flow.records
     if records.is_on and any(re.fullmatch(pattern, found.lane.source_topic) for pattern in records.topics):
         raise NotParked(
-            f"the policies of [flows.records] are asked about {found.lane.source_topic}, and parked would be what the "
-            "source holds"
+            f"the policies of [flows.records] apply to {found.lane.source_topic}, and the records would be "
+            "parked as the "
+            "source holds them"
         )
 
 
@@ -161,7 +164,7 @@ async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
     """Return why nothing may be appended to the target topic, or an empty string."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
-        return f"{lane.target_topic} was created again, and is no longer what the records are left out of"
+        return f"{lane.target_topic} was created again, and is no longer the topic that lacks the records"
     upkeep = access.upkeep(flow.target)
     try:
         settings = (await upkeep.settings([lane.target_topic])).topics.get(lane.target_topic, {})
@@ -170,7 +173,7 @@ async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
     policy = settings.get("cleanup.policy")
     if policy is None or policy.value is None or "compact" in policy.value:
         told = "may be compacted" if policy is None or policy.value is None else "is compacted"
-        return f"{lane.target_topic} {told}: behind newer records of its key an older one would take their place"
+        return f"{lane.target_topic} {told}: an older record after newer ones of its key would replace them"
     if flow.naming == "identity":
         source = access.admin(flow.source)
         try:
@@ -180,6 +183,6 @@ async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
         if ledgers:
             return (
                 f"{ledgers[0]} is at {flow.source}: a flow that copies back under the same names would take the "
-                "records for ones of the target's own, and copy them there"
+                "records for those of the target, and copy them there"
             )
     return ""

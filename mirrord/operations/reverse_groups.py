@@ -31,12 +31,12 @@ from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
 ROUNDS_S = 10.0
 """Time limit for finding the coordinators of the groups."""
 AGAIN_S = 0.2
-LOOKED = "found out from both clusters; nothing was committed"
+LOOKED = "determined from both clusters; nothing was committed"
 BOTH_WAYS = (
-    "the same topics are copied both ways: positions count the records of both, which only a daemon does "
+    "the same topics are copied both ways: positions count the records of both sides, which only a daemon does "
     "(groups.both_ways and groups.reverse in one of the two flows)"
 )
-WRITTEN = "found out from both clusters; what could be was committed at the source"
+WRITTEN = "determined from both clusters; committed at the source where possible"
 
 
 class Order(NamedTuple):

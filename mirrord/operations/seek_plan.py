@@ -58,21 +58,23 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.standing:
             return [self.standing]
         told = [
-            f"{name} of {self.flow} stands at source offset {self.position}; the source holds "
+            f"{name} of {self.flow} is at source offset {self.position}; the source holds "
             f"[{self.log_start}, {self.log_end})"
         ]
         if self.expired:
-            told.append(f"[{self.position}, {self.position + self.expired}) is deleted at the source: told as expired")
+            told.append(
+                f"[{self.position}, {self.position + self.expired}) is deleted at the source: recorded as expired"
+            )
         skipped = self.to - self.position - self.expired
         if skipped:
             start = self.position + self.expired
             told.append(
-                f"[{start}, {self.to}) is left out: {skipped} offsets, so many records at most, less what is copied "
-                "by then; `mirrord gaps` tells them as skipped"
+                f"[{start}, {self.to}) is skipped: {skipped} offsets, at most as many records, minus what is copied "
+                "by then; `mirrord gaps` lists them as skipped"
             )
         told.append(
-            f"the record at source offset {self.to} follows behind target offset {self.target_offset} of {end}, "
-            "and nothing that is left out comes later"
+            f"the record at source offset {self.to} follows after target offset {self.target_offset} of {end}, "
+            "and the skipped records do not follow later"
         )
         return told
 
@@ -94,7 +96,7 @@ async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekP
     cluster = config.clusters[view.flow.source]
     starts, ends = [await log_offsets(cluster, [partition], which) for which in ("start", "end")]
     if partition not in starts or partition not in ends:
-        raise ConfigError(f"{name} is not there at {view.flow.source}: there is nothing to go on with")
+        raise ConfigError(f"{name} does not exist at {view.flow.source}: there is nothing to continue with")
     log_start, log_end = starts[partition], ends[partition]
     to = goal.offset
     if goal.time_ms is not None:

@@ -170,12 +170,12 @@ def _note(decided: PartitionStart, start: Start) -> str:
     """Return the rule by which a lane begins, in one line."""
     match decided.reason:
         case "target-recreated":
-            what = f"begins at {decided.at_least}, or where the source's log does"
+            what = f"begins at {decided.at_least}, or at the source's log start"
             return f"the target topic was deleted and created again: {what}"
         case "source-recreated":
             return "the source topic was deleted and created again: begins at its first record"
         case "renamed":
-            return f"copied under another name before: begins at {decided.at_least}, or where the source's log does"
+            return f"copied under another name before: begins at {decided.at_least}, or at the source's log start"
         case "added-later":
             return "added after the flow's first start: begins at its first record"
         case "added-after-mm2":

@@ -140,11 +140,11 @@ class _Probe:
             try:
                 found = await self._observe()
             except UnsupportedBroker as error:
-                found = Judgement((f"not kept: {error}",), (), disturbed=False)
+                found = Judgement((f"not met: {error}",), (), disturbed=False)
             finally:
                 await self._delete(admin)
         if found.disturbed:
-            raise NotProbed(f"somebody else writes into the topic {self._topic}")
+            raise NotProbed(f"another client writes into the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
     # connections, and the probe's topic
@@ -244,7 +244,7 @@ class _Probe:
             answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
         remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:
-            raise NotProbed(f"the end of {self._topic} is not told: {ErrorCode.name_of(end.error)}")
+            raise NotProbed(f"the end of {self._topic} is not known: {ErrorCode.name_of(end.error)}")
         stored = await self._read(first, start, end.end, ids, sent)
         return judge(Observed(start, answers, remembered, end.end, stored))
 
@@ -262,7 +262,7 @@ class _Probe:
             if told.error == 0:
                 return told.producer_id
             if produced(told.error) is Produced.DENIED:
-                raise NotProbed(f"no producer id is given: {ErrorCode.name_of(told.error)}")
+                raise NotProbed(f"no producer id was assigned: {ErrorCode.name_of(told.error)}")
             await asyncio.sleep(POLL_S)
 
     async def _produce(self, connection: Connection, batch: bytes) -> Answer:
@@ -285,7 +285,7 @@ class _Probe:
         except UnsupportedBroker:
             return None
         if told.error:
-            raise NotProbed(f"what is remembered of producers is not told: {ErrorCode.name_of(told.error)}")
+            raise NotProbed(f"the state of the producers is not known: {ErrorCode.name_of(told.error)}")
         return {ids.index(each.producer_id): each.last_sequence for each in told.producers if each.producer_id in ids}
 
     async def _end(self, connection: Connection) -> list_offsets.EpochEnd:

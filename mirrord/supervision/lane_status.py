@@ -145,7 +145,7 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> Lan
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
-        note = f"to go on at source offset {seek.end} {origin_words(seek.origin)}"
+        note = f"to continue at source offset {seek.end} {origin_words(seek.origin)}"
         lane = msgspec.structs.replace(lane, seek_to=seek.end, note=lane.note or note)
     pause = orders.pause_of(lane.topic, lane.partition)
     if pause is not None and lane.state in {"unknown", "drained"}:
@@ -154,7 +154,7 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> Lan
         return msgspec.structs.replace(lane, state="paused", note=lane.note or note)
     pin = orders.pin_of(TopicPartition(lane.topic, lane.partition))
     if pin is not None and not lane.note:
-        return msgspec.structs.replace(lane, note=f"to be on replicator {pin.slot} {origin_words(pin.origin)}")
+        return msgspec.structs.replace(lane, note=f"pinned to replicator {pin.slot} {origin_words(pin.origin)}")
     return lane
 
 

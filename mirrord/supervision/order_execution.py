@@ -38,13 +38,15 @@ class Desk:
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
         """Append facts so that they take effect. Raises EnvironmentFault if it is not known whether they did."""
         if not self._keeper.is_valid:
-            raise EnvironmentFault("nothing is changed: the lease of the flow is not sure now; try again")
+            raise EnvironmentFault("nothing is changed: the lease of the flow is uncertain now; try again")
         try:
             bound = await self._store.append(self._keeper.epoch, facts)
         except LedgerUnavailable as fault:
-            raise EnvironmentFault(f"it is not known whether the order counts; give it again: {fault}") from fault
+            raise EnvironmentFault(
+                f"it is not known whether the command takes effect; give it again: {fault}"
+            ) from fault
         if not all(bound):
-            raise EnvironmentFault("nothing is changed: another order, or another daemon, was first; try again")
+            raise EnvironmentFault("nothing is changed: another command, or another daemon, was first; try again")
         self._fleet.changed.set()
 
 
@@ -59,7 +61,9 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
         named = find(order, list(views.values()))
     except ConfigError as error:
         # This process does not know what the flows that are not served here copy.
-        closed = [f"flow {flow} takes no orders here: {desk}" for flow, desk in desks.items() if isinstance(desk, str)]
+        closed = [
+            (f"flow {flow} accepts no commands here: {desk}") for flow, desk in desks.items() if isinstance(desk, str)
+        ]
         if closed:
             raise EnvironmentFault("\n".join([str(error), *closed])) from error
         raise
@@ -81,11 +85,11 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
         if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
             continue  # its topic was created again
         for seek in pending(lane.seeks):
-            yield f"{where[0]}-{where[1]} is to go on at source offset {seek.end}, {origin_words(seek.origin)}"
+            yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {origin_words(seek.origin)}"
     for pause in orders.paused.values():
         yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
     for drained in (orders.drained[host] for host in hosts if host in orders.drained):
-        yield f"{drained.replicator} is to be empty, {origin_words(drained.origin)}"
+        yield f"{drained.replicator} is drained, {origin_words(drained.origin)}"
 
 
 def _answer(decision: Decision) -> OrderAnswer:

@@ -125,7 +125,7 @@ class FirstLook:
 
 async def _write(recorder: Recorder, fact: ConfigChanged) -> None:
     if not await recorder.write_now(fact):
-        raise EnvironmentFault("the ledger does not take the start offsets")
+        raise EnvironmentFault("the ledger does not accept the start offsets")
 
 
 def _blank(partitions: int) -> tuple[int, ...]:

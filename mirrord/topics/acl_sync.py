@@ -86,12 +86,12 @@ async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Lo
         try:
             seen.append(await admin.rules(resources))
         except NoAuthorizer:
-            return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are carried over",))
+            return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are synced",))
         except NotOffered as fault:
             return Look(fault=f"ACLs are not synced: {fault}")
         except Refused as fault:
             need = "; DESCRIBE on the cluster is missing" if "AUTHORIZATION" in f"{fault}" else ""
-            return Look(fault=f"ACLs are not synced: those of {alias} may not be seen: {fault}{need}")
+            return Look(fault=f"ACLs are not synced: those of {alias} cannot be read: {fault}{need}")
     source, target = seen
     adopted = ledger.planned_acls & target
     plan = plan_acls(source, target, ledger.acls | adopted, rights.policy, rights.names, copies)
@@ -182,11 +182,12 @@ def remarks_of(plan: AclsPlan) -> list[str]:
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)
-        have = "ACL on copies was" if count == 1 else "ACLs on copies were"
-        lines.append(f"{count} {have} not set by mirrord and is not at the source, so it stays: {plan.foreign[0]}")
+        which = "1 ACL on target topics is" if count == 1 else f"{count} ACLs on target topics are"
+        stays = "it stays: " if count == 1 else "they stay, such as "
+        lines.append(f"{which} neither mirrord's nor at the source, so {stays}{plan.foreign[0]}")
     if plan.untold:
         rule, reason = plan.untold[0]
-        lines.append(f"{len(plan.untold)} ACLs of the source cannot be carried over, such as {rule}: {reason}")
+        lines.append(f"{len(plan.untold)} ACLs of the source cannot be copied, such as {rule}: {reason}")
     return lines
 
 

@@ -196,14 +196,14 @@ def _unseen(pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -
         for side, topic, seen in (("source", pair.source, source), ("target", pair.target, target)):
             if topic in seen.refused:
                 need = "; DESCRIBE_CONFIGS is missing" if "AUTHORIZATION" in seen.refused[topic] else ""
-                line = f"the settings of the {side} topic {topic} may not be seen: {seen.refused[topic]}{need}"
+                line = f"the configs of the {side} topic {topic} cannot be read: {seen.refused[topic]}{need}"
                 faults[pair.source] = line
     return faults
 
 
 def _refusal(topic: str, reason: str) -> str:
     need = "; ALTER_CONFIGS is missing" if "AUTHORIZATION" in reason else ""
-    return f"the settings of the target topic {topic} cannot be altered: {reason}{need}"
+    return f"the configs of the target topic {topic} cannot be changed: {reason}{need}"
 
 
 def _values(settings: Settings) -> dict[str, str | None]:

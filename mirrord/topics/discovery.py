@@ -230,7 +230,7 @@ class Discovery:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
             # A copy that is created without its source's configs could lose records that are written to it.
-            line = "the target topic {} is not created yet, as its settings are not known: {}"
+            line = "the target topic {} is not created yet, because its configs are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(

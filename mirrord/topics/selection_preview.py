@@ -24,6 +24,6 @@ async def topics_that_change(
     finally:
         await asyncio.gather(source.close(), target.close())
     before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
-    lines = [f"begins to copy {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
-    lines += [f"ceases to copy {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
+    lines = [f"starts copying {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
+    lines += [f"stops copying {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
     return sorted(lines)

@@ -26,7 +26,7 @@ def test_a_wrong_password(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) 
     assert answer.returncode == 1
     (line,) = [line for line in answer.stderr.splitlines() if not line.startswith("{")]
     assert line.startswith("mirrord: cluster us: ")
-    assert "does not let 'mirrord' in by SCRAM-SHA-512" in line
+    assert "refuses 'mirrord' by SCRAM-SHA-512" in line
     assert "no-such-password" not in answer.stderr + answer.stdout
     assert topics_of(lab_sasl) == before
 
@@ -37,7 +37,7 @@ def test_a_missing_right(lab_pair: LabPair, lab_sasl: Cluster, allow: Allow, tmp
     before = topics_of(lab_sasl)
     answer = mirrord("start", path)
     assert answer.returncode == 1
-    missing = "CREATE (to create it), READ (to see what stands in it) and WRITE (to copy into it)"
+    missing = "CREATE (to create it), READ (to read its records) and WRITE (to copy into it)"
     assert f"flow {flow}: cluster us: {missing} on the topic eu.{topic} are missing" in answer.stderr
     assert topics_of(lab_sasl) == before
     for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DELETE):

@@ -173,7 +173,7 @@ async def test_a_group_waits_for_its_data(lab_pair: LabPair) -> None:
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 130})
             status = await follower.until(lambda each: each.state == "waits", group)
             assert status.target_offset == 100
-            assert status.why == "30 source offsets in front of it are not copied yet"
+            assert status.why == "30 source offsets before it are not copied yet"
             await flow.copying("left")
             assert (await follower.in_step(group, 130)).target_offset == 130
 
@@ -255,7 +255,7 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
     commit(lab_pair.source, group, topic, {0: 70})
     report = told()
     (status,) = report.groups
-    assert report.note == "no daemon answers: found out from both clusters, and nothing is committed"
+    assert report.note == "no daemon answers: determined from both clusters, and nothing is committed"
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("behind", 70, 40, 70)
     lines = mirrord("groups", path).stdout
     assert group in lines

@@ -95,7 +95,7 @@ async def test_without_the_right_to_commit_at_the_source_it_is_told(
             async with following(flow, less) as follower:
                 await asyncio.to_thread(read_at, flow.target, group, copy_of(topic), 30)
                 back = await follower.until_back(lambda each: each.state == "refused", group)
-                assert back.why.startswith("the source does not take the commit: GROUP_AUTHORIZATION_FAILED; READ on")
+                assert back.why.startswith("the source refuses the commit: GROUP_AUTHORIZATION_FAILED; READ on")
                 assert await asyncio.to_thread(committed, flow.source, group, topic) == {0: None}
         finally:
             await rights.remove_rules([describe])
@@ -143,7 +143,7 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
     lines = mirrord("groups", path, "--reverse").stdout
     assert "in step" in lines
     answer = mirrord("groups", path, "--write")
-    assert (answer.returncode, "belong to --reverse" in answer.stderr) == (2, True)
+    assert (answer.returncode, "need --reverse" in answer.stderr) == (2, True)
 
 
 def test_a_consumer_moves_over_and_back_under_load(lab_pair: LabPair, tmp_path: Path, seed: int) -> None:

@@ -34,7 +34,7 @@ def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPai
     path.write_text(first.replace("refresh = ", 'separator = "-"\nrefresh = '))
     with Daemon(path) as daemon:
         daemon.until(lambda: ends(target, f"eu-{topic}").get(0) == 100)
-        told = f"it was copied into eu.{topic} before, which gets no more records: its copy is eu-{topic} now"
+        told = f"it was copied into eu.{topic} before, which gets no more records: its target topic is eu-{topic} now"
         daemon.until(lambda: told in daemon.flow().note)
         assert any(event.get("reason") == told for event in daemon.events())
         assert daemon.stop() == 0

@@ -48,7 +48,7 @@ def test_pause_resume_move_and_drain_under_load(lab_pair: LabPair, tmp_path: Pat
         load.wait_for(2_000)
         daemon.until(lambda: all_ends(target, f"eu.{busy}")[f"eu.{busy}", 0] > standing[f"eu.{busy}", 0] + 100)
         assert all_ends(target, f"eu.{busy}")[f"eu.{busy}", 1] == standing[f"eu.{busy}", 1]
-        assert "is paused already" in mirrord("pause", f"{busy}-1", path).stdout
+        assert "is already paused" in mirrord("pause", f"{busy}-1", path).stdout
         assert mirrord("resume", f"{busy}-1", path).returncode == 0
         daemon.until(lambda: lanes(daemon, busy)[1].state == "copying")
 

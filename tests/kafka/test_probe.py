@@ -112,7 +112,7 @@ async def test_a_broken_rule_is_named(lab_pair: LabPair, monkeypatch: pytest.Mon
     found = await probed(lab_pair.target, f"mirrord.{unique('broken')}.probe")
     assert not found.passed
     assert found.failures[0] == (
-        "not kept: a batch with a wrong checksum is refused (the answer is offset 0, not CORRUPT_MESSAGE)"
+        "not met: a batch with a wrong checksum is refused (the answer is offset 0, not CORRUPT_MESSAGE)"
     )
 
 

@@ -241,7 +241,7 @@ def test_a_daemon_keeps_settings_and_deletes_what_is_gone(lab_pair: LabPair, tmp
         daemon.until(lambda: any(event["event"] == "settings_drift_repaired" for event in daemon.events()))
         flow = daemon.flow()
         assert (flow.note, flow.topics) == ("", ())
-        assert flow.remarks == ("the source cluster eu has no authorizer: no ACLs are carried over",)
+        assert flow.remarks == ("the source cluster eu has no authorizer: no ACLs are synced",)
         admin = AdminClient(client_settings(source))
         for future in admin.delete_topics([topic, by_hand]).values():
             future.result(SECONDS)

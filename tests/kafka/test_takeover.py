@@ -81,7 +81,7 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
         crashed: 300,
         young: 0,
     }
-    assert "behind MirrorMaker 2, the ends agree" in mirrord("start", file, "--dry-run").stdout
+    assert "after MirrorMaker 2, the ends agree" in mirrord("start", file, "--dry-run").stdout
 
     with Daemon(file) as daemon:
         daemon.until_copied(all_ends(source, *names))
@@ -120,7 +120,7 @@ def test_a_target_with_other_records(lab_pair: LabPair, tmp_path: Path) -> None:
     assert (found["by"], found["said"], found["position"]) == ("strange", 100, None)
     with Daemon(file) as daemon:
         daemon.until(lambda: [lane.state for lane in daemon.flow().lanes] == ["halted"])
-        assert "the last 20 records of the target are others" in daemon.flow().lanes[0].note
+        assert "the last 20 records of the target are different" in daemon.flow().lanes[0].note
         assert daemon.stop() == 0
     assert ends(target, f"eu.{name}") == {0: 150}
     fill(source, name, 1, 10, first=100)

@@ -130,7 +130,7 @@ async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_th
         await set_quota(lab_pair.source, QUOTA_BYTES, READING)
         try:
             await asyncio.to_thread(write, flow.source, slow, blobs(random.Random(seed), 4))
-            await until(lambda: "gives nothing" in notes(replicator)[slow])
+            await until(lambda: "returns nothing" in notes(replicator)[slow])
         finally:
             await set_quota(lab_pair.source, None, READING)
         await flow.caught_up(replicator)

@@ -198,7 +198,7 @@ async def test_the_verb_by_offset_and_by_time(pair: LabPair, tmp_path: Path) -> 
             return done.stdout if code != 2 else done.stderr
 
         told = await asyncio.to_thread(ask, topic, "0", "20")
-        assert f"go on at offset 27 of {copy_of(topic)}-0 of us: there stands the very record" in told
+        assert f"resume at offset 27 of {copy_of(topic)}-0 of us: this is the same record" in told
         back = await asyncio.to_thread(ask, copy_of(topic), "0", f"@{began + 20}", "--reverse", "--json")
         answer = json.loads(back)
         assert (answer["asked"], answer["offset"], answer["time_ms"]) == (27, 20, began + 20)

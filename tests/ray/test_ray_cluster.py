@@ -53,7 +53,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
 
         with Daemon(one_path, environment=TOKEN) as twin:
             assert twin.process.wait(SECONDS) == 1
-            assert f'a daemon of the instance "{one}" runs on this Ray cluster already' in twin.output
+            assert f'a daemon of the instance "{one}" is already running on this Ray cluster' in twin.output
 
         # The cluster keeps the daemon whose foreground process was killed, until it is told to stop.
         first.kill()

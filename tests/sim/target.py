@@ -107,7 +107,7 @@ class FakeTarget:
         self.forget_after = False
         """With the last refusal comes the tick that forgets old producers."""
         self.settings = 0
-        """How often the settings of the topic were altered."""
+        """How often the configs of the topic were altered."""
         self.poison: set[int] = set()
         """Numbers of records that are refused for what they hold."""
         self.former_poison: set[int] = set()

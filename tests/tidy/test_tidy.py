@@ -22,6 +22,7 @@ ENTRY_POINTS = {
     "mirrord.cli.main": "the console script",
     "mirrord.cli.reference_page": "writes docs/reference/cli.md",
     "mirrord.config.reference_page": "writes docs/reference/configuration.md",
+    "mirrord.ledger.facts.reference_page": "writes docs/reference/facts.md",
     "mirrord.ledger.store.memory_log": "the twin of the Kafka log, for tests",
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",

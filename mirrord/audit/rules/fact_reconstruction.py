@@ -27,7 +27,7 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 GRANT = 1
 RUNS_AT_ONCE = 5_000
 """Maximum number of runs or verdicts in one fact."""
-LEFT_OUT = "the source holds these records, the lane has passed over them, and the reason was lost with the ledger"
+LEFT_OUT = "the source holds these records, the lane has passed them, and the reason was lost with the ledger"
 _MODE: Mode = "sequence"
 
 
@@ -77,11 +77,11 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
         holes.insert(0, (0, copies[0].ordinal - 1))
     if holes and filtered:
         raise Unplaced(
-            f"the target has refused ordinals {holes[0][0]} to {holes[0][1]}, and a filter has left records out: it is "
-            "open which records of the source those were"
+            f"the target has refused ordinals {holes[0][0]} to {holes[0][1]}, and a filter has excluded records: it is "
+            "not known which records of the source those were"
         )
     if not holes and not is_in_order(found):
-        raise Unplaced("its records stand at the target in another order than in the source")
+        raise Unplaced("its records are in another order at the target than at the source")
     covered = sorted((piece.offset, piece.offset + piece.length) for piece in found)
     begin, top = covered[0][0], max(end for _, end in covered)
     before = begin
@@ -136,7 +136,7 @@ def _refused(
             yield from still
         elif still or many < last - first + 1:
             raise Unplaced(
-                f"the target has refused ordinals {first} to {last}, and it is open which records of the source "
+                f"the target has refused ordinals {first} to {last}, and it is not known which records of the source "
                 f"between the offsets {before} and {behind} those were"
             )
 

@@ -105,7 +105,7 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
     plots: tuple[tuple[str, dict[str, list[Point]], Callable[[float], str]], ...] = (
         ("Proven up to: the highest record time", marks, moment),
         ("Proven up to: source offset", offsets, _count),
-        ("Behind: from that record time to the audit", lags, _seconds),
+        ("Lag: from that record time to the audit", lags, _seconds),
     )
     for title, series, words in plots:
         if series:

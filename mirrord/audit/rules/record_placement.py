@@ -89,18 +89,18 @@ def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) ->
     only have to differ. `vacant_behind` is the number of empty offsets after the last batch.
     """
     if vacant_behind:
-        raise Unplaced("the target's cleaner has removed its last records, so it is open how far it had come")
+        raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
     found: list[tuple[int, int]] = []
     expected = batches[0].sequence if batches and (log_start > 0 or batches[0].sequence >= SEQUENCES // 2) else 0
     for batch in batches:
         ordinal = nearest(batch.sequence, expected)
         if ordinal < expected:
-            raise Unplaced(f"ordinal {ordinal} stands a second time at target offset {batch.offset}")
+            raise Unplaced(f"ordinal {ordinal} is at the target a second time, at offset {batch.offset}")
         lacking = ordinal - expected
         if batch.vacant and lacking > batch.close:
             raise Unplaced(
-                f"in front of target offset {batch.offset} {lacking} ordinals are missing and {batch.vacant} offsets: "
-                "it is open which of them the target has refused, and which its cleaner has removed"
+                f"before target offset {batch.offset}, {lacking} ordinals and {batch.vacant} offsets are missing: "
+                "it is not known which of them the target has refused, and which its cleaner has removed"
             )
         found.append((ordinal, lacking if batch.vacant else 0))
         expected = ordinal + batch.length
@@ -206,8 +206,8 @@ def _refuse_twice(copies: Sequence[Copied], originals: Sequence[Original], at: S
     for copy, number in zip(copies, at, strict=True):
         if number >= 0 and placed[number] > 1:
             raise Unplaced(
-                f"the record of source offset {originals[number].offset} stands at the target more than once, at "
-                f"{copy.offset} and elsewhere, or the source has lost another one that was the same"
+                f"the record of source offset {originals[number].offset} is at the target more than once, at "
+                f"{copy.offset} and elsewhere, or the source has lost an identical one"
             )
 
 
@@ -380,7 +380,7 @@ def _filled(
 def _nowhere(first: Copied, last: Copied) -> Unplaced:
     return Unplaced(
         f"the records of ordinals {first.ordinal} to {last.end - 1}, from target offset {first.offset} on, are not all "
-        "found in the source, so it is open at which source offsets they were"
+        "found in the source, so their source offsets are not known"
     )
 
 

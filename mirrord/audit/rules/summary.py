@@ -41,7 +41,7 @@ def lane_result(lane: LaneSummary) -> Result:
     if not lane.ranges:
         return Result("nothing new")
     if not lane.looked_at:
-        return Result("not looked at", is_partial=True)
+        return Result("not examined", is_partial=True)
     if lane.looked_at < lane.ranges:
         return Result(f"no difference in {lane.looked_at:,} of {lane.ranges:,} ranges", is_partial=True)
     return Result("no difference")
@@ -64,7 +64,7 @@ def whole_result(lanes: Iterable[LaneSummary]) -> Result:
     if left or skipped:
         others = [f"{left:,} ranges"] if left else []
         others += [f"{skipped:,} partitions"] if skipped else []
-        return Result(f"no difference in what was looked at, {' and '.join(others)} were not", is_partial=True)
+        return Result(f"no difference in what was examined, {' and '.join(others)} were not", is_partial=True)
     return Result("no difference")
 
 

@@ -20,19 +20,19 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.upgrade.daemon_client import order_apply
 from policies.flows import LOADING
 
-_EPILOG = """Flows may come and go, and topics, groups, what is kept in step, and limits may change. Lanes of topics
-that stay are not touched, unless a flow's limits, names, isolation or start change: then all lanes of that flow are
-drained and taken up again. With other [replicators] partitions move, a few at a time, and replicators that are too
-many end when they are empty. Each change is a fact in the flow's ledger. Clusters and the daemon's other settings are
-read at a start only (SIGHUP at the daemon also takes new clusters, from its own file).
+_EPILOG = """Flows can be added and removed, and topics, groups, sync settings and limits can change. Lanes of topics
+that stay are not touched, unless limits, names, isolation or start of a flow change: then all lanes of that flow are
+drained and taken again. If [replicators] changes, partitions move a few at a time, and surplus replicators end when
+they are empty. Each change is a fact in the flow's ledger. Clusters and other settings of the daemon are read only at a
+start (SIGHUP at the daemon also applies new clusters, from its own file).
 
-Exit code 0: done, or nothing to do; 2: refused, and nothing was altered; with --dry-run 3: there is a difference."""
+Exit code 0: done, or nothing to do; 2: refused, and nothing was changed; with --dry-run 3: there is a difference."""
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "apply", "Let the running daemon go on by a changed configuration.", _EPILOG)
+    parser = add_verb(verbs, "apply", "Apply a changed configuration to the running daemon.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
@@ -63,7 +63,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
         if done.refused:
             raise ConfigError("\n".join(f"nothing is changed: {line}" for line in done.refused))
         if not as_json:
-            print(f"taken up by the daemon at {address}")
+            print(f"applied by the daemon at {address}")
     return 0
 
 
@@ -92,4 +92,4 @@ def _flow_lines(change: FlowChange) -> Iterator[str]:
     yield f"flow {escape(change.flow)}: [{_STYLES[change.kind]}]{change.kind}[/]"
     yield from (f"    {escape(line)}" for line in (*change.lines, *change.topics))
     if change.restarts:
-        yield "    all its lanes are drained and taken up again"
+        yield "    all its lanes are drained and taken again"

@@ -30,15 +30,16 @@ from mirrord.ledger.store.job_lease import JobLease, JobUntold
 from mirrord.model.errors import ConfigError
 
 LEVELS = ("ledger", "digest", "records")
-_EPILOG = """Levels: ledger compares what the ledger says with the ends of both logs and reads no record; digest
-compares batches by their checksums, and record by record where these prove nothing; records decodes every record.
-Audited is what the ledger says is copied, while traffic flows. What retention, compaction and verdicts of the ledger
-explain is no difference. digest and records run on Spark: on this machine, or where --spark spark.master=... says.
+_EPILOG = """Levels: ledger compares the ledger with the ends of both logs and reads no record; digest compares batches
+by their checksums, and record by record where checksums prove nothing; records decodes every record. The audit covers
+what the ledger says is copied, and can run while records are copied. Whatever retention, compaction or verdicts of the
+ledger explain is not a difference. digest and records run on Spark: on this machine, or where --spark spark.master=...
+says.
 
-Audited are all partitions that the configuration selects: one of which nothing is copied is a difference. A partition
-of which --sample or --since leave something out is reported as such.
+The audit covers all partitions that the configuration selects. A partition of which nothing is copied is a difference.
+A partition that --sample or --since cover only in part is reported as such.
 
-Exit code 3 when there is a difference or a loss (mirrord gaps), or a flow has no ledger.
+Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no ledger.
 
   mirrord audit conf.toml --level ledger
   mirrord audit conf.toml --topics 'orders.*' --since 24h --out audit"""
@@ -50,21 +51,23 @@ def register(verbs: Verbs) -> None:
     add_conf(parser)
     parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely; default: digest")
     add_some_flows(parser)
-    when = "only what the source holds since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    when = "only records of the source since then: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument(
-        "--sample", metavar="SHARE", type=float, default=1.0, help="only so many of the ranges, such as 0.1"
+        "--sample", metavar="SHARE", type=float, default=1.0, help="only this share of the ranges, such as 0.1"
     )
-    parser.add_argument("--out", metavar="FOLDER", help="keep the results there, as Parquet files")
+    parser.add_argument("--out", metavar="FOLDER", help="keep the results in this folder, as Parquet files")
     parser.add_argument(
-        "--resume", metavar="FOLDER", help="go on with an audit that was broken off, and keep results there"
+        "--resume", metavar="FOLDER", help="continue an interrupted audit, and keep the results in its folder"
     )
     add_spark(parser)
     parser.add_argument(
-        "--html", metavar="FILE", help="write a report with plots there; with --out, of earlier audits, too"
+        "--html", metavar="FILE", help="write a report with plots to this file; with --out, it includes earlier audits"
     )
-    parser.add_argument("--rate", metavar="RATE", help="read no more than that, from both clusters: such as 50MB/s")
-    parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
+    parser.add_argument(
+        "--rate", metavar="RATE", help="read at most this much from both clusters together, such as 50MB/s"
+    )
+    parser.add_argument("--again", action="store_true", help="also audit what earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -104,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         for each in repaired[:_SHOWN]:
             console().print(escape(_repaired_words(each)))
         if len(repaired) > _SHOWN:
-            console().print(f"and {len(repaired) - _SHOWN} more; --json tells all")
+            console().print(f"and {len(repaired) - _SHOWN} more; --json lists all")
     troubles = audit.troubles()
     for line in (*lines, *troubles):
         print(f"mirrord: {line}", file=sys.stderr)
@@ -117,7 +120,7 @@ def _lease(config: Config, stack: ExitStack) -> JobLease | None:
     try:
         return stack.enter_context(JobLease(config, "audit"))
     except JobUntold as fault:
-        print(f"mirrord: that an audit runs is not told to others: {fault}", file=sys.stderr)
+        print(f"mirrord: other processes cannot see that an audit is running: {fault}", file=sys.stderr)
         return None
 
 
@@ -135,9 +138,9 @@ def _order(arguments: argparse.Namespace) -> AuditOrder:
     idle = {"--sample": arguments.sample < 1, "--spark": arguments.spark, "--rate": arguments.rate}
     if arguments.level == "ledger" and any(idle.values()):
         option = next(name for name, given in idle.items() if given)
-        raise ConfigError(f"{option} has no meaning beside --level ledger, which reads no record and needs no Spark")
+        raise ConfigError(f"{option} has no effect with --level ledger, which reads no record and needs no Spark")
     if arguments.resume and arguments.out:
-        raise ConfigError("--out has no meaning beside --resume, which names the folder")
+        raise ConfigError("--out cannot be combined with --resume, which names the folder")
     check_topics(arguments)
     return AuditOrder(
         level=arguments.level,
@@ -191,7 +194,7 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
         numbers = (str(found.length), *(_offsets(start, found.length) for start in (found.source, found.target)))
         places.add_row(name, f"[bold red]{found.kind}[/]", *numbers)
     left = len(differences) - _SHOWN
-    more = [f"and {left} more; --json tells all"] if left > 0 else []
+    more = [f"and {left} more; --json lists all"] if left > 0 else []
     return Group(table, "", places, *more)
 
 

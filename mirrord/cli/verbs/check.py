@@ -19,20 +19,23 @@ from mirrord.operations.check import Report, check
 from mirrord.operations.status_report import PATIENCE_S
 from policies.flows import LOADING
 
-_EPILOG = """Reachability and releases of every broker, the rights that this configuration needs, settings that make the
-target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists every right that is
-needed, held or not. Exit code 0: fine; 1: a start would fail, or not do what the configuration asks for.
+_EPILOG = """Checks the reachability and version of every broker, the permissions that this configuration needs,
+configs that make the target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists
+every permission that is needed, held or not. Exit code 0: fine; 1: a start would fail, or would not do what the
+configuration asks for.
 
-Nothing is altered, but for --probe, which writes a few batches into the topic mirrord.<flow>.probe of each target and
-deletes it again; a first start does the same."""
+Nothing is changed, except with --probe, which writes a few batches into the topic mirrord.<flow>.probe of each target
+and deletes it again. A first start does the same."""
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "check", "Find what would go wrong, and alter nothing.", _EPILOG)
+    parser = add_verb(verbs, "check", "Find what would go wrong, and change nothing.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
-    parser.add_argument("--probe", action="store_true", help="also try what exactly once rests on, with a topic")
+    parser.add_argument(
+        "--probe", action="store_true", help="also test what exactly once relies on, with a temporary topic"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -56,8 +59,8 @@ def _lines(report: Report) -> Iterator[str]:
     held = sum(right.held is True for right in report.rights)
     unknown = sum(right.held is None for right in report.rights)
     if report.rights:
-        rest = f", {unknown} could not be asked for" if unknown else ""
-        yield f"rights: {held} of {len(report.rights)} are there{rest}"
+        rest = f", {unknown} are not known" if unknown else ""
+        yield f"permissions: {held} of {len(report.rights)} are held{rest}"
     yield "[green]a start would work[/]" if report.would_start else "[bold red]a start would fail[/]"
 
 

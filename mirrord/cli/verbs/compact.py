@@ -20,13 +20,13 @@ from mirrord.ledger.store.job_lease import JobLease
 from mirrord.ledger.store.run_archive import writable
 from mirrord.model.errors import ConfigError
 
-_EPILOG = f"""The ledger's snapshots hold the offset map of all that either cluster still has: one to three bytes for
-each gap. Older parts of it are moved into Parquet files below the folder of [compact] path, from where `translate` and
-the daemon answer as before. The newest gaps stay in the ledger. Spark writes the files: on this machine, or where
---spark spark.master=... says; the folder has to be the same one everywhere.
+_EPILOG = f"""The ledger's snapshots hold the offset map of everything that either cluster still has: one to three
+bytes for each gap. Older parts of the map are moved into Parquet files below the folder of [compact] path. `translate`
+and the daemon then read them from there, with the same answers. The newest gaps stay in the ledger. Spark writes the
+files: on this machine, or where --spark spark.master=... says. The folder must be the same one everywhere.
 
-Nothing is removed from the ledger before the files are whole and the ledger says so. When it is broken off, the next
-run finishes it. A part has {PART_RUNS:,} gaps; --least lets smaller ones go, too.
+Nothing is removed from the ledger before the files are complete and the ledger records that. If a run is interrupted,
+the next one completes it. A part has {PART_RUNS:,} gaps; --least also moves smaller parts.
 
   mirrord compact conf.toml
   mirrord compact conf.toml --flow eu-us --topics 'orders.*' --spark spark.master=spark://host:7077"""
@@ -43,7 +43,7 @@ def register(verbs: Verbs) -> None:
         metavar="GAPS",
         type=int,
         default=PART_RUNS,
-        help="a partition gives what it has when that is so many; default: %(default)s",
+        help="smallest number of gaps of a partition that is moved; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -89,7 +89,7 @@ def _table(done: Sequence[Compacted]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("remark")
     for each in done:
-        remarks = ["" if each.trimmed else "whoever holds the flow's lease trims the ledger"]
+        remarks = ["" if each.trimmed else "the holder of the flow's lease trims the ledger"]
         if each.left:
             remarks.append(f"of {each.left} partitions the map was told anew meanwhile: next time")
         numbers = (count(each.runs), count(each.lanes), count(each.files), size(each.size_bytes))

@@ -6,8 +6,8 @@ from mirrord.cli.arguments import Verbs, add_clusters, add_verb
 from mirrord.config.files import load_file
 from mirrord.config.writer import conf_toml
 
-_EPILOG = """What has no meaning here, and what is unknown, stands as a comment at the head, each once with the reason.
-Secrets are not copied: the printed configuration refers to where they are, also into FILE itself.
+_EPILOG = """Settings that have no meaning here, and unknown ones, are listed in comments at the top, each once with
+the reason. Secrets are not copied: the printed configuration refers to where they are, including FILE itself.
 
   mirrord convert mm2.properties > conf.toml"""
 

@@ -18,14 +18,14 @@ from mirrord.cli.tables import count
 from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 
-_EPILOG = """By the exact map: of the source what is not copied yet (pending; not begun: all of a partition), or
-was left out (filtered, rejected, skipped, unexplained); of the target what somebody else wrote (foreign), between the
-copies and behind them. After a failover that is what applications have written at the target, and what the source had
-that never arrived.
-Stop the daemon before, or what is copied meanwhile is told as pending. Between flows that copy the same names both ways
-each tells of its own source.
+_EPILOG = """Uses the exact map. At the source, it finds records that are not copied yet (pending; not begun: all of a
+partition) or were not copied on purpose (filtered, rejected, skipped, unexplained). At the target, it finds records
+that other clients wrote (foreign), between the copies and after them. After a failover, these are the records that
+applications have written at the target, and those of the source that never arrived. Stop the daemon first, or records
+that are copied meanwhile are reported as pending. If two flows copy the same names both ways, each reports on its own
+source.
 
---out keeps the records themselves, as one Parquet file. Exit code 3 when there is anything.
+--out keeps the records themselves, as one Parquet file. Exit code 3: there are such records.
 
   mirrord divergence conf.toml --since 2026-01-31T12:00:00Z
   mirrord divergence conf.toml --topics 'orders.*' --out diverged"""
@@ -39,9 +39,9 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
-    when = "only behind the first record of that time: such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    when = "only from the first record of that time on: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
     parser.add_argument("--since", metavar="WHEN", help=when)
-    parser.add_argument("--out", metavar="FOLDER", help="keep the records there, as divergence.parquet")
+    parser.add_argument("--out", metavar="FOLDER", help="keep the records in this folder, as divergence.parquet")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -5,8 +5,9 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_order, give
 
-_EPILOG = f"""A few partitions move at a time, and no other one pauses. The replicator gets none until `mirrord resume`
-names it, or until another one has replaced it. Where no other one could take its partitions, one more is started.
+_EPILOG = f"""A few partitions move at a time, and no others pause. The replicator gets no partitions until `mirrord
+resume` names it, or until another one has replaced it. If no other replicator could take its partitions, one more is
+started.
 
 {EPILOG}"""
 

@@ -35,14 +35,14 @@ from mirrord.replication.dead_letters.records import Returned
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.runtime.clock import SystemClock
 
-_EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, skipped,
-unexplained) and what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of
-each partition are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is
-listed. What of the rejected was brought back (`mirrord quarantine replay`) is told with where it stands.
+_EPILOG = """Without --all, only what needs attention: losses (expired, truncated, recreated, rejected, skipped,
+unexplained) and duplicates (doubled). No daemon has to run. If the ledger was trimmed, the newest ranges of each
+partition are known, but not when they were recorded: they are listed whatever --since says. Exit code 3: a loss is
+listed. If rejected records were brought back (`mirrord quarantine replay`), it says where they are.
 
-With --foreign instead what somebody else wrote into the copies: target offsets between the records of each partition,
-markers of transactions included. What stands in front of the first copied record was there before, and what stands
-behind the last one is known with the next record. Lost is nothing by that, but readers of the copy see it.
+With --foreign, it lists what other clients wrote into the target partitions instead: target offsets between the copied
+records, including transaction markers. What is before the first copied record was there before, and what is after the
+last one is known with the next record. Nothing is lost by this, but readers of the target topic see these records.
 
   mirrord gaps conf.toml --since 24h"""
 
@@ -78,17 +78,17 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
-    when = "only what was told since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    when = "only what was recorded since then: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
     parser.add_argument("--since", metavar="WHEN", help=when)
-    parser.add_argument("--all", action="store_true", help="also what is as it should be: markers, aborted, compacted")
-    parser.add_argument("--foreign", action="store_true", help="what somebody else wrote into the target partitions")
+    parser.add_argument("--all", action="store_true", help="also gaps that are no fault: markers, aborted, compacted")
+    parser.add_argument("--foreign", action="store_true", help="what other clients wrote into the target partitions")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the ranges. Raises ConfigError, EnvironmentFault."""
     if arguments.foreign and (arguments.all or arguments.since is not None):
-        raise ConfigError("--foreign lists target offsets, all that are known: it cannot go with --all or --since")
+        raise ConfigError("--foreign lists all known target offsets: it cannot be combined with --all or --since")
     config = load_conf(arguments)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     begin_ms = since_ms(arguments.since)
@@ -153,7 +153,7 @@ def _print_foreign(lines: Sequence[ForeignLine], *, as_json: bool) -> None:
         print(msgspec.json.encode({"foreign": lines}).decode())
         return
     if not lines:
-        console().print("between the copies nobody else is known to have written")
+        console().print("no other client is known to have written between the copies")
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for heading in ("flow", "target partition", "from", "to", "offsets"):
@@ -168,7 +168,7 @@ def _table(lines: Sequence[GapLine]) -> Group:
     if not lines:
         return Group("nothing is known to be missing")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("flow", "partition", "from", "to", "offsets", "why", "told"):
+    for heading in ("flow", "partition", "from", "to", "offsets", "why", "recorded"):
         table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
     for line in sorted(lines, key=lambda each: (each.flow, each.topic, each.partition, each.start)):
         why = f"[bold red]{line.reason}[/]" if line.reason in LOSSES else line.reason

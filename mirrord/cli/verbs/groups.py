@@ -18,20 +18,20 @@ from mirrord.model.group_status import GroupsReport
 from mirrord.operations.group_report import gather_groups
 from mirrord.operations.reverse_groups import Order, gather_reverse
 
-_EPILOG = """The lag is counted at the target: records that its position has not read, and the age of the first of them.
+_EPILOG = """The lag is counted at the target: records after the group's position, and the age of the first of them.
 
-States: in step; waits (for records to be copied); active (it has members at the target, which are left alone); ahead
-(of the source: consumers went on at the target); behind (to be committed next); expired (at the source; the target's
-position stays); not copied (the topic is not); unknown (no counterpart, the reason says why); unsure (where it moved
-last); refused (by the target).
+States: in step; waits (for records to be copied); active (the group has members at the target, and is left alone);
+ahead (of the source: consumers continued at the target); behind (to be committed next); expired (at the source; the
+target's position stays); not copied (the topic is not copied); unknown (no counterpart, the reason says why); unsure
+(it is not known which side moved last); refused (by the target).
 
-The running daemon is asked; when there is none, both clusters are, or the target alone. Nothing is altered.
+The running daemon is asked. Without one, both clusters are asked, or the target alone. Nothing is changed.
 
-With --reverse the same the other way round, for the way back after a failover: where groups that have consumed at the
-target would go on at the source; ahead is then a source that is further. --write commits that at the source, for groups
-without members there, never in front of what the source holds. Exit code 3: not all are in step now.
+With --reverse the same in the opposite direction, for the way back after a failover: where groups that have consumed at
+the target would resume at the source. There, ahead means that the source is further. --write commits these positions at
+the source, for groups without members there, never beyond what the source holds. Exit code 3: not all are in step now.
 
-  mirrord groups conf.toml --reverse              # a look
+  mirrord groups conf.toml --reverse              # show only
   mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
 _STYLES = {
     "in step": "green",
@@ -47,12 +47,14 @@ _STYLES = {
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "groups", "Show where consumer groups stand at the source and at the target.", _EPILOG)
+    parser = add_verb(
+        verbs, "groups", "Show the positions of consumer groups at the source and at the target.", _EPILOG
+    )
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
     parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
-    force = "with --reverse: the target counts, also where the source is further or it is unsure"
+    force = "with --reverse: the target's position counts, even if the source is further or that is unsure"
     parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -60,7 +62,7 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the groups. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
     if (arguments.write or arguments.force) and not arguments.reverse:
-        raise ConfigError("--write and --force belong to --reverse: to the target the daemon commits by itself")
+        raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))

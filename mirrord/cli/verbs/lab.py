@@ -15,17 +15,17 @@ which also removes their data. Java 17 or newer is needed; Kafka itself is downl
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    lab = add_verb(verbs, "lab", "Two real Kafka clusters on this machine, to try things with.", _EPILOG)
+    lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try things out.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
-    up = add_verb(steps, "up", "Start both, or say where they are.")
+    up = add_verb(steps, "up", "Start both, or show where they are.")
     up.add_argument(
         "--kafka", default=KAFKA_VERSION, metavar="VERSION", help="version of Apache Kafka (default: %(default)s)"
     )
     up.add_argument("--heap-mb", type=int, default=512, metavar="N", help="heap of each broker (default: %(default)s)")
     down = add_verb(steps, "down", "Stop both and remove their data.")
-    status = add_verb(steps, "status", "Say where they are; exit code 1 when they are not up.")
+    status = add_verb(steps, "status", "Show where they are; exit code 1: they are not up.")
     for step in (up, down, status):
-        step.add_argument("--dir", type=Path, metavar="DIR", help="home of the pair (default: in the user's cache)")
+        step.add_argument("--dir", type=Path, metavar="DIR", help="folder of the lab (default: in the user's cache)")
     for step in (up, status):
         step.add_argument("--json", action="store_true", help="as JSON")
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             _show(detached.up(home, options), as_json=arguments.json)
             return 0
         case "down":
-            print("nothing is up" if detached.down(home) is None else "the lab is down")
+            print("the lab is not up" if detached.down(home) is None else "the lab is down")
             return 0
         case _:
             state = detached.status(home)
@@ -63,7 +63,7 @@ def _show(state: detached.LabState | None, *, as_json: bool) -> None:
         print(json.dumps({"version": state and state.version, "clusters": shown}, indent=2))
         return
     if state is None:
-        print("nothing is up")
+        print("the lab is not up")
         return
     print(f"Apache Kafka {state.version}")
     for name, cluster in clusters.items():

@@ -6,7 +6,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_ver
 from mirrord.cli.tables import lag_table
 from mirrord.cli.watching import show
 
-_EPILOG = """The running daemon is asked; when there is none, the answer comes from the target cluster alone."""
+_EPILOG = """The running daemon is asked. Without one, the answer comes from the target cluster alone."""
 
 
 def register(verbs: Verbs) -> None:

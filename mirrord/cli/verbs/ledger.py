@@ -23,8 +23,8 @@ from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 
-_EPILOG = """One line for each fact: ledger offset, time, lease epoch, kind, and what it says. A fact that did not bind
-changed nothing: it came from a former holder, or another one was first. No daemon has to run."""
+_EPILOG = """One line per fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take effect
+changed nothing: it came from a previous holder, or another fact was first. No daemon has to run."""
 _TAIL_FACTS = 10
 
 
@@ -33,8 +33,8 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "ledger", "Show what has happened, fact by fact.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
-        add_verb(steps, "show", "Print the facts that stand in the ledger."),
-        add_verb(steps, "tail", f"Print the last {_TAIL_FACTS} facts and those to come, until Ctrl-C."),
+        add_verb(steps, "show", "Print the facts in the ledger."),
+        add_verb(steps, "tail", f"Print the last {_TAIL_FACTS} facts and new ones as they arrive, until Ctrl-C."),
     ):
         add_conf(step)
         add_flow(step)
@@ -88,7 +88,7 @@ async def _entries(reading: LedgerReading, *, follow: bool) -> AsyncGenerator[Re
             async for read in entries:
                 yield read
     except LogTrimmed:
-        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+        raise LedgerUnavailable("the ledger was trimmed while it was being read: try again") from None
 
 
 class _Printer:
@@ -131,7 +131,7 @@ class _Printer:
                 "fact": _plain(fact),
             }
             return msgspec.json.encode(document).decode()
-        remark = "  (did not bind)" if bound is False else ""
+        remark = "  (did not take effect)" if bound is False else ""
         when = f"{moment(entry.at_ms)}  {entry.lease_epoch:>3}"
         return f"{read.offset:>8}  {when}  {kind:<16}  {words(fact, self._name)}{remark}"
 

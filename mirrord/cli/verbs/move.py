@@ -5,8 +5,8 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_order, give
 
-_EPILOG = f"""The partition stays on the replicator of that number, also on its replacement and after a restart, until
---unpin. While there is no such replicator it is placed like any other.
+_EPILOG = f"""The partition stays on the replicator with that number, also on its replacement and after a restart, until
+--unpin. While there is no such replicator, it is placed like any other partition.
 
 {EPILOG}"""
 

@@ -5,8 +5,8 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_kind, add_order, give
 
-_EPILOG = f"""What is on its way is acknowledged first, and later copying goes on behind it. Partitions that a paused
-topic gets later are paused, too. Topics, settings, rights and groups are kept in step meanwhile.
+_EPILOG = f"""What is in flight is acknowledged first, and copying later resumes after it. Partitions that a paused
+topic gets later are paused as well. Topics, configs, ACLs and groups stay in sync meanwhile.
 
 {EPILOG}"""
 

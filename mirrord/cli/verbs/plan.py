@@ -23,9 +23,9 @@ from mirrord.operations.status_report import PATIENCE_S
 from mirrord.topics.rules.plan_steps import NOT_SYNCED, Step
 from policies.flows import LOADING
 
-_EPILOG = f"""Exit code 0: nothing is to be done; 3: there is a difference; 1: a cluster does not answer.
+_EPILOG = f"""Exit code 0: nothing to do; 3: there is a difference; 1: a cluster does not answer.
 
-Never carried over: {"; ".join(NOT_SYNCED)}."""
+Never copied: {"; ".join(NOT_SYNCED)}."""
 _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "red"}
 
 
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "plan", "Show what a start would create, alter and grow.", _EPILOG)
+    parser = add_verb(verbs, "plan", "Show what a start would create, change and grow.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -73,9 +73,9 @@ async def _gather(config: Config) -> Plan:
 
 
 def _table(plan: Plan) -> RenderableType:
-    last = f"[dim]never carried over: {'; '.join(NOT_SYNCED)}[/]"
+    last = f"[dim]never copied: {'; '.join(NOT_SYNCED)}[/]"
     if not plan.steps:
-        return Group("nothing is to be done", *finding_lines(plan.findings), last)
+        return Group("nothing to do", *finding_lines(plan.findings), last)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "cluster", "step", "what", "name", "how"):
         table.add_column(title, overflow="fold")

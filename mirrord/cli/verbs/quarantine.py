@@ -28,16 +28,16 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.replication.dead_letters.records import letters_words
 from mirrord.runtime.clock import SystemClock
 
-_EPILOG = """A record that the target refuses for what it holds, or that the source cannot give, stops its partition
-alone: it stands in quarantine until somebody decides. `skip` leaves it out: that is a verdict (rejected) in the ledger,
-with who and why. Before that its bytes are parked in the topic mirrord.FLOW.dead of the target cluster. `replay` tries
-what waits again, for example with another max.message.bytes at the target; what was left out and parked it appends to
-the copy, or to another topic (--into), each record once: behind what is there, so out of order, with the verdict as it
-was. With on_reject = "skip" the flow parks such records and leaves them out by itself.
+_EPILOG = """A record that the target refuses for its content, or that the source cannot return, stops only its own
+partition: it waits in quarantine until an operator decides. `skip` skips it: that is a verdict (rejected) in the
+ledger, with author and reason. Before that, its bytes are parked in the topic mirrord.FLOW.dead of the target cluster.
+`replay` tries a waiting record again, for example with another max.message.bytes at the target. It appends a skipped
+and parked record to the target topic, or to another topic (--into), each record once: after what is there, so out of
+order, and the verdict stays. With on_reject = "skip" the flow parks and skips such records by itself.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
 WHY = "--why"
-_LIST_EPILOG = "No daemon has to run. Exit code 3 when a partition waits for somebody to decide."
+_LIST_EPILOG = "No daemon has to run. Exit code 3: a partition waits for a decision."
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -53,25 +53,25 @@ def register(verbs: Verbs) -> None:
     """Add the parsers."""
     parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
-    listing = add_verb(steps, "list", "List what waits for somebody to decide, and what was left out.", _LIST_EPILOG)
+    listing = add_verb(steps, "list", "List what waits for a decision, and what was skipped.", _LIST_EPILOG)
     _add_reading(listing)
     show = add_verb(steps, "show", "Show one entry.", _LIST_EPILOG)
     _add_entry(show)
     _add_reading(show)
     for name, summary in (
-        ("skip", "Leave out the records that a partition waits at, and park them."),
-        ("replay", "Try the records that a partition waits at once more, or bring back those that were left out."),
+        ("skip", "Skip the records at which a partition waits, and park them."),
+        ("replay", "Try the records at which a partition waits again, or bring back skipped ones."),
     ):
         step = add_verb(steps, name, summary, EPILOG)
         _add_entry(step)
         add_order_options(step, reason=WHY, required=name == "skip")
         if name == "skip":
-            until = "leave out all source offsets below this one, none behind the end (default: where the entry ends)"
+            until = "skip all source offsets below this one, but none after the log end (default: the end of the entry)"
             step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
-            without = "leave them out although nobody can bring them back then"
+            without = "skip them although they cannot be brought back then"
             step.add_argument(WITHOUT, action="store_true", dest="without_parking", help=without)
         else:
-            into = "append what was left out to this topic of the target cluster, not to the copy"
+            into = "append what was skipped to this topic of the target cluster instead"
             step.add_argument("--into", metavar="TOPIC", help=into)
 
 
@@ -91,7 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     match arguments.quarantine_verb:
         case "skip":
             if not arguments.reason.strip():
-                raise ConfigError(f"{WHY}: it is empty; say why the records are left out: it is recorded and shown")
+                raise ConfigError(
+                    f"{WHY}: it is empty; say why the records are skipped: the reason is recorded and shown"
+                )
             config = load_conf(arguments)
             order = order_of(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
             return tell(arguments, asyncio.run(_skip(config, order, arguments)))
@@ -109,7 +111,7 @@ async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> 
     if not would.done:
         return would
     if arguments.dry_run:
-        parked = f"what the source holds of them would be parked in {dead_letter_topic(would.flow)} first"
+        parked = f"the records that the source still holds would be parked in {dead_letter_topic(would.flow)} first"
         return would if arguments.without_parking else msgspec.structs.replace(would, notes=(*would.notes, parked))
     if not arguments.without_parking:
         order = await park(config, order, would.flow, SystemClock().wall_ms())
@@ -124,7 +126,7 @@ async def _replay(config: Config, order: Order, arguments: argparse.Namespace) -
     if found is not None and found.entry.skipped is not None:
         return await bring_back(config, order, found, arguments.into, dry_run=dry_run)
     if arguments.into is not None:
-        raise ConfigError(f"--into: nothing of {order.name} is left out at source offset {order.offset}")
+        raise ConfigError(f"--into: no record of {order.name} was skipped at source offset {order.offset}")
     return await send(config, order, dry_run=dry_run)
 
 
@@ -197,7 +199,7 @@ def _state(entry: Parked) -> str:
     if entry.skipped is None:
         return "waits"
     by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else origin_words(entry.skipped)
-    return f"left out ({letters_words(entry.letters)}) {by}"
+    return f"skipped ({letters_words(entry.letters)}) {by}"
 
 
 def _words(each: Entry) -> Iterator[str]:
@@ -206,7 +208,7 @@ def _words(each: Entry) -> Iterator[str]:
     yield f"    {entry.line}"
     if entry.skipped is None:
         lane = f"{each.topic}-{each.partition} {entry.start}"
-        yield f"    to go on without it: mirrord quarantine skip {lane} --why TEXT"
+        yield f"    to skip it:          mirrord quarantine skip {lane} --why TEXT"
         yield f"    to try it again:     mirrord quarantine replay {lane}"
     elif entry.letters > 0:
         lane = f"{each.topic}-{each.partition} {entry.start}"

@@ -16,16 +16,17 @@ from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 
-_EPILOG = """For a ledger whose topics were deleted, or lost what they held. The records of each partition are found
-again in the source: by batch headers, and one by one where batches were split, rebuilt or compressed anew. Then the
-offset map is as it was, and partitions go on where they stood, each record once. Without --apply it only shows what it
-would do; with --apply it does it, and takes at least lease_ttl + request_timeout. Stop the daemon before.
+_EPILOG = """For a ledger whose topics were deleted, or lost some of their content. The records of each partition are
+found again in the source: by batch headers, and one by one where batches were split, rebuilt or recompressed. Then the
+offset map is as it was, and partitions resume where they were, each record once. Without --apply it only shows what it
+would do. With --apply it does it, and takes at least lease_ttl + request_timeout. Stop the daemon first.
 
-A partition of which that cannot be told for sure is never guessed: it is paused, and its line says why. After
-`mirrord resume` of it, it begins as a new one does. What else the ledger held is lost: orders, decisions on single
-records, what audits have proven, and the ACLs and configs that mirrord had synced. See docs/how-to/rebuild-a-ledger.md.
+A partition whose position cannot be determined for certain is never guessed: it is paused, and its line says why. After
+`mirrord resume`, it begins like a new one. Everything else in the old ledger is lost: operator commands, decisions on
+single records, what audits have proven, and which ACLs and configs mirrord had synced. See
+docs/how-to/rebuild-a-ledger.md.
 
-Exit code 3 when a partition is refused.
+Exit code 3: a partition is refused.
 
   mirrord rebuild conf.toml
   mirrord rebuild conf.toml --apply"""
@@ -52,10 +53,10 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "rebuild", "Make a lost ledger anew from what stands on both clusters.", _EPILOG)
+    parser = add_verb(verbs, "rebuild", "Rebuild a lost ledger from the records of both clusters.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
-    parser.add_argument("--apply", action="store_true", help="do it; else it is only shown")
+    parser.add_argument("--apply", action="store_true", help="do it; the default only shows it")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         document = {"applied": arguments.apply, "lost": {each.flow: each.lost for each in found}, "partitions": lines}
         print(msgspec.json.encode(document).decode())
     else:
-        print("the ledger is made anew" if arguments.apply else "nothing is done yet: --apply does it")
+        print("the ledger is rebuilt" if arguments.apply else "nothing is done yet: --apply does it")
     return 3 if any(line.outcome == "refused" for line in lines) else 0
 
 
@@ -119,11 +120,11 @@ def _lines(found: FlowRebuilt) -> list[LaneLine]:
 def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> RenderableType:
     told = [f"{each.flow}: {each.lost}" for each in found]
     if not lines:
-        return Group(*map(escape, told), "no partition of it has a copy")
+        return Group(*map(escape, told), "none of its partitions has a copy")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("flow", "partition", "result"):
         table.add_column(name)
-    for name in ("records found", "goes on at", "behind target offset"):
+    for name in ("records found", "resumes at", "after target offset"):
         table.add_column(name, justify="right")
     table.add_column("remark")
     for line in lines:
@@ -139,7 +140,7 @@ def _remark(line: LaneLine) -> str:
     if line.expired:
         told.append(f"{count(line.expired)} more are deleted at the source")
     if line.left_out:
-        told.append(f"{count(line.left_out)} were left out, the reason is lost")
+        told.append(f"{count(line.left_out)} were not copied, the reason is lost")
     if line.again:
-        told.append(f"{count(line.again)} that the target has refused come again")
+        told.append(f"{count(line.again)} that the target has refused are copied again")
     return "; ".join(filter(None, told))

@@ -24,16 +24,15 @@ from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock
 
 _LEVELS = ("ledger", "digest", "records")
-_EPILOG = """FOLDER is what `mirrord audit --out FOLDER` has kept. Records that are missing at the target, or altered
-there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that tell
-where each stood: in the copy itself they would stand out of order, and twice where they are only altered. With
---plan, as without an option, it shows what it would do, and what lies there already. Each record is copied once,
-however often it is run, and wherever it is broken off. What the source has deleted since cannot be repaired: its line
-says so.
-The ledger keeps what was repaired, where it lies, by whom and when; audits explain it from then on, and it is no
-difference any more.
+_EPILOG = """FOLDER contains the results of `mirrord audit --out FOLDER`. Records that are missing at the target, or
+altered there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that
+say where each was. In the target topic itself they would be out of order, and altered ones would be there twice. With
+--plan, or without an option, it shows what it would do, and which records are in that topic already. Each record is
+copied once, however often the command runs and wherever it is interrupted. Records that the source has deleted since
+cannot be repaired: their line says so. The ledger records what was repaired, where it is, by whom and when. Audits then
+treat it as explained, and no longer as a difference.
 
-Exit code 0: all of it lies there; 3: something does not.
+Exit code 0: all of it is there; 3: something is not.
 
   mirrord audit conf.toml --out results
   mirrord repair results conf.toml --plan
@@ -42,7 +41,7 @@ Exit code 0: all of it lies there; 3: something does not.
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "repair", "Copy what an audit has missed into a topic of its own.", _EPILOG)
+    parser = add_verb(verbs, "repair", "Copy records that an audit found missing into a separate topic.", _EPILOG)
     parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
     add_conf(parser)
     add_some_flows(parser)
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = some_flows(load_conf(arguments), arguments)
     folder = Path(arguments.folder)
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder of an audit; `mirrord audit --out {folder}` makes one")
+        raise ConfigError(f"{folder} is not the folder of an audit; `mirrord audit --out {folder}` creates one")
     results = Results(folder)
     found = {key: result for level in _LEVELS for key, result in results.known(level).items()}
     if not found:
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _table(made: Sequence[Repair]) -> RenderableType:
     if not made:
-        return "the audit has missed nothing"
+        return "the audit found nothing missing"
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("flow", "partition", "difference"):
         table.add_column(name)
@@ -87,7 +86,7 @@ def _table(made: Sequence[Repair]) -> RenderableType:
         where = f"{each.into} from offset {each.at} on" if each.at is not None else "nowhere yet"
         if each.at_ms is not None:
             where += f", by {each.by} ({time_words(each.at_ms)})"
-        lacks = f"not all of it: source offset {each.lacks} does not lie there" if each.lacks is not None else ""
+        lacks = f"not all of it: source offset {each.lacks} is not there" if each.lacks is not None else ""
         name = escape(f"{each.topic}-{each.partition}")
         numbers = (str(each.start), str(each.end), count(each.records))
         remark = "; ".join(filter(None, (where, lacks, each.trouble)))

@@ -11,13 +11,13 @@ from mirrord.config.units import start_point
 from mirrord.model.errors import ConfigError
 from mirrord.operations.seek_plan import Goal, look
 
-_EPILOG = f"""Only forward: what is copied would stand in the target twice. What is left out is a verdict (skipped) in
-the ledger, with its exact range, who and why; `mirrord gaps` lists it. The plan is shown before the order is given; a
-partition that copies stops for a moment and leaves out what it has not copied by then. A partition that is halted goes
-on by the order, also one that waits at records that the source has deleted.
+_EPILOG = f"""Only forward: records that were copied would be in the target twice. The skipped offsets get a verdict
+(skipped) in the ledger, with their exact range, the author and the reason; `mirrord gaps` lists them. The plan is shown
+before the command is given. A partition that is copying stops for a moment and skips what it has not copied by then. A
+halted partition continues because of the command, even if it waits at records that the source has deleted.
 
   mirrord seek orders-3 --to 1207 --reason "broken records until there" conf.toml
-  mirrord seek orders-3 --to latest --reason "only what is new counts" conf.toml --dry-run
+  mirrord seek orders-3 --to latest --reason "only new records matter" conf.toml --dry-run
 
 {EPILOG}"""
 _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
@@ -25,12 +25,12 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "seek", "Let a partition go on further ahead in the source.", _EPILOG)
+    parser = add_verb(verbs, "seek", "Let a partition continue further ahead in the source.", _EPILOG)
     parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
-    what = "a source offset, or where the source's log begins (earliest) or ends (latest)"
+    what = "a source offset, or the start (earliest) or the end (latest) of the source's log"
     where.add_argument("--to", metavar="OFFSET", help=what)
-    when = "the first record of this time or a later one, such as 2026-01-31T12:00:00Z; none: where the log ends"
+    when = "the first record of this time or a later one, such as 2026-01-31T12:00:00Z; if there is none, the log end"
     where.add_argument("--to-time", metavar="TIME", help=when)
     add_order_options(parser, required=True)
 
@@ -38,7 +38,7 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the plan and send the command. Raises ConfigError, EnvironmentFault."""
     if not arguments.reason.strip():
-        raise ConfigError("--reason: it is empty; say why the records are left out: it is recorded and shown")
+        raise ConfigError("--reason: it is empty; say why the records are skipped: the reason is recorded and shown")
     goal = _goal(arguments)
     plan = asyncio.run(look(load_conf(arguments), arguments.name, arguments.flow, goal))
     if plan.standing or arguments.dry_run:
@@ -58,7 +58,7 @@ def _goal(arguments: argparse.Namespace) -> Goal:
         except ValueError:
             moment = ""
         if not isinstance(moment, int):
-            raise ConfigError(f'--to-time: "{text}" is no time; allowed: {_TIME_RULE}')
+            raise ConfigError(f'--to-time: "{text}" is not a time; allowed: {_TIME_RULE}')
         return Goal(time_ms=moment)
     to: str = arguments.to
     match to:

@@ -43,8 +43,8 @@ LOOK_SHARE = 0.01
 is done less often."""
 PROGRESS_S = 10.0
 """Interval of progress lines in the log without a terminal. Every change of a flow's state is logged at once."""
-_EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
-stands in the target cluster: a next start goes on from there. SIGHUP reads the file again and goes on by it, as
+_EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds; a second one ends it at once. What was
+copied is in the target cluster, and the next start resumes there. SIGHUP reads the file again and applies it, as
 `mirrord apply` does."""
 
 log = structlog.get_logger()
@@ -86,26 +86,27 @@ class Daemon(Protocol):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
+    parser = add_verb(verbs, "start", "Copy the flows of a configuration until stopped.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end when every partition has been copied up to its end: exit code 0 when the counts agree, 3 when not",
+        help="end when every partition is copied up to its end; exit code 0: the counts agree, 3: they do not",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only show where each partition would begin, also behind what MirrorMaker 2 left; exit code 3: one cannot",
+        help="only show where each partition would begin, also after MirrorMaker 2; exit code 3: one cannot begin",
     )
     parser.add_argument("--json", action="store_true", help="with --dry-run: print one JSON document")
     parser.add_argument(
         "--upgrade",
         action="store_true",
-        help="take over from the daemon that runs these flows, host by host: it ends, and nothing else stands still",
+        help="take over from the daemon that runs these flows, lane by lane; then it ends, and only lanes in "
+        "transit pause",
     )
-    parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
+    parser.add_argument("--detach", action="store_true", help="run in the background; return when the daemon runs")
     # The pipe on which a detached daemon reports to the command that started it.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
 
@@ -115,12 +116,14 @@ def run(arguments: argparse.Namespace) -> int:
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     if arguments.json and not arguments.dry_run:
-        raise ConfigError("--json goes with --dry-run only; `mirrord status --json` tells what runs")
+        raise ConfigError("--json needs --dry-run; `mirrord status --json` shows what runs")
     check_upgrade(arguments)
     if arguments.dry_run:
         return dry_run.run(config, as_json=arguments.json)
     if arguments.detach and arguments.until_caught_up:
-        raise ConfigError("--until-caught-up ends by itself and tells what was copied: it cannot go with --detach")
+        raise ConfigError(
+            "--until-caught-up ends by itself and reports what was copied: it cannot be combined with --detach"
+        )
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
     if arguments.detach or terminal:
@@ -199,7 +202,7 @@ class _Ended:
         if self._fault is not None:
             raise self._fault
         if not self._reached:
-            raise EnvironmentFault("told to stop before everything was copied; the next start goes on from there")
+            raise EnvironmentFault("stopped before everything was copied; the next start resumes there")
         proofs = await self._migration.prove()
         for proof in proofs:
             print("\n".join(proof_lines(proof)))

@@ -15,7 +15,7 @@ from mirrord.supervision.upgrade.daemon_client import NoAnswer, order_stop
 DRAINED_S = 15.0
 """How long to wait for the drain, which takes at most 10 s."""
 POLL_S = 0.5
-_EPILOG = """The daemon is found by the lease of its flows on the target cluster. A daemon that stands by takes over."""
+_EPILOG = """The daemon is found by the lease of its flows on the target cluster. A standby then takes over."""
 
 
 def register(verbs: Verbs) -> None:
@@ -57,7 +57,7 @@ async def _until_left(config: Config, access: ClusterAccess, address: str) -> No
         if not any(isinstance(view, LedgerView) and view.http == address for view in views.values()):
             return
         if time.monotonic() > deadline:
-            raise EnvironmentFault(f"the daemon at {address} has not let go of its flows within {DRAINED_S:g} s")
+            raise EnvironmentFault(f"the daemon at {address} has not released its flows within {DRAINED_S:g} s")
         await asyncio.sleep(POLL_S)
 
 

@@ -21,8 +21,8 @@ from mirrord.topics.rules.topic_list import TopicLine, with_orders
 from policies.flows import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
-excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). Where the source does not
-answer, what the ledger at the target knows is shown as recorded. Nothing is altered."""
+excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). If the source does not
+answer, the topics in the ledger are shown as recorded. Nothing is changed."""
 _STYLES = {
     "copied": "green",
     "to-create": "yellow",

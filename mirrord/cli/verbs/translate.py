@@ -10,9 +10,9 @@ from mirrord.groups.translate import time_words
 from mirrord.model.errors import ConfigError
 from mirrord.translate import Answer, Question, translate
 
-_EPILOG = """OFFSET is what a reader would read next; @TIME, such as @2026-11-21T22:00:00Z or @1795298400000 (ms since
-1970), stands for the first record of this time or a later one. The answer comes from the target cluster alone: the
-daemon need not run, and the source is asked for times only. Exit code 1 when no offset can be told.
+_EPILOG = """OFFSET is the offset that a reader would read next. @TIME, such as @2026-11-21T22:00:00Z or @1795298400000
+(ms since 1970), means the first record of this time or a later one. The answer comes from the target cluster alone: no
+daemon has to run, and the source is asked only for times. Exit code 1: no offset can be given.
 
   mirrord translate conf.toml eu-us orders 3 120
   mirrord translate conf.toml eu-us eu.orders 3 98 --reverse
@@ -23,11 +23,13 @@ _TIME_RULE = "@ and a time with its zone, such as @2026-01-31T12:00:00Z, or @ an
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "translate", "Show where a reader goes on in the other cluster.", _EPILOG)
+    parser = add_verb(verbs, "translate", "Show where a reader resumes in the other cluster.", _EPILOG)
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", help=what)
     parser.add_argument("flow", metavar="FLOW", help="the flow's name, such as eu-us")
-    parser.add_argument("topic", metavar="TOPIC", help="the topic: as the source names it, with --reverse the target")
+    parser.add_argument(
+        "topic", metavar="TOPIC", help="name of the topic at the source, or at the target with --reverse"
+    )
     parser.add_argument("partition", metavar="PARTITION", type=int, help="its partition")
     parser.add_argument("offset", metavar="OFFSET|@TIME", help="an offset, or a time")
     parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
@@ -52,12 +54,12 @@ def _question(arguments: argparse.Namespace) -> Question:
         except ValueError:
             moment = ""
         if not isinstance(moment, int):
-            raise ConfigError(f'"{given}" is no time; give {_TIME_RULE}')
+            raise ConfigError(f'"{given}" is not a time; allowed: {_TIME_RULE}')
         time_ms = moment
     elif given.isascii() and given.isdecimal() and int(given) < 1 << 63:
         offset = int(given)
     else:
-        raise ConfigError(f'"{given}" is no offset; give a whole number from 0 on, or {_TIME_RULE}')
+        raise ConfigError(f'"{given}" is not an offset; allowed: a whole number from 0 on, or {_TIME_RULE}')
     return Question(
         flow=arguments.flow,
         topic=arguments.topic,

@@ -197,7 +197,7 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
     """Decide what to commit for one group in one partition. `present` is the target's position."""
     newest = course.newest
     if newest is None:
-        return Hold("expired", "the source knows this position no more; the target's is left as it is")
+        return Hold("expired", "the source no longer has this position; the target's is left as it is")
     offset = mapped.offset
     if offset is None:
         return Hold("unknown", mapped.why)
@@ -207,7 +207,7 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
         return Write(wanted, "the target has no position", waits)
     if offset == present.offset:
         if present.metadata != newest.metadata and present.leader_epoch == NO_EPOCH and not past.two_way:
-            return Write(wanted, "its metadata are others", waits)
+            return Write(wanted, "its metadata is different", waits)
         return Hold("waits", waiting_line(mapped)) if waits else Hold("in step")
     left = _left_to_target(newest, offset, present, past)
     if left is not None:
@@ -223,7 +223,7 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
         if present.offset < pair.target or offset < present.offset:
-            return Hold("ahead", "it has moved at the target, and the source is to follow")
+            return Hold("ahead", "it has moved at the target, and the source will follow")
         if present.offset == pair.target and pair.back:
             return Hold("in step")
     if offset < present.offset:
@@ -236,7 +236,9 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
             return Hold("in step")
     is_seen = pair is not None and pair.seen
     if past.two_way and by_consumer and not past.is_own and not is_seen:
-        return Hold("unsure", "nobody is known to have read on at the source: the position may be the target's old one")
+        return Hold(
+            "unsure", ("no client is known to have read on at the source: the position may be the target's old one")
+        )
     return None
 
 
@@ -269,4 +271,4 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 def waiting_line(mapped: Mapped) -> str:
     """Return why a position does not match the source's yet."""
-    return mapped.why or f"{mapped.missing} source offsets in front of it are not copied yet"
+    return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"

@@ -95,7 +95,7 @@ def plan_back(
     wanted = CommittedOffset(offset, NO_EPOCH, newest.metadata)
     if present is None:
         if not is_own and not asked.once:
-            return Hold("expired", "the source knows it no more, and nobody is known to have read on at the target")
+            return Hold("expired", "the source no longer has it, and no client is known to have read on at the target")
         return Write(wanted, "the source has no position", waits)
     if offset == present.offset:
         return Hold("waits", unexplained_line(mapped)) if waits else Hold("in step")
@@ -103,7 +103,7 @@ def plan_back(
     if there.offset == newest.offset and not there.missing:
         return Hold("in step")
     if asked.force:
-        return Write(wanted, "the target is to count", waits)
+        return Write(wanted, "the target's position counts", waits)
     if offset > present.offset:
         return _not_on(newest, present, pair, is_own=is_own) or Write(wanted, "the target has moved on", waits)
     return _not_back(newest, present, pair) or Write(wanted, "the target went back", waits)
@@ -114,13 +114,15 @@ def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
-            return Hold("ahead", "the source has moved, and the target is to follow")
+            return Hold("ahead", "the source has moved, and the target will follow")
         # The target's position is further even though the source has also moved on. This happens where each side has
         # records that the other one read elsewhere.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
-        return Hold("unsure", "nobody is known to have read on at the target: the position may be the source's old one")
+        return Hold(
+            "unsure", ("no client is known to have read on at the target: the position may be the source's old one")
+        )
     return None
 
 
@@ -132,12 +134,12 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: Pair | No
         return None
     if newest.offset > pair.target:
         return Hold("ahead", "the source is further, and the target did not go back")
-    return Hold("in step") if pair.back else Hold("ahead", "the source is further, and nobody has moved")
+    return Hold("in step") if pair.back else Hold("ahead", "the source is further, and no side has moved")
 
 
 def unexplained_line(mapped: Mapped) -> str:
     """Return why a position does not match the target's yet."""
     return (
         mapped.why
-        or f"{mapped.missing} target offsets in front of it are not in the map yet: just copied, or written by others"
+        or f"{mapped.missing} target offsets before it are not in the map yet: just copied, or written by others"
     )

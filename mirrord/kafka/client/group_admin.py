@@ -56,7 +56,7 @@ class GroupAdmin:
         found: dict[str, ListedGroup] = {}
         for error, told in await asyncio.gather(*(self._list(node) for node in nodes)):
             if error:
-                raise EnvironmentFault(f"the groups of {self._view.alias} are not told: {ErrorCode.name_of(error)}")
+                raise EnvironmentFault(f"the groups of {self._view.alias} cannot be listed: {ErrorCode.name_of(error)}")
             found |= {each.group: each for each in told}
         return found
 

@@ -52,4 +52,4 @@ async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
                     return
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise EnvironmentFault(f"the topic {name} was created, and no broker tells of it") from None
+        raise EnvironmentFault(f"the topic {name} was created, but no broker shows it") from None

@@ -159,7 +159,7 @@ class _Reader:
     def take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._data):
-            raise _Broken("it is cut off")
+            raise _Broken("it is truncated")
         part = self._data[self._position : end]
         self._position = end
         return part
@@ -176,7 +176,7 @@ class _Reader:
     def element(self, tag: int) -> bytes:
         """Return the content of a DER element."""
         if self.number("B") != tag:
-            raise _Broken("a key is not what it should be")
+            raise _Broken("a key is malformed")
         length = self.number("B")
         if length & 0x80:
             length = int.from_bytes(self.take(length & 0x7F), "big")

@@ -115,7 +115,7 @@ class LogReader:
             return _told(named, failed)
         if position < first:
             return RangeGone(f"{named}: the offsets {position} to {min(end, first) - 1} are gone, it begins at {first}")
-        return EnvironmentFault(f"{named}: the offset {position} was asked for, and the log ends at {last}")
+        return EnvironmentFault(f"{named}: the offset {position} was requested, but the log ends at {last}")
 
     async def _led(self, partition: PartitionId) -> None:
         """Wait until the partition has a known leader."""
@@ -125,12 +125,12 @@ class LogReader:
             async with asyncio.timeout(self._patience_s):
                 while self._view.leader(partition) is None:
                     if self._view.gone(partition.topic_id):
-                        raise EnvironmentFault(f"{partition.topic} was deleted, or made anew, while it was read")
+                        raise EnvironmentFault(f"{partition.topic} was deleted, or created again, while it was read")
                     news.clear()
                     self._view.refresh()
                     await news.wait()
         except TimeoutError:
-            why = self._view.error or "nobody leads it"
+            why = self._view.error or "it has no leader"
             raise EnvironmentFault(f"{partition.topic}-{partition.partition} cannot be read: {why}") from None
         finally:
             self._view.on_change.remove(news.set)

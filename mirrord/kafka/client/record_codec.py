@@ -69,7 +69,7 @@ def _read_batch(data: bytes) -> tuple[int, list[Record]]:
         raise ValueError(f"{len(data)} bytes are not a batch")
     batch = DefaultRecordBatch(data)
     if not batch.validate_crc():
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum does not match")
     codec = batch.attributes & CODEC_MASK
     if len(data) == HEADER_LENGTH:
         return codec, []  # a codec cannot decode zero bytes

@@ -272,7 +272,7 @@ class FramePipe(asyncio.BufferedProtocol):
         (correlation_id,) = _RESPONSE.unpack_from(buffer)
         if not self._pending or self._pending[0][0] != correlation_id:
             expected = self._pending[0][0] if self._pending else "none"
-            raise Malformed(f"an answer to request {correlation_id}, where the next one to be answered is {expected}")
+            raise Malformed(f"an answer to request {correlation_id}, but the next one to be answered is {expected}")
         if buffer[4] == 0:
             frame.start = 5
         else:
@@ -284,7 +284,7 @@ class FramePipe(asyncio.BufferedProtocol):
 
     def _refuse_size(self, size: int) -> None:
         if size > self._frame_limit:
-            raise Oversize(f"a frame of {size} bytes, where {self._frame_limit} are allowed")
+            raise Oversize(f"a frame of {size} bytes, but {self._frame_limit} are allowed")
         raise Malformed(f"a frame of {size} bytes")
 
     # ending

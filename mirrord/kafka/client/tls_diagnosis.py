@@ -41,9 +41,9 @@ async def _at_fault(error: ssl.SSLCertVerificationError, host: str, port: int, s
             case code if code in {_OTHER_HOST, _OTHER_ADDRESS}:
                 return f"; {facts.subject} is for {facts.names}, not for {host} (see check_hostname)"
             case code if code in {_EXPIRED, _NOT_YET}:
-                return f"; {facts.subject}, or what issued it, is valid {facts.validity}"
+                return f"; {facts.subject}, or its issuer, is valid {facts.validity}"
             case code if code in _UNTRUSTED:
-                return f"; {facts.subject} is issued by {facts.issuer}, and trusted are {_trusted(security)}"
+                return f"; {facts.subject} is issued by {facts.issuer}, which is not among {_trusted(security)}"
             case _:
                 return f"; it is {facts.subject}, issued by {facts.issuer}, valid {facts.validity}"
     return ""

@@ -100,7 +100,7 @@ class KafkaTopicAdmin:
             return self._all
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         if answer.cluster_id is None:
-            raise Unreachable("the broker does not tell the id of its cluster")
+            raise Unreachable("the broker does not report the id of its cluster")
         self._check_ids(ClusterId(answer.cluster_id), answer.topics)
         topics: dict[str, Topic] = {}
         refused: dict[str, str] = {}

@@ -119,7 +119,7 @@ def _code(codes: dict[str, int], name: str) -> int:
 def _pattern(reader: Reader) -> tuple[ResourceKind, str, PatternKind]:
     resource, name, pattern = reader.int8(), reader.compact_string(), reader.int8()
     if resource not in _RESOURCE_NAMES or pattern not in _PATTERN_NAMES:
-        raise Malformed(f"a rule about resource type {resource} with pattern type {pattern}, which was not asked for")
+        raise Malformed(f"a rule about resource type {resource} with pattern type {pattern}, which was not requested")
     return _RESOURCE_NAMES[resource], name, _PATTERN_NAMES[pattern]
 
 

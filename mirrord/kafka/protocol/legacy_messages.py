@@ -72,7 +72,7 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
         offset, size, _, magic, attributes = _HEAD.unpack_from(buffer, at)
         behind = at + LENGTH_OFFSET + size
         if offset <= last or size < _LEAST_SIZE[magic]:
-            raise Malformed(f"a message of format {magic} with offset {offset} behind {last}, and {size} bytes")
+            raise Malformed(f"a message of format {magic} with offset {offset} after {last}, and {size} bytes")
         if behind > end:
             break  # a broker may cut off the last message of a response; the next response has it in full
         if attributes & CODEC_MASK:
@@ -97,7 +97,7 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
         if magic > 1 or size < _LEAST_SIZE[magic] or behind > len(data):
             raise Malformed(f"a message of format {magic} with {size} bytes, where {len(data) - at} are left")
         if checked and crc32(memoryview(data)[at + MAGIC_OFFSET : behind]) != crc:
-            raise Malformed("the checksum does not fit")
+            raise Malformed("the checksum does not match")
         place = at + _HEAD.size
         time_ms = NO_TIME
         if magic:
@@ -106,7 +106,7 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
         key, place = _field(data, place, behind)
         value, place = _field(data, place, behind)
         if place != behind:
-            raise Malformed(f"{behind - place} bytes stand behind the value of a message")
+            raise Malformed(f"{behind - place} bytes follow the value of a message")
         found.append(OldMessage(offset, magic, attributes, time_ms, key, value))
         at = behind
     return found

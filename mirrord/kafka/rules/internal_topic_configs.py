@@ -53,7 +53,7 @@ def few_replicas(topic: Topic, target: Alias, brokers: int) -> str:
         return ""
     return (
         f"the topic {topic.name} has {topic.replicas} of {wanted} replicas that the brokers of {target} allow: "
-        "reassign it, and what it holds survives the loss of a broker"
+        "reassign it, so that its content survives the loss of a broker"
     )
 
 
@@ -76,7 +76,7 @@ def ledger_findings(
                 flow=flow.name,
                 where=where,
                 what=f"it has {wrong.key}={wrong.value}, which loses facts",
-                do=f"set {wrong.key}={wrong.must_be}; the daemon does it where it holds ALTER_CONFIGS",
+                do=f"set {wrong.key}={wrong.must_be}; the daemon does it if it has ALTER_CONFIGS",
             )
         if line := few_replicas(topics[name], flow.target, brokers):
             yield Finding(severity="warning", flow=flow.name, where=where, what=line)

@@ -13,6 +13,7 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
     """
 
     number: int
+    """Number of the compaction."""
     at_ms: int
     """Wall-clock time, for information only."""
 
@@ -25,10 +26,12 @@ class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """
 
     number: int
+    """Number of the compaction that moved the runs."""
     lane: LaneId
     source: tuple[ArchivedRuns, ...] = ()
-    """Runs of the source side, in ascending order. `target` holds those of the target side in the same way."""
+    """Runs of the source side, in ascending order."""
     target: tuple[ArchivedRuns, ...] = ()
+    """Runs of the target side, in ascending order."""
 
     @property
     def last_ordinal(self) -> int:

@@ -17,8 +17,11 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
 
     lane: LaneId
     level: ProvingLevel
+    """How closely the records were compared."""
     first: int
+    """First proven ordinal."""
     end: int
+    """Ordinal after the last proven one."""
     source_offset: int
     """Every source offset from the first record on and below this one is at the target, or is explained."""
     newest_ms: int
@@ -41,9 +44,13 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
 
     lane: LaneId
     start: int
+    """First source offset."""
     end: int
+    """Source offset after the last one."""
     difference: RepairedKind
+    """What the audit had found."""
     topic: str
+    """The topic that holds the records."""
     at: int
     """Lowest possible offset of these records in that topic."""
     origin: Origin

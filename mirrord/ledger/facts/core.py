@@ -59,17 +59,23 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """The source offsets [start, end) that were not copied, and the reason."""
 
     start: int
+    """First source offset."""
     end: int
+    """Source offset after the last one."""
     reason: Reason
+    """Why they were not copied."""
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True):
     """The holder of a lease, and where the command line can reach it."""
 
     host: str
+    """Machine of the daemon."""
     pid: int
     instance: str
+    """Name of the daemon (`instance` in its configuration)."""
     http: str
+    """Address of its HTTP API."""
     boot_id: str = ""
     """The kernel's boot id.
 
@@ -97,6 +103,7 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     """The first fact of a ledger. The same flow name with other clusters is refused."""
 
     flow: str
+    """Name of the flow."""
     source_cluster: ClusterId
     target_cluster: ClusterId
     keeps_starts: bool = False
@@ -115,6 +122,7 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
     epoch: int
     holder: Holder
     ttl_ms: int
+    """Length of the lease: how long the holder may be silent before another daemon takes the flow."""
 
 
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
@@ -126,6 +134,7 @@ class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
 
     epoch: int
     turn: int
+    """Number of the daemon's process under this lease, from 1 on."""
     holder: Holder
 
 
@@ -143,6 +152,7 @@ class TopicCreated(Fact, frozen=True, tag="topic_created"):
     target_topic: str
     target_topic_id: TopicId
     partitions: int
+    """Number of partitions."""
 
 
 class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
@@ -151,14 +161,18 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
     target_topic: str
     target_topic_id: TopicId
     partitions: int
+    """The new number of partitions."""
 
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
     """One config of a topic. None means that the config is not set on the topic, so the cluster's value applies."""
 
     name: str
+    """Name of the config."""
     before: str | None
+    """Value before the change."""
     after: str | None
+    """Value after the change."""
 
 
 class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
@@ -168,6 +182,7 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
     target_topic: str
     target_topic_id: TopicId
     changes: tuple[ConfigChange, ...]
+    """The configs that were altered."""
 
 
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
@@ -177,13 +192,16 @@ class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
     """
 
     rules: tuple[AclRule, ...]
+    """The ACLs."""
 
 
 class AclsSynced(Fact, frozen=True, tag="acls_synced"):
     """mirrord added and removed these ACLs at the target. It may remove only ACLs that it added itself."""
 
     added: tuple[AclRule, ...] = ()
+    """ACLs that were added."""
     removed: tuple[AclRule, ...] = ()
+    """ACLs that were removed."""
 
 
 class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
@@ -193,6 +211,7 @@ class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
     target_topic: str
     target_topic_id: TopicId
     due_ms: int
+    """Time of the deletion. The daemon deletes the topic when its clock has passed this time."""
 
 
 class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
@@ -201,6 +220,7 @@ class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
     target_topic: str
     target_topic_id: TopicId
     reason: str
+    """Why it is kept, for people."""
 
 
 class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
@@ -239,9 +259,11 @@ class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """
 
     cluster: ClusterId
+    """Cluster id of the target."""
     version: str
     """Fingerprint of the APIs that the brokers offer. If it changes, the brokers are probed again."""
     passed: bool
+    """Whether the brokers behave as exactly once requires."""
     failures: tuple[str, ...] = ()
     """A line for each rule that they broke."""
     remarks: tuple[str, ...] = ()
@@ -278,6 +300,7 @@ class LaneTaken(Fact, frozen=True, tag="lane_taken"):
     grant: int
     replicator: str
     times: tuple[int, int] = (0, 0)
+    """(lease, request timeout), as described above."""
 
 
 class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
@@ -286,6 +309,7 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
     lane: LaneId
     grant: int
     policy: str
+    """The new fingerprint (`LaneOpened.policy`)."""
 
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
@@ -295,9 +319,13 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """
 
     first: int
+    """Lowest ordinal that was reassigned."""
     ordinal: int
+    """The mark's ordinal."""
     target_offset: int
+    """The mark's target offset."""
     leader_epoch: int
+    """The mark's leader epoch."""
 
 
 class SourceRun(Fact, frozen=True, tag="source_run"):
@@ -310,7 +338,9 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     lane: LaneId
     grant: int
     runs: tuple[Run, ...]
+    """Where the lane will write: from each ordinal on, the source offsets of its records."""
     verdicts: tuple[Verdict, ...] = ()
+    """Why the source offsets between the runs are not copied."""
     epochs: tuple[tuple[int, int], ...] = ()
     """(ordinal, leader epoch of the source) for each change of the epoch. -1 means that the epoch is unknown from there
     on.
@@ -329,8 +359,11 @@ class TargetRun(Fact, frozen=True, tag="target_run"):
     lane: LaneId
     grant: int
     ordinal: int
+    """The first ordinal of the run."""
     offset: int
+    """Its target offset."""
     leader_epoch: int
+    """Leader epoch of the target partition when the record was acknowledged or read."""
 
 
 class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
@@ -339,7 +372,9 @@ class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
     lane: LaneId
     grant: int
     verdicts: tuple[Verdict, ...]
+    """The verdicts."""
     note: str = ""
+    """One line for people."""
 
 
 class HoleFound(Fact, frozen=True, tag="hole_found"):
@@ -352,8 +387,11 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     lane: LaneId
     grant: int
     first: int
+    """First missing ordinal."""
     last: int
+    """Last missing ordinal."""
     again: int
+    """The ordinal from which on the refused records follow."""
     until: int
     """The ordinal at which the lane continues after everything that had to be copied again."""
 
@@ -373,9 +411,13 @@ class LaneHalted(Fact, frozen=True, tag="lane_halted"):
     lane: LaneId
     grant: int
     reason: str
+    """Short name of the cause."""
     line: str
+    """The cause in one line, for people."""
     start: int
+    """First source offset concerned."""
     end: int
+    """Source offset after the last one concerned."""
 
 
 class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
@@ -391,9 +433,13 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     lane: LaneId
     grant: int
     first: int
+    """First ordinal that was compared."""
     last: int
+    """Last ordinal that was compared."""
     outcome: Literal["equal", "unverifiable", "different"]
+    """The result. "unverifiable": the source no longer has the records. It does not count as a difference."""
     note: str = ""
+    """One line for people."""
     more: bool = False
     """Whether a previous holder may have sent other records under later ordinals. These are compared later."""
     is_all: bool = False
@@ -414,8 +460,11 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     lane: LaneId
     grant: int
     first: int
+    """First ordinal that was found again."""
     last: int
+    """Last ordinal that was found again."""
     until: int
+    """The ordinal at which the lane continues after the missing records."""
 
 
 class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
@@ -432,6 +481,7 @@ class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
     looked_at: int
     """Number of its last records that were compared."""
     found: InheritedBy
+    """The result of the comparison."""
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) that the target holds more than once."""
     missing: tuple[tuple[int, int], ...] = ()
@@ -502,9 +552,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One record of the ledger: facts that one writer appended together, under one lease epoch."""
 
     lease_epoch: int
+    """Epoch of the lease under which the entry was written; 0 before the first lease."""
     at_ms: int
     """The writer's wall-clock time, for information only: nothing is decided by it."""
     facts: tuple[AnyFact, ...]
+    """The facts, in order."""
     writer: str = ""
     """Identifies the writer and its append, so that it recognises its own entry when it reads the ledger back."""
 

@@ -15,7 +15,9 @@ class Selected(msgspec.Struct, frozen=True, array_like=True):
     """The source topics that a configuration selects."""
 
     topics: tuple[str, ...]
+    """Names and patterns of selected topics."""
     exclude: tuple[str, ...] = ()
+    """Names and patterns of excluded topics."""
     policy: str = ""
     """The selection policy and its settings, or an empty string if there is none."""
 
@@ -27,7 +29,9 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     """
 
     topic: str
+    """Name of the source topic."""
     topic_id: TopicId
+    """Its topic id."""
     start: Start
     """The setting from which the offsets were resolved."""
     offsets: tuple[int, ...]

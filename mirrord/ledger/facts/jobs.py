@@ -20,9 +20,13 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     """The process of a job. As in `Holder`, the fields let other processes on its machine detect that it is dead."""
 
     host: str
+    """Machine of the process."""
     pid: int
+    """Its process id."""
     boot_id: str = ""
+    """The kernel's boot id."""
     started_ticks: int = 0
+    """Start time of the process in clock ticks since boot."""
 
 
 class JobBegan(Fact, frozen=True, tag="job_began"):
@@ -35,7 +39,9 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
     job: Job
     number: int
     worker: Worker
+    """The process."""
     ttl_ms: int
+    """How long the job may be silent before another one may begin."""
     at_ms: int
     """Wall-clock time, for people and for `[audit] every`."""
 
@@ -49,6 +55,7 @@ class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     job: Job
     number: int
     done: int = 0
+    """Number of completed units."""
     every: int = 0
     """`done` of `every` units are complete, in whatever unit the job counts. Both are 0 while that is not known."""
 
@@ -59,6 +66,7 @@ class JobEnded(Fact, frozen=True, tag="job_ended"):
     job: Job
     number: int
     outcome: Outcome
+    """How it ended."""
     line: str
     """The result, for people."""
     at_ms: int

@@ -21,7 +21,9 @@ class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
     """Revokes the `CopyingPaused` of the same name. The fact takes effect if there is one."""
 
     topic: str
+    """The same as in `CopyingPaused`."""
     partition: int
+    """The same as in `CopyingPaused`."""
     origin: Origin
 
 
@@ -29,8 +31,11 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
     """The partition must be hosted by the replicator of this number, if there is one."""
 
     topic: str
+    """Name of the source topic."""
     partition: int
+    """The partition."""
     slot: int
+    """Number of the replicator."""
     origin: Origin
 
 
@@ -38,7 +43,9 @@ class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
     """The partition may be placed freely again. The fact takes effect if the lane was pinned."""
 
     topic: str
+    """Name of the source topic."""
     partition: int
+    """The partition."""
     origin: Origin
 
 
@@ -46,6 +53,7 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
     """This replicator, but no replacement of it, gives its lanes to others and gets no more."""
 
     replicator: str
+    """Name of the replicator."""
     origin: Origin
 
 
@@ -53,6 +61,7 @@ class HostRestored(Fact, frozen=True, tag="host_restored"):
     """The replicator may get lanes again, or has ended. The fact takes effect if it was drained."""
 
     replicator: str
+    """Name of the replicator."""
     origin: Origin
 
 

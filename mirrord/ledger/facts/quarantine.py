@@ -30,10 +30,13 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     form.
     """
     line: str
+    """The cause in one line, for people."""
     skip: bool = False
+    """Whether the flow's policy skips them."""
     letters: int = -1
-    """The same as in `QuarantineSkipped`; this also applies to the next field."""
+    """The same as in `QuarantineSkipped`."""
     letters_at: int = -1
+    """The same as in `QuarantineSkipped`."""
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):

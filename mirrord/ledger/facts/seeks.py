@@ -23,6 +23,7 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
     start: int
     """Position of the lane when the seek was decided. Records before it are copied."""
     end: int
+    """The source offset at which the lane is to continue."""
     log_start: int
     """Log start of the source when the seek was decided. Records before it can no longer be copied."""
     origin: Origin
@@ -34,7 +35,9 @@ class SeekDone(Fact, frozen=True, tag="seek_done"):
     lane: LaneId
     grant: int
     start: int
+    """First source offset that was skipped."""
     end: int
+    """The source offset at which the lane continues."""
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True):

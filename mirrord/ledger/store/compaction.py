@@ -232,8 +232,8 @@ def _finish(target: Path, manifest: Manifest) -> None:
     """Write the manifest when all files are there. Raises EnvironmentFault."""
     try:
         for path in missing_files(target, manifest.files):
-            where = "the folder of [compact] path has to be one for all of Spark's executors"
-            raise EnvironmentFault(f"{target / path} is not there as it was written; {where}")
+            where = "the folder of [compact] path must be the same for all of Spark's executors"
+            raise EnvironmentFault(f"{target / path} does not hold what was written; {where}")
         write_manifest(target, manifest)
     except OSError as error:
         raise EnvironmentFault(f"nothing can be written to {target}: {error.strerror or error}") from error
@@ -304,7 +304,7 @@ def _sweep(folder: Path, number: int, used: set[int], ledger: str) -> None:
                 shutil.rmtree(path)
                 log.info("generation_removed", folder=str(path))
     except OSError as error:
-        raise EnvironmentFault(f"{folder} cannot be swept: {error.strerror or error}") from error
+        raise EnvironmentFault(f"{folder} cannot be cleaned up: {error.strerror or error}") from error
 
 
 def _is_ours(path: Path, ledger: str) -> bool:

@@ -89,7 +89,7 @@ class JobLease:
         if isinstance(error, Exception):
             self.tell_all("failed", str(error).splitlines()[0] if str(error) else repr(error))
         elif error is not None:
-            self.tell_all("stopped", "it was told to end")
+            self.tell_all("stopped", "it was asked to end")
         self.end()
 
     def progress(self, done: int, every: int) -> None:
@@ -176,7 +176,7 @@ class JobLease:
             held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
         ):
             other = held.store.state.jobs.get(self._job)
-            raise JobBusy(_busy(held.flow, other) if other else f"the ledger of {held.flow} is being taken over")
+            raise JobBusy(_busy(held.flow, other) if other else f"the lease of {held.flow} is being taken over")
         held.number = number
 
     async def _renew(self) -> None:
@@ -212,4 +212,4 @@ class JobLease:
 def _busy(flow: str, other: JobState) -> str:
     where = f"pid {other.worker.pid} on {other.worker.host}"
     what = "an audit" if other.job == "audit" else "a compaction"
-    return f"{what} of {flow} runs already ({where}): of each flow one at a time"
+    return f"{what} of {flow} is already running ({where}): each flow has one at a time"

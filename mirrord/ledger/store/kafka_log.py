@@ -134,4 +134,4 @@ def _state_row(record: LogRecord) -> StateRow:
     with suppress(UnicodeDecodeError):
         if record.key is not None:
             return StateRow(record.key.decode(), record.value)
-    raise LedgerCorrupt(f"the state topic holds a record whose key is no text: {record.key!r}")
+    raise LedgerCorrupt(f"the state topic holds a record whose key is not text: {record.key!r}")

@@ -199,7 +199,7 @@ class LeaseKeeper:
 
     def _check(self) -> None:
         if self.superseded.is_set():
-            raise Superseded("another process of this daemon goes on")
+            raise Superseded("another process of this daemon continues")
 
     def _is_free(self) -> bool:
         state = self._store.state

@@ -165,7 +165,7 @@ class LedgerWatch:
             self._evidence.know(mark)
         except Contradicted:
             is_same = mark.topic_id == self._evidence.read.topic_id
-            self.lose(_lost_below(mark) if is_same else "is being made anew, or was made anew", mark)
+            self.lose(_lost_below(mark) if is_same else "is being rebuilt, or was rebuilt", mark)
 
     async def _check(self, mark: LedgerMark, ends: LogEnds) -> None:
         if mark.topic_id != ends.topic_id:

@@ -248,7 +248,7 @@ class PartitionReader:
             try:
                 records = decode_records(buffer, start, end)
             except ValueError as error:
-                raise AskAgain(f"what was read at offset {self.position} is no record batch: {error}") from error
+                raise AskAgain(f"the data read at offset {self.position} is not a record batch: {error}") from error
             for record in records:
                 if record.offset >= self.position:
                     yield LogRecord(record.offset, record.key, record.value, header[2])

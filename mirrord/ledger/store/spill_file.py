@@ -77,7 +77,7 @@ class FileAttic:
             data = os.pread(self._fileno(), size, number * UNIT_BYTES)
         if len(data) != size or checksum(data[_CHECKSUM_BYTES:]) != int.from_bytes(data[:_CHECKSUM_BYTES]):
             log.error("older_runs_lost", offset=number * UNIT_BYTES, size=size)
-            raise AtticLost("runs that were put into a temporary file cannot be read from it any more")
+            raise AtticLost("runs that were moved to a temporary file can no longer be read from it")
         return data[_CHECKSUM_BYTES:]
 
     def free(self, number: int) -> None:

@@ -422,7 +422,7 @@ class LedgerStore:
             self._end(error)
         elif error is not None:
             log.error("ledger_failed", topic=self._log.topic, exc_info=error)
-            self._end(LedgerUnavailable(f"{self._log.topic} is read no longer: {error!r}"))
+            self._end(LedgerUnavailable(f"{self._log.topic} is no longer being read: {error!r}"))
 
     def _wake(self) -> None:
         self._changed.set()

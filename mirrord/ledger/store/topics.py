@@ -269,7 +269,7 @@ class LedgerTopics:
             if code in DENIED:
                 continue
             if code:
-                raise AskAgain(f"the settings of {name} are not told: {ErrorCode.name_of(code)}")
+                raise AskAgain(f"the configs of {name} cannot be read: {ErrorCode.name_of(code)}")
             for key, value, *_ in entries:
                 if key in needed[name] and value != needed[name][key]:
                     raise EnvironmentFault(
@@ -337,7 +337,7 @@ def _leader(found: metadata.Metadata, name: str) -> Leader:
 def _topic(found: metadata.Metadata, name: str) -> metadata.Topic:
     told = next((topic for topic in found.topics if topic.name == name), None)
     if told is None:
-        raise AskAgain(f"nothing is told of {name}")
+        raise AskAgain(f"no broker describes {name}")
     _check(told.error, name)
     if len(told.partitions) != 1:
         raise EnvironmentFault(f"the topic {name} has {len(told.partitions)} partitions; a ledger has one")

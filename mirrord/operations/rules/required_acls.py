@@ -183,15 +183,13 @@ def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             (
                 "DESCRIBE_CONFIGS",
                 "warning" if flow.sync.configs else "note",
-                "to see settings that the target must keep up with",
+                "to see configs that the target must keep up with",
             ),
         )
 
 
 def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
-    purpose = (
-        "to go on copying it, unless it was deleted: Kafka hides topics that may not be seen, and tells no difference"
-    )
+    purpose = "to keep copying it, unless it was deleted: Kafka reports hidden topics and deleted ones in the same way"
     for name in sorted(hidden):
         yield from _topic(flow.source, name, ("READ", "warning", purpose))
 
@@ -227,9 +225,9 @@ def _flows_of(topics: Iterable[str]) -> list[str]:
 def _origins(flow: FlowConfig, into_source: Collection[str], into_target: Collection[str]) -> Iterator[Need]:
     for name in into_source:
         for topic in (ledger_topic(name), state_topic(name)):
-            yield from _topic(flow.source, topic, ("READ", "error", f"to tell what the flow {name} has copied there"))
+            yield from _topic(flow.source, topic, ("READ", "error", f"to know what the flow {name} has copied there"))
     for name in into_target:
-        purpose = f"to tell where groups stand among what the flow {name} has copied there (groups.both_ways)"
+        purpose = f"to place groups among the records that the flow {name} has copied there (groups.both_ways)"
         for topic in (ledger_topic(name), state_topic(name)):
             yield from _topic(flow.target, topic, ("READ", "warning", purpose))
 
@@ -237,24 +235,26 @@ def _origins(flow: FlowConfig, into_source: Collection[str], into_target: Collec
 def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     for name in (ledger_topic(flow.name), state_topic(flow.name)):
         if name not in target:
-            yield from _topic(flow.target, name, ("CREATE", "error", "to begin the ledger"))
+            yield from _topic(flow.target, name, ("CREATE", "error", "to create the ledger"))
         yield from _topic(
             flow.target,
             name,
             ("READ", "error", "to know what was done"),
-            ("WRITE", "error", "to write down what is done"),
-            ("DESCRIBE_CONFIGS", "note", "to see that nobody's settings make it forget"),
-            ("ALTER_CONFIGS", "note", "to put such settings right"),
+            ("WRITE", "error", "to record what is done"),
+            ("DESCRIBE_CONFIGS", "note", "to check that its configs lose nothing"),
+            ("ALTER_CONFIGS", "note", "to correct such configs"),
         )
-    yield from _topic(flow.target, ledger_topic(flow.name), ("DELETE", "error", "to trim what snapshots hold"))
-    probe = "to probe what exactly once rests on"
+    yield from _topic(
+        flow.target, ledger_topic(flow.name), ("DELETE", "error", ("to trim entries that snapshots contain"))
+    )
+    probe = "to probe what exactly once relies on"
     yield from _topic(
         flow.target,
         probe_topic(flow.name),
         ("CREATE", "warning", probe),
         ("READ", "warning", probe),
         ("WRITE", "warning", probe),
-        ("DELETE", "note", "to remove the topic of the probe again"),
+        ("DELETE", "note", "to delete the topic of the probe again"),
     )
     yield from _dead_letters(flow, target)
     yield from _repairs(flow, target)
@@ -269,21 +269,26 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     by_policy = flow.on_reject == "skip"
     missing: Severity = "warning" if by_policy else "note"
     who = 'on_reject = "skip"' if by_policy else "mirrord quarantine skip"
-    parking = f"to park what is left out ({who})"
+    parking = f"to park skipped records ({who})"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", missing, parking))
     yield from _topic(
-        flow.target, name, ("WRITE", missing, parking), ("READ", missing, "to see what is parked, and to bring it back")
+        flow.target,
+        name,
+        ("WRITE", missing, parking),
+        ("READ", missing, ("to read parked records, and to bring them back")),
     )
     yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), missing, parking)
 
 
 def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     """Yield the permissions for the repair topic, which only an operator command needs."""
-    name, why = repair_topic(flow.name), "to keep what an audit has missed (mirrord repair)"
+    name, why = repair_topic(flow.name), "to store records that an audit found missing (mirrord repair)"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", "note", why))
-    yield from _topic(flow.target, name, ("WRITE", "note", why), ("READ", "note", "to see what lies there already"))
+    yield from _topic(
+        flow.target, name, ("WRITE", "note", why), ("READ", "note", ("to see which records are there already"))
+    )
     yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), "note", why)
 
 
@@ -296,12 +301,12 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
         yield from _topic(
             flow.target,
             name,
-            ("READ", "error", "to see what stands in it"),
+            ("READ", "error", "to read its records"),
             ("WRITE", "error", "to copy into it"),
             ("ALTER", "error" if name in growing else "warning", "to grow it when the source topic grows"),
             ("DESCRIBE_CONFIGS", "note", "to see what it would refuse or rewrite"),
         )
-    remembered = "to know how long producers are remembered; else no lane is protected"
+    remembered = "to know how long producers are remembered; without it, no lane is protected"
     yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)
 
 
@@ -309,7 +314,7 @@ def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> It
     """Yield the permissions for the optional features that the configuration enables."""
     if flow.sync.configs:
         for name in sorted(plan.targets):
-            yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its settings in step"))
+            yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its configs in sync"))
     if flow.sync.acls != "off":
         yield _cluster(flow.source, "DESCRIBE", "to read ACLs")
         yield _cluster(flow.target, "ALTER", "to write ACLs")
@@ -320,7 +325,7 @@ def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> It
     for topic in written_topics(flow):
         yield from _written(flow, topic, target)
     if HEARTBEATS in plan.targets.values():
-        clocks = "to compare the clocks of both clusters, for the latency by heartbeats that others write"
+        clocks = "to compare the clocks of both clusters, for the latency from copied heartbeats"
         for cluster in (flow.source, flow.target):
             yield Need(Right(cluster, "cluster", KAFKA_CLUSTER, "DESCRIBE"), "note", clocks)
 
@@ -328,16 +333,16 @@ def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> It
 def _of_groups(flow: FlowConfig) -> Iterator[Need]:
     if not flow.follows_groups:
         return
-    at_once = "to learn of commits when they are made; without it groups are asked for them again and again"
+    at_once = "to learn of commits when they are made; without it, groups are polled for them"
     yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
     there: tuple[Operation, str] = ("READ", "to commit for groups")
     if flow.groups.mode == "off":
-        there = ("DESCRIBE", "to see where groups stand at the target")
+        there = ("DESCRIBE", "to see the positions of groups at the target")
     for name in _groups(flow):
         yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
         yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
         if flow.groups.reverse:
-            purpose = "to keep groups at the source in step with the target (groups.reverse)"
+            purpose = "to keep groups at the source in sync with the target (groups.reverse)"
             yield Need(Right(flow.source, "group", name, "READ"), "warning", purpose)
     if flow.groups.reverse:
         yield from _topic(flow.target, "__consumer_offsets", ("READ", "note", at_once))
@@ -352,9 +357,9 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     if left is None or flow.from_mm2.takeover == "off":
         return
     waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
-    purpose = f"to go on where MirrorMaker 2 left off, should it have copied here before: {waits}"
+    purpose = f"to continue where MirrorMaker 2 left off, if it has copied here before: {waits}"
     yield from _topic(flow.target, left.offsets_topic, ("READ", "warning", purpose))
-    purpose = "to see that MirrorMaker 2 copies no longer, should it have copied here before"
+    purpose = "to see that MirrorMaker 2 no longer copies, if it has copied here before"
     yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
 
 
@@ -362,7 +367,7 @@ def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> 
     purpose = f"to write {topic.what}"
     # The source's topics other than the copied ones are not known here.
     if topic.cluster == flow.source or topic.name not in target:
-        yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic is not there"))
+        yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic does not exist"))
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))
     if topic.is_read:
         yield from _topic(topic.cluster, topic.name, ("READ", "warning", f"{purpose} that never go back"))

@@ -65,7 +65,7 @@ class Returned(NamedTuple):
         return Standing(TopicPartition(topic, int(partition)), int(offset))
 
     def __str__(self) -> str:
-        return f"source offset {self.offset} stands at {self.where}"
+        return f"source offset {self.offset} is at {self.where}"
 
 
 def headers_of(

@@ -32,7 +32,7 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
     try:
         return BroughtBack(await letters.all_returned(first))
     except (ConfigError, EnvironmentFault) as fault:
-        return BroughtBack({}, f"flow {flow.name}: what was brought back is not known: {fault}")
+        return BroughtBack({}, f"flow {flow.name}: it is not known what was brought back: {fault}")
 
 
 def parked_from(state: FlowState) -> int | None:

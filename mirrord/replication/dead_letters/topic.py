@@ -141,7 +141,7 @@ class DeadLetters:
                         where = await self._bring_back(writer, letter, record, to, origin)
                         returned[letter.place.offset] = Returned(letter.place.offset, where)
         except (KafkaError, ValueError) as error:
-            raise EnvironmentFault(f"{to} does not take it: {error or repr(error)}") from error
+            raise EnvironmentFault(f"{to} refuses it: {error or repr(error)}") from error
         return [returned[offset] for offset in sorted(returned)]
 
     async def returned(self, place: LetterPlace, end: int, since: int = -1) -> list[Returned]:
@@ -202,7 +202,7 @@ class DeadLetters:
         named = TopicPartition(place.topic, place.partition)
         first, _ = await source.bounds(named, committed=False)
         if place.offset < first:
-            raise NotParked(f"{named} begins at source offset {first}: what lies in front is deleted at the source")
+            raise NotParked(f"{named} begins at source offset {first}: the records before are deleted at the source")
         standing: list[int] = []
         offsets: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:

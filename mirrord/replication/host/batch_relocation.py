@@ -96,7 +96,7 @@ class BatchRelocation:
             if cut >= count:
                 continue
             if standing and timed != (not header.attributes & LOG_APPEND_TIME):
-                raise Unplaced("only some of the records at the target have the times of the source")
+                raise Unplaced("only some of the records at the target have the timestamps of the source")
             timed = not header.attributes & LOG_APPEND_TIME
             size = _bounded(size + count)
             contents: list[Hashable] = [None] * count

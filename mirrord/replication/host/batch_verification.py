@@ -135,7 +135,7 @@ class BatchVerification:
         finding = same_records(pairs, copies, changed, timed=timed)
         # No other process can have written it: a lane with policies waits until a former holder cannot write
         # (`mirrord.replication.lane.resuming`).
-        doubt = f"the transform makes another record of it now: {finding.note}"
+        doubt = f"the transform now returns another record for it: {finding.note}"
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:

@@ -204,7 +204,7 @@ async def _first_of(log: _End, time_ms: int) -> int:
 
 def _line(here: int, there: int) -> str:
     return (
-        f"the target holds records of this source that the ledger knows nothing of, such as the one at source offset "
-        f"{here} at target offset {there}: stop the daemon, and `mirrord rebuild` lets it go on behind them; "
-        'on_unknown_copies = "begin" begins all the same, and may copy them once more'
+        f"the target holds records of this source that the ledger does not know, such as the one at source offset "
+        f"{here} at target offset {there}: stop the daemon, and `mirrord rebuild` lets it continue after them; "
+        'on_unknown_copies = "begin" begins anyway, and may copy them again'
     )

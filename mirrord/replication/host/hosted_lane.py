@@ -103,9 +103,9 @@ class HostedLane:
             )
         outlet, feed = self.outlet, self.tap.feed
         if self.ledger_trouble:
-            return f"its ledger takes nothing now, and it tries again: {self.ledger_trouble}"
+            return f"its ledger accepts nothing now, and it tries again: {self.ledger_trouble}"
         if outlet is not None and self.lane.buffered_bytes and (wait_s := outlet.throttle.left_s):
-            return f"a quota of {target} is used up: its broker takes nothing for {wait_s:.1f} s"
+            return f"a quota of {target} is used up: its broker accepts nothing for {wait_s:.1f} s"
         if feed is not None and (wait_s := feed.throttled_s(self.tap)):
-            return f"a quota of {source} is used up: its broker gives nothing for {wait_s:.1f} s"
+            return f"a quota of {source} is used up: its broker returns nothing for {wait_s:.1f} s"
         return ""

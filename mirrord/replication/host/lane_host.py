@@ -243,7 +243,7 @@ class LaneHost:
             return report
         for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
             if view.gone(partition.topic_id):
-                note = f"{view.alias} has no topic {partition.topic} of that id any more: deleted, or created anew"
+                note = f"{view.alias} has no topic {partition.topic} with that id any more: deleted, or created again"
                 return replace(report, note=note)
         note = hosted.unread_note or hosted.note(self._source_view.alias, self._target_view.alias)
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
@@ -374,7 +374,7 @@ class LaneHost:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         copies = self.provenance.copies if hosted.lane.origins is not None else None
         if hosted.lane.has_policies:
-            trouble = "its records go through a policy, so what they hold does not tell where they come from"
+            trouble = "its records go through a policy, so their content does not show where they come from"
             self._loop.call_soon(hosted.tell, RebuildAnswer(effect.question, 0, (), None, trouble))
             return
         search = BatchRelocation(*sides, self._source_asks, copies, read_committed=self._read_committed)

@@ -121,7 +121,7 @@ async def active_workers(target: ClusterConfig, group: str, timeout_s: float) ->
 
     Raises NotAllowed, EnvironmentFault.
     """
-    may_not = NotAllowed(f"whether MirrorMaker 2 still copies may not be seen: allow DESCRIBE on the group {group}")
+    may_not = NotAllowed(f"mirrord may not see whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}")
     async with Admin(target, timeout_s) as admin:
         try:
             # The client's answers have no type information.
@@ -135,7 +135,7 @@ async def active_workers(target: ClusterConfig, group: str, timeout_s: float) ->
 
 
 def _may_not_be_read(topic: str) -> NotAllowed:
-    return NotAllowed(f"{topic}, which would tell whether MirrorMaker 2 wrote them, may not be read: allow READ there")
+    return NotAllowed(f"{topic}, which would show whether MirrorMaker 2 wrote them, may not be read: allow READ there")
 
 
 async def _look_up(view: ClusterView, topic: str) -> Topic | None:

@@ -107,7 +107,7 @@ class Mm2Takeover:
         if said is None and ending.found != "verified":
             return NO_LEGACY
         if (await bounds(self._target.asks, target))[0] != end:
-            return Legacy(None, "somebody else writes to the target, which grew while it was looked at")
+            return Legacy(None, "another client writes to the target, which grew while it was examined")
         doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
         found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
@@ -192,5 +192,5 @@ def _decode(batch: ReadBatch) -> list[Record]:
 def _strange(found: CopyInherited) -> str:
     return (
         f"MirrorMaker 2 had copied up to source offset {found.said}, but the last {found.looked_at:,} records of the "
-        'target are others: from_mm2.takeover = "trust" goes on there all the same, "off" begins like a new topic'
+        'target are different: from_mm2.takeover = "trust" continues there anyway, "off" begins like a new topic'
     )

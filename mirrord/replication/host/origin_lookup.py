@@ -110,7 +110,7 @@ class OriginLookup:
                 trouble = str(error)
             except Exception:
                 log.exception("provenance_failed")
-                trouble = "where records come from cannot be told; the log has the reason"
+                trouble = "where records come from cannot be determined; the log has the reason"
             if trouble and trouble != self.trouble:
                 log.warning("copies_not_told_apart", reason=trouble)
             self.trouble = trouble

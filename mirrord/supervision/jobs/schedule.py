@@ -135,7 +135,7 @@ def _status(job: Job, every_ms: int | None, last: JobState | None, due_ms: int |
         return JobStatus(job=job, every_s=every_s, next_ms=due_ms, note=note)
     runs = last.outcome is None
     if runs and is_dead_worker(last.worker):
-        runs, note = False, note or "its process ended without a word"
+        runs, note = False, note or "its process ended without a result"
     return JobStatus(
         job=job,
         every_s=every_s,

@@ -54,20 +54,20 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("a batch with a wrong checksum is refused", 0, 0, "refused", _CORRUPT, damaged=True),
-    Step("behind a refused first batch the next one stands at the end of the log", 0, RECORDS),
-    Step("what comes before the last batch is refused", 0, 0, "refused", _OUT_OF_ORDER),
-    Step("without memory of a producer any sequence is taken", 1, _ANYTHING),
-    Step("a batch may reach across the last sequence", 2, _ACROSS),
-    Step("after the last sequence comes 0, over another connection too", 2, 1, connection=1),
-    Step("a repeat of the last batch is known again and not appended", 2, 1, "known"),
+    Step("after a refused first batch, the next one is appended at the end of the log", 0, RECORDS),
+    Step("a batch before the last one is refused", 0, 0, "refused", _OUT_OF_ORDER),
+    Step("without state of a producer, any sequence is accepted", 1, _ANYTHING),
+    Step("a batch may span the last sequence", 2, _ACROSS),
+    Step("after the last sequence comes 0, also over another connection", 2, 1, connection=1),
+    Step("a repeat of the last batch is recognized and not appended", 2, 1, "known"),
     Step("a gap is refused", 2, 1 + 2 * RECORDS, "refused", _OUT_OF_ORDER, connection=1),
-    *(Step("the next batch is taken", 2, 1 + number * RECORDS) for number in range(1, 5)),
-    Step("a repeat that is too old to be known is refused", 2, _ACROSS, "refused", _OUT_OF_ORDER),
-    Step("records of old times are taken", 3, 0, age_ms=OLD_MS),
+    *(Step("the next batch is accepted", 2, 1 + number * RECORDS) for number in range(1, 5)),
+    Step("a repeat that is too old to be recognized is refused", 2, _ACROSS, "refused", _OUT_OF_ORDER),
+    Step("records with old timestamps are accepted", 3, 0, age_ms=OLD_MS),
 )
-TELLS = "the brokers tell the last sequence of a producer"
-ENDS = "the end of the log is told"
-KEEPS = "what is stored keeps its producer and sequence"
+TELLS = "the brokers report the last sequence of a producer"
+ENDS = "the end of the log is reported"
+KEEPS = "stored batches keep their producer and sequence"
 _OLD = STEPS[-1]
 
 
@@ -130,7 +130,7 @@ def judge(seen: Observed) -> Judgement:
     for step, answer in zip(STEPS, seen.answers, strict=True):
         if step is _OLD and answer.error == ErrorCode.INVALID_TIMESTAMP:
             remarks.append(
-                "the target refuses records of old times (message.timestamp.before.max.ms): they halt a lane"
+                "the target refuses records with old timestamps (message.timestamp.before.max.ms): they halt a lane"
             )
             continue
         offsets = {(each.producer, each.sequence): offset for each, offset in taken}
@@ -141,10 +141,10 @@ def judge(seen: Observed) -> Judgement:
             end = answer.base_offset + RECORDS
     failures |= _after(seen, taken, end)
     if any(not batch.same_records for batch in seen.stored):
-        remarks.append("the target compresses anew (compression.type): copies are compared record by record")
+        remarks.append("the target recompresses batches (compression.type): copies are compared record by record")
     if any(batch.append_time for batch in seen.stored):
-        remarks.append("the target gives records the time of their append (message.timestamp.type)")
-    lines = tuple(f"not kept: {rule} ({fault})" for rule, fault in failures.items())
+        remarks.append("the target replaces timestamps with the append time (message.timestamp.type)")
+    lines = tuple(f"not met: {rule} ({fault})" for rule, fault in failures.items())
     return Judgement(lines, tuple(remarks), disturbed=False)
 
 
@@ -177,12 +177,12 @@ def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[
             told = seen.last_sequences.get(producer)
             # The broker may forget the producer of old records at any moment, and lanes allow for that.
             if told != sequence and not (producer == _OLD.producer and told is None):
-                faults.setdefault(TELLS, f"it is {'not told' if told is None else told}, not {sequence}")
+                faults.setdefault(TELLS, f"it is {'not reported' if told is None else told}, not {sequence}")
     if seen.end != end:
         faults[ENDS] = f"it is {seen.end}, not {end}"
     stored = [(batch.base_offset, batch.records, batch.producer, batch.epoch, batch.sequence) for batch in seen.stored]
     if stored != [(offset, RECORDS, step.producer, 0, step.sequence) for step, offset in taken]:
-        faults[KEEPS] = f"{len(stored)} batches stand there otherwise than the {len(taken)} that were acknowledged"
+        faults[KEEPS] = f"{len(stored)} batches are stored, unlike the {len(taken)} that were acknowledged"
     return faults
 
 

@@ -162,7 +162,7 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
 def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.paused.get(pause_key(named.topic, named.partition))
     if standing is not None:
-        return Decision(view.flow, notes=(f"{named} is paused already, {origin_words(standing.origin)}",))
+        return Decision(view.flow, notes=(f"{named} is already paused, {origin_words(standing.origin)}",))
     fact = CopyingPaused(named.topic, named.partition, origin)
     running = _covered(named, view)
     lanes = tuple(lane for lane in running if view.orders.pause_of(lane.topic, lane.partition) is None)
@@ -181,7 +181,7 @@ def _resume(named: Named, view: FlowView, origin: Origin) -> Decision:
     if still and not wider:
         shown = ", ".join(map(str, still[:3]))
         more = f" and {len(still) - 3} more" if len(still) > 3 else ""
-        wider = [f"paused by an order of their own: {shown}{more}"]
+        wider = [f"paused by separate commands: {shown}{more}"]
     return Decision(view.flow, (fact,), (f"{named} is no longer paused",), lanes, tuple(wider))
 
 
@@ -202,18 +202,22 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
         raise ConfigError(_unknown(f"replicator of {view.flow}", order.to, _names(view, "host")))
     host = next(host for host in view.hosts if host.name == targets[0].host)
     if view.lanes.get(lane) in view.alone:
-        raise ConfigError(f"{named} has a replicator for itself (replicators.alone): it cannot be moved to another")
+        raise ConfigError(f"{named} has a replicator to itself (replicators.alone): it cannot be moved to another")
     if host.name in view.orders.drained:
-        raise ConfigError(f"{host.name} is to be empty, {origin_words(view.orders.drained[host.name].origin)}")
+        raise ConfigError(f"{host.name} is drained, {origin_words(view.orders.drained[host.name].origin)}")
     if host.name not in view.takers:
-        why = f"it is {host.state}" if host.state != "serving" else "it is a spare, has a lane for itself, or is to go"
-        raise ConfigError(f"{host.name} takes no lanes: {why}")
+        why = (
+            f"it is {host.state}"
+            if host.state != "serving"
+            else ("it is a spare, is reserved for one lane, or is to end")
+        )
+        raise ConfigError(f"{host.name} accepts no lanes: {why}")
     here = view.lanes.get(lane) in host.lanes
     if not here and not view.takers[host.name]:
         raise ConfigError(f"{host.name} has as many lanes as replicators.partitions_per_replicator allows")
     pin = view.orders.pins.get(str(lane))
     if pin is not None and pin.slot == host.slot:
-        words = f"{named} is to be on replicator {host.slot} already, {origin_words(pin.origin)}"
+        words = f"{named} is already pinned to replicator {host.slot}, {origin_words(pin.origin)}"
         return Decision(view.flow, notes=(words, *_standing_still(lane, view)))
     fact = LanePinned(lane.topic, lane.partition, host.slot, origin)
     done = f"{named} stays on replicator {host.slot}" if here else f"{named} moves to replicator {host.slot}"
@@ -247,27 +251,27 @@ def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:
 
 def _unpin(named: Named, view: FlowView, origin: Origin) -> Decision:
     if f"{named.topic}-{named.partition}" not in view.orders.pins:
-        return Decision(view.flow, notes=(f"{named} may be on any replicator already",))
+        return Decision(view.flow, notes=(f"{named} is not pinned to a replicator",))
     fact = LaneUnpinned(named.topic, named.partition, origin)
-    return Decision(view.flow, (fact,), (f"{named} may be on any replicator",))
+    return Decision(view.flow, (fact,), (f"{named} is no longer pinned to a replicator",))
 
 
 def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.drained.get(named.host)
     if standing is not None:
-        return Decision(view.flow, notes=(f"{named} is to be empty already, {origin_words(standing.origin)}",))
+        return Decision(view.flow, notes=(f"{named} is already drained, {origin_words(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
     # Names are never reused, so entries for replicators that have ended are useless.
     facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
     hosted = next(host.lanes for host in view.hosts if host.name == named.host)
     lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
-    return Decision(view.flow, (*facts, HostDrained(named.host, origin)), (f"{named} is to be empty",), lanes)
+    return Decision(view.flow, (*facts, HostDrained(named.host, origin)), (f"{named} is drained",), lanes)
 
 
 def _restore(named: Named, view: FlowView, origin: Origin) -> Decision:
     if named.host not in view.orders.drained:
-        return Decision(view.flow, notes=(f"{named} may have lanes already",))
+        return Decision(view.flow, notes=(f"{named} is not drained",))
     return Decision(view.flow, (HostRestored(named.host, origin),), (f"{named} may have lanes again",))
 
 

@@ -38,14 +38,14 @@ def rule(
             if not -1 <= order.letters <= end - entry.start:
                 raise ConfigError(f"letters: found {order.letters}; allowed: -1 to {end - entry.start}")
             fact = QuarantineSkipped(lane, entry.start, end, origin, order.letters, order.letters_at)
-            return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
+            return Ruling(fact, f"{name} continues without source offsets [{entry.start}, {end})")
     for quarantine in lanes.values():
         for entry in quarantine:
             if entry.skipped is not None and entry.start <= offset < entry.end:
-                left_out = f"source offsets [{entry.start}, {entry.end}) are left out {origin_words(entry.skipped)}"
+                left_out = f"source offsets [{entry.start}, {entry.end}) were skipped {origin_words(entry.skipped)}"
                 if verb == "skip":
                     return Ruling(None, f"{name}: {left_out}")
-                went_on = f"{name}: {left_out}, and it went on behind them: they cannot be tried again"
+                went_on = f"{name}: {left_out}, and it continued after them: they cannot be tried again"
                 raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
     told = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"

@@ -37,9 +37,9 @@ def _why(rpo_s: float, lanes: Sequence[LaneStatus], faults: Sequence[str], *, lo
         others = f", and {len(late) - 1} more" if len(late) > 1 else ""
         return f"{last.topic}-{last.partition} is {last.lag_s:.0f} s behind{others}"
     if faults:
-        return f"{_some(faults)} not copied, or not wholly"
+        return f"{_some(faults)} not copied, or only in part"
     if unknown:
-        return f"how far {_some(unknown)} behind is not known"
+        return f"it is not known how far {_some(unknown)} behind"
     return "" if looked else NOT_LOOKED
 
 

@@ -18,19 +18,20 @@ def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin:
     """
     for each in at.seeks:
         if each.end == to:
-            what = "went on" if each.done or at.position >= to else "is to go on"
-            return Ruling(None, f"{name} {what} at source offset {to} already, {origin_words(each.origin)}")
+            is_done = each.done or at.position >= to
+            what = "has already continued" if is_done else "already has a command to continue"
+            return Ruling(None, f"{name} {what} at source offset {to}, {origin_words(each.origin)}")
     if to == at.position:
-        return Ruling(None, f"{name} stands at source offset {to} already")
+        return Ruling(None, f"{name} is already at source offset {to}")
     if to < at.position:
         raise ConfigError(
-            f"{name} stands at source offset {at.position}: going back to {to} would copy records twice. To have the "
-            "whole topic copied again, delete its copy at the target; to read it from there again, move the readers' "
-            "groups (`mirrord translate` tells where)"
+            f"{name} is at source offset {at.position}: going back to {to} would copy records twice. To copy the "
+            "whole topic again, delete its copy at the target; to read records again, move the readers' groups "
+            "(`mirrord translate` shows where)"
         )
     further = next((each for each in at.seeks if each.end > to and not each.done), None)
     if further is not None:
         words = origin_words(further.origin)
-        raise ConfigError(f"{name} is to go on at source offset {further.end}, {words}: that cannot be taken back")
+        raise ConfigError(f"{name} will continue at source offset {further.end}, {words}: that cannot be revoked")
     fact = LaneSought(lane, at.position, to, min(log_start, to), origin)
-    return Ruling(fact, f"{name} goes on at source offset {to} and leaves out [{at.position}, {to})")
+    return Ruling(fact, f"{name} continues at source offset {to} and skips [{at.position}, {to})")

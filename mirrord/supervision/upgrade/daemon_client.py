@@ -110,7 +110,7 @@ async def _post(http: str, path: str, config: Config, told: msgspec.Struct | Non
     except (TimeoutError, aiohttp.ClientError) as error:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
     if response.status == 403:
-        raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
+        raise Refused(f"{http} accepts commands from its own machine, or with the token of [http] token")
     return response.status, body
 
 
@@ -135,4 +135,4 @@ def _session(seconds: float = ANSWER_S) -> aiohttp.ClientSession:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) or "nothing in time"
+    return str(error) or "no answer in time"

@@ -213,7 +213,7 @@ class Remote:
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Raise ReplicatorUnsure: this replicator is about to end and gets no lanes."""
-        raise Unsure(f"{self.name} takes no lanes ({len(lanes)})")
+        raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
         """Let the replicator drain lanes; return for each how it was left."""

@@ -143,7 +143,7 @@ class Handover:
         if all(flow.handover.successor != heir for flow in self._flows.values()):
             heir = None  # the flows that it had started to take over were taken back
         if heir is not None and call.successor != heir:
-            return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} takes over from it already")
+            return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} is already taking over from it")
         if heir is not None:
             self._heard = self._clock.monotonic()
         match call.verb:
@@ -222,5 +222,5 @@ async def _order(handle: ReplicatorHandle, call: HandoverCall) -> HandoverAnswer
         case "kill":
             await handle.kill()
         case _:
-            return HandoverAnswer(refused=f"{call.verb} is no order to a replicator")
+            return HandoverAnswer(refused=f"{call.verb} is not a command for a replicator")
     return HandoverAnswer()

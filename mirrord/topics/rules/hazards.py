@@ -34,7 +34,7 @@ def topic_hazards(
                 severity="error", flow=flow.name, where=where, what=line.why,
                 do="exclude it in one of the flows, or give one of them another naming"
                 if line.target
-                else "exclude it, or mend the policy",
+                else "exclude it, or fix the policy",
             )  # fmt: skip
         elif line.state == "cycle":
             if looks_like_a_copy(flow, line.source, target):
@@ -52,7 +52,7 @@ def topic_hazards(
     if strange:
         yield Finding(
             severity="note", flow=flow.name, where=f"{flow.source}: {_names(strange, 'topic')}",
-            what=f'the separator "{flow.separator}" is part of the name: MirrorMaker 2 takes what stands before '
+            what=f'the separator "{flow.separator}" is part of the name: MirrorMaker 2 takes the part before '
             "it for the alias of a cluster; mirrord copies such a topic like any other",
         )  # fmt: skip
 
@@ -87,8 +87,8 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
             yield Finding(
                 severity="note" if flow.naming == "identity" else "warning",
                 flow=flow.name, where=f"{flow.target}: topic {topic}",
-                what=f"it exists and holds {offsets} offsets that this flow did not write; what is copied follows "
-                "behind them",
+                what=f"it exists and holds {offsets} offsets that this flow did not write; copied records follow "
+                "after them",
                 do="delete it if it is left over (from MirrorMaker 2, or from a former flow), or choose other names",
             )  # fmt: skip
 
@@ -106,7 +106,7 @@ def other_writers(
         if both:
             yield Finding(
                 severity="error", flow=flow.name, where=f"{flow.target}: {_names(both, 'topic')}",
-                what=f"by its ledger the flow {other} copies into it, too: two sources for one target name",
+                what=f"according to its ledger, the flow {other} copies into it, too: two sources for one target name",
                 do=f"stop the flow {other} for good and delete its ledger, or choose other names",
             )  # fmt: skip
 

@@ -77,7 +77,7 @@ def _judge(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[_Ju
     if (limits := _numbers("max.message.bytes", source, target)) and limits[1] < limits[0]:
         yield _Judged(
             "warning",
-            f"it refuses batches above {limits[1]} bytes, the source takes {limits[0]}: a larger one halts its lane",
+            f"it refuses batches above {limits[1]} bytes, the source accepts {limits[0]}: a larger one halts its lane",
             f"set max.message.bytes={limits[0]}",
         )
     yield from _times(source, target)
@@ -91,12 +91,12 @@ def _judge(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[_Ju
                 f"set cleanup.policy={before}",
             )
         else:
-            yield _Judged("note", "it is not compacted, the source is: copies of one key pile up", "")
+            yield _Judged("note", "it is not compacted, the source is: records of one key accumulate", "")
     ours, theirs = (side.get("compression.type") for side in (source, target))
     if theirs and ours and theirs not in {"producer", ours}:
         yield _Judged(
             "note",
-            f"it compresses every batch anew (compression.type={theirs}): records stay the same, bytes do not",
+            f"it recompresses every batch (compression.type={theirs}): records stay the same, bytes do not",
             "set compression.type=producer to save the brokers' time",
         )
 
@@ -106,7 +106,7 @@ def _times(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[_Ju
         if source.get("message.timestamp.type") == "CreateTime":
             yield _Judged(
                 "warning",
-                "it gives records the time of their append (message.timestamp.type): their own times are lost",
+                "it replaces timestamps with the append time (message.timestamp.type): the original ones are lost",
                 "set message.timestamp.type=CreateTime",
             )
         return
@@ -114,7 +114,8 @@ def _times(source: Mapping[str, str], target: Mapping[str, str]) -> Iterator[_Ju
         if (limits := _numbers(key, source, target)) and limits[1] < limits[0]:
             yield _Judged(
                 "warning",
-                f"it refuses records that are more than {limits[1]} ms {side}, the source takes up to {limits[0]} ms: "
+                f"it refuses records that are more than {limits[1]} ms {side}, the source accepts up to "
+                f"{limits[0]} ms: "
                 "such a record halts its lane",
                 f"set {key}={limits[0]}",
             )

@@ -18,7 +18,7 @@ from mirrord.topics.rules.topic_plan import TopicsPlan
 NOT_SYNCED = (
     "client quotas",
     "SCRAM users and delegation tokens",
-    "cluster and broker settings",
+    "configs of clusters and brokers",
     "schemas of a schema registry",
 )
 """Resources that no flow syncs, whatever the configuration says."""
@@ -54,8 +54,8 @@ def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic])
 
 def _own_topics(flow: str, target: Collection[str]) -> Iterator[tuple[str, str]]:
     if ledger_topic(flow) not in target:
-        yield ledger_topic(flow), "mirrord's ledger: 1 partition, kept for ever, trimmed by mirrord"
-        yield probe_topic(flow), "for the probe of the brokers: 1 partition, deleted when it is over"
+        yield ledger_topic(flow), "mirrord's ledger: 1 partition, kept forever, trimmed by mirrord"
+        yield probe_topic(flow), "for the probe of the brokers: 1 partition, deleted afterwards"
     if state_topic(flow) not in target:
         yield state_topic(flow), "mirrord's marks and snapshots: 1 partition, compacted"
 

@@ -76,6 +76,6 @@ def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) ->
         case "not-included":
             return "no pattern of topics matches the whole name"
         case "cycle":
-            return f"by its name it came from {target}"
+            return f"its name says that it came from {target}"
         case "left-out" | "fault":
             return selection.reason(topic)

@@ -133,7 +133,7 @@ def plan_topics(
         elif there.partitions > topic.partitions:
             remarks[topic.name] = (
                 f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
-                f"{topic.partitions}: keys that a producer spreads over the target's partitions lie elsewhere"
+                f"{topic.partitions}: keys that a producer spreads over the target's partitions are in others"
             )
         lanes += [
             PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
@@ -192,7 +192,7 @@ def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[s
     return names
 
 
-_RENAMED = "it was copied into {} before, which gets no more records: its copy is {} now"
+_RENAMED = "it was copied into {} before, which gets no more records: its target topic is {} now"
 
 _DELETED = (
     'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '
@@ -200,7 +200,7 @@ _DELETED = (
 )
 
 
-_UNBOUND = "its copy of its own, {}, is created once the ledger has that name"
+_UNBOUND = "its separate target topic, {}, is created once the ledger has that name"
 
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:

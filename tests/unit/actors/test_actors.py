@@ -76,7 +76,7 @@ async def test_names_that_ray_does_not_tell_are_not_taken_for_none(monkeypatch: 
         raise RayError("the head is away\nand more")
 
     monkeypatch.setattr(handles, "list_named_actors", fail)
-    with pytest.raises(ReplicatorUnsure, match=r"Ray does not tell who is there: the head is away$"):
+    with pytest.raises(ReplicatorUnsure, match=r"Ray does not list its actors: the head is away$"):
         await handles.names()
 
 

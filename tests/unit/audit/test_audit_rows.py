@@ -198,20 +198,20 @@ def result_of(wanted: AuditRange) -> RangeResult:
 def test_nothing_is_said_of_what_was_not_looked_at() -> None:
     second = msgspec.structs.replace(TEN, first=10, end=20)
     lane = planned((TEN, second))
-    assert lane_result(total(lane)).words == "not looked at"
+    assert lane_result(total(lane)).words == "not examined"
     half = total(lane, result_of(TEN))
     assert lane_result(half).words == "no difference in 1 of 2 ranges"
-    assert whole_result([half]).words == "no difference in what was looked at, 1 ranges were not"
+    assert whole_result([half]).words == "no difference in what was examined, 1 ranges were not"
     both = total(lane, result_of(TEN), result_of(second))
     assert lane_result(both).words == whole_result([both]).words == "no difference"
     # What --since leaves out was not looked at either.
     left_out = total(msgspec.structs.replace(planned(), left_out=3))
-    assert lane_result(left_out).words == "not looked at"
+    assert lane_result(left_out).words == "not examined"
     assert lane_result(total(planned())).words == "nothing new"
     # Nor was a partition of which nothing could be compared. An empty one lacks nothing.
     skipped = total(msgspec.structs.replace(planned(), skipped="its records are transformed on the way"))
     assert whole_result([both, skipped]) == Result(
-        "no difference in what was looked at, 1 partitions were not", is_partial=True
+        "no difference in what was examined, 1 partitions were not", is_partial=True
     )
     assert whole_result([half, skipped]).words.endswith("1 ranges and 1 partitions were not")
     empty = [Uncopied(source=ORDERS, target=COPY, start=4, end=4, why="")]
@@ -220,7 +220,7 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
 
 def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:
     other = TopicPartition("conflict", 1)
-    gone = msgspec.structs.replace(planned(), skipped="the source topic is gone, or was made anew")
+    gone = msgspec.structs.replace(planned(), skipped="the source topic is gone, or was created again")
     missing = [
         Uncopied(source=ORDERS, target=COPY, start=0, end=3, why=""),
         Uncopied(source=other, target=COPY, start=5, end=9, why="topic name collision"),

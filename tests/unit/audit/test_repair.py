@@ -47,7 +47,7 @@ def test_to_plan_and_to_do_it_exclude_each_other(capsys: pytest.CaptureFixture[s
     assert "not allowed with argument --plan" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("is_there", "line"), [(False, "is no folder of an audit"), (True, "holds no results")])
+@pytest.mark.parametrize(("is_there", "line"), [(False, "is not the folder of an audit"), (True, "holds no results")])
 def test_without_results_there_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], is_there: bool, line: str
 ) -> None:

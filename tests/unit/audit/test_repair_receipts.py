@@ -192,7 +192,7 @@ async def test_a_ledger_that_takes_nothing_is_a_line(world: World) -> None:
         patched.setattr(LedgerStore, "append", refuse)
         (made,), (line,) = await world.repair(ADA, damage(3, 6))
     assert made.records == 3
-    assert line.startswith("that eu-us was repaired is not kept in its ledger")
+    assert line.startswith("the repair of eu-us is not recorded in its ledger")
     assert line.endswith("it may not be written")
     await world.repair(BOB, damage(3, 6))
     assert await world.told() == (told(3, 6, 0, BOB),)

@@ -114,7 +114,7 @@ def test_what_a_flow_promises_is_told_when_it_is_less_or_not_sure() -> None:
         shown = msgspec.structs.replace(flow("eu-us"), guarantee=guarantee, guarantee_note=note)
         return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
-    assert "AT LEAST ONCE, records may be doubled: not kept: [gap]" in told("at-least-once", "not kept: [gap]")
+    assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in told("at-least-once", "not met: [gap]")
     assert "eu-us: not probed: no right" in told("exactly-once", "not probed: no right")
     assert "nce" not in told("exactly-once", "").replace("instance", "")
 
@@ -131,7 +131,7 @@ def test_where_replicators_run_is_told_of_more_than_one_node() -> None:
 
     assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in told("a" * 56, "b" * 56, "a" * 56)
     assert "by node" not in told("a" * 56, "a" * 56)
-    assert "eu-us: replicator-0 cannot be reached; it may copy on" in told("a" * 56, state="unknown")
+    assert "eu-us: replicator-0 cannot be reached; it may continue to copy" in told("a" * 56, state="unknown")
 
 
 def test_lag_shows_the_halted_then_the_furthest_behind(conf: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,7 +98,7 @@ async def test_flows_come_and_go(daemon: Supervisor) -> None:
 async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) -> None:
     wider = with_flows(daemon, msgspec.structs.replace(FLOW, topics=("orders", "payments")))
     (change,) = (await daemon.apply(wider, own_file=False, dry_run=False)).flows
-    assert change.topics == ("begins to copy payments into eu.payments",)
+    assert change.topics == ("starts copying payments into eu.payments",)
     await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
     assert (await daemon.apply(wider, own_file=False, dry_run=False)).flows == ()
 

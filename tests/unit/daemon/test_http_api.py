@@ -65,7 +65,7 @@ FLOW = FlowStatus(
     totals=Totals.of(LANES),
     lanes=LANES,
     guarantee="at-least-once",
-    guarantee_note="not kept: a gap is refused",
+    guarantee_note="not met: a gap is refused",
     latency=LatencyStatus(latency_ms=12.5, latency_error_ms=0.0, note="the clock of us is not known"),
     counts=CountsStatus(
         copied_records=100,

@@ -105,7 +105,7 @@ async def test_it_waits_for_data_and_goes_on_when_that_comes() -> None:
     assert world.target.groups["a"]["eu.orders", 0].offset == 25
     assert (world.status("a").state, world.status("a").why) == (
         "waits",
-        "30 source offsets in front of it are not copied yet",
+        "30 source offsets before it are not copied yet",
     )
     assert not world.rounds.due
     world.copied = 60
@@ -157,7 +157,7 @@ async def test_members_that_are_known_are_not_even_tried() -> None:
     world.commit("a", 10)
     await world.rounds.round()
     assert world.target.commits == []
-    assert world.status("a").why == "the group is PreparingRebalance at the target, and left alone"
+    assert world.status("a").why == "the group is PreparingRebalance at the target, and is left alone"
 
 
 async def test_what_is_refused_is_told_and_what_is_only_late_is_tried_again() -> None:

@@ -67,12 +67,12 @@ async def ask(known: Chart, offset: int, *, reverse: bool = False) -> Answer:
 @pytest.mark.parametrize(
     ("offset", "kind", "there", "words"),
     [
-        (12, "exact", 102, "go on at offset 102 of eu.orders-0 of us: there stands the very record"),
-        (15, "not_copied", 105, "no record stands at the offset that was copied (control), this is the next one"),
-        (18, "exact", 110, "the very record"),
+        (12, "exact", 102, "resume at offset 102 of eu.orders-0 of us: this is the same record"),
+        (15, "not_copied", 105, "no record at the offset was copied (control), this is the next one"),
+        (18, "exact", 110, "the same record"),
         (3, "before_map", 100, "the copy begins there"),
-        (30, "at_end", 113, "nothing behind the offset is copied yet"),
-        (130, "at_end", 113, "and 30 source offsets are not looked at yet in front of it"),
+        (30, "at_end", 113, "nothing after the offset is copied yet"),
+        (130, "at_end", 113, "and 30 source offsets before it are not processed yet"),
     ],
 )
 async def test_from_the_source_to_the_target(offset: int, kind: str, there: int, words: str) -> None:
@@ -85,11 +85,11 @@ async def test_from_the_source_to_the_target(offset: int, kind: str, there: int,
 @pytest.mark.parametrize(
     ("offset", "kind", "there", "words"),
     [
-        (104, "exact", 14, "the very record"),
-        (105, "exact", 16, "the very record"),
-        (108, "not_copied", 18, "mirrord did not write what stands at the offset"),
+        (104, "exact", 14, "the same record"),
+        (105, "exact", 16, "the same record"),
+        (108, "not_copied", 18, "mirrord did not write the record at the offset"),
         (3, "before_map", 10, "the copy begins there"),
-        (113, "at_end", 21, "nothing behind the offset is copied yet"),
+        (113, "at_end", 21, "nothing after the offset is copied yet"),
     ],
 )
 async def test_from_the_target_back(offset: int, kind: str, there: int, words: str) -> None:
@@ -106,7 +106,7 @@ async def test_what_stands_out_of_order_is_said() -> None:
     )
     told = await ask(Chart(state, copied(9, 7)), 12)
     assert (told.kind, told.offset, told.record) == ("reordered", 2, 4)
-    assert "the very record stands at offset 4" in told.line
+    assert "the same record is at offset 4" in told.line
     told = await ask(Chart(state, copied(6, 4)), 12)
     assert (told.kind, told.offset, told.reason) == ("not_copied", 2, "pending")
     told = await ask(Chart(state, copied(9, 7)), 2, reverse=True)
@@ -174,7 +174,7 @@ async def test_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ((await told(5_000)).asked, (await told(5_000)).kind) == (21, "at_end")
     await told(1_000, reverse=True)
     assert asked[-1] == (("us:9092",), 1_000)
-    with pytest.raises(ConfigError, match="any more"):
+    with pytest.raises(ConfigError, match="no longer exists"):
         await told(0)
 
 
@@ -188,7 +188,7 @@ def test_bad_offsets_are_one_clear_line(offset: str, tmp_path: Path, capsys: pyt
     assert main(["translate", str(path), "eu-us", "orders", "0", "--", offset]) == 2
     error = capsys.readouterr().err
     assert error.startswith("mirrord: ")
-    assert "give" in error
+    assert "allowed" in error
     assert error.count("\n") == 1
 
 

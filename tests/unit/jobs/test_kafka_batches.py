@@ -78,8 +78,8 @@ def test_all_faults_are_told_at_once() -> None:
         ({"bootstrap": "eu1:9092", "ranges": "{}"}, "allowed: JSON such as"),
         ({"bootstrap": "eu1", "topics": "orders"}, 'bootstrap: found "eu1"; allowed: host:port'),
         ({**ENOUGH, "split": "1KiB"}, 'split: found "1KiB"; allowed: from "64KiB" to "1024GiB"'),
-        ({**ENOUGH, "cluster": "eu"}, "cluster: has no meaning without conf"),
-        ({**ENOUGH, "conf": "c.toml", "cluster": "eu"}, "bootstrap: has no meaning beside conf"),
+        ({**ENOUGH, "cluster": "eu"}, "cluster: has no effect without conf"),
+        ({**ENOUGH, "conf": "c.toml", "cluster": "eu"}, "bootstrap: has no effect with conf"),
         ({**ENOUGH, "security": '{ password = "plain" }'}, "security.password: found ***"),
     ],
 )

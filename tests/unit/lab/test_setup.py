@@ -168,6 +168,6 @@ def test_a_process_id_that_was_given_again_is_not_ours(tmp_path: Path) -> None:
 
 def test_a_state_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lab.json").write_text('{"version": 3}')
-    with pytest.raises(EnvironmentFault, match=r"lab\.json does not tell where the lab is"):
+    with pytest.raises(EnvironmentFault, match=r"lab\.json does not say where the lab is"):
         detached.status(tmp_path)
     assert detached.status(tmp_path / "none") is None

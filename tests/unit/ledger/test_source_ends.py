@@ -139,7 +139,7 @@ def test_a_pending_order_is_named() -> None:
     origin = Origin("ada@host", "a test", 1_000)
     assert fold(ledger, entry(LaneSought(LANE, 40, 50, 0, origin)), 3) == (True,)
     (told,) = lost(ledger, OLD)
-    assert told.note.endswith("; the order that goes to source offset 50 was not carried out")
+    assert told.note.endswith("; the command to continue at source offset 50 was not carried out")
 
 
 def test_a_lane_that_never_began_loses_all_unless_it_was_to_begin_at_the_end() -> None:

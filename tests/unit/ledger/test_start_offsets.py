@@ -120,7 +120,7 @@ async def test_a_partition_whose_leader_does_not_answer_is_asked_again() -> None
 async def test_nothing_opens_before_the_ledger_has_the_offsets() -> None:
     ledger, look = Ledger(), Look({("orders", 0): 40})
     ledger.is_open = False
-    with pytest.raises(EnvironmentFault, match="does not take the start offsets"):
+    with pytest.raises(EnvironmentFault, match="does not accept the start offsets"):
         await look.at(ledger, orders())
     ledger.is_open, look.ends = True, {("orders", 0): 41}
     await look.at(ledger, orders())
@@ -222,6 +222,6 @@ def test_first_looks_in_words() -> None:
     looked = ConfigChanged((), seen, Selected(("orders", "bills")))
     assert words(looked, str) == (
         "orders first seen, begins at 40, latest, 7 and 1 more; bills first seen, begins at earliest; "
-        "all topics that the configuration selects were seen"
+        "all topics that the configuration selects have been seen"
     )
-    assert words(ConfigChanged(("topics: + bills",)), str) == "another configuration from here on: topics: + bills"
+    assert words(ConfigChanged(("topics: + bills",)), str) == "configuration changed: topics: + bills"

@@ -85,10 +85,10 @@ def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> No
     fold(state, entry(FLOW, epoch=0), 0)
     fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
     fold(state, entry(LaneSought(name, 3, 40, 0, ada)), 2)
-    told = "to go on at source offset 40 by ada@host at 1970-01-01 00:00:01Z: broken records"
+    told = "to continue at source offset 40 by ada@host at 1970-01-01 00:00:01Z: broken records"
     (line,) = recorded_lanes(state, state.lanes, {}, 10)
     assert (line.seek_to, line.note) == (40, told)
-    remark = "orders-0 is to go on at source offset 40, by ada@host at 1970-01-01 00:00:01Z: broken records"
+    remark = "orders-0 will continue at source offset 40, by ada@host at 1970-01-01 00:00:01Z: broken records"
     assert list(order_remarks(state, ())) == [remark]
     # Its topic is created again: the order was for the former one.
     again = LaneKey(TopicId("again"), 0, TopicId("target-topic")).id
@@ -156,7 +156,7 @@ def flow_of(*lanes: LaneStatus, losses: tuple[LossStatus, ...] = ()) -> str:
 
 def test_what_a_partition_waits_for_is_in_the_text() -> None:
     waiting = [lane(number, state="opening", note="the ledger knows nothing: rebuild it") for number in range(5)]
-    text = flow_of(*waiting, lane(9, note="to be on replicator 1", lag_records=0))
+    text = flow_of(*waiting, lane(9, note="pinned to replicator 1", lag_records=0))
     assert "waits orders-0, orders-1, orders-2 and 2 more: the ledger knows nothing: rebuild it" in text
     assert "replicator 1" not in text
 

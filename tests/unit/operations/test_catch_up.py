@@ -45,7 +45,7 @@ def test_what_agrees() -> None:
         (mark(100, 100, 100), 100, 99, "the target ends at 99, but 100 was acknowledged"),
         (mark(100, 100, 100), 100, None, "its target partition does not exist"),
         (mark(99, 100, 99), 100, 99, "99 records copied and 0 offsets explained, but 100 offsets passed since 0"),
-        (None, 3, 0, "nothing is known of it"),
+        (None, 3, 0, "nothing is known about it"),
     ],
 )
 def test_what_does_not_agree(progress: Progress | None, source_end: int, target_end: int | None, part: str) -> None:
@@ -73,8 +73,8 @@ def test_only_lanes_that_copy_are_known_to_have_reached_their_end() -> None:
 def test_a_proof_in_words() -> None:
     fine = FlowProof("eu-us", 3, 1_000, {"control": 1, "filtered": 1}, 3, 0, ())
     assert list(proof_lines(fine)) == [
-        "flow eu-us: caught up: 3 partitions, 1,000 records copied, 2 source offsets explained without a copy",
-        "  without a copy and no loss: 1 control, 1 filtered",
+        "flow eu-us: caught up: 3 partitions, 1,000 records copied, 2 source offsets explained that were not copied",
+        "  not copied, but no loss: 1 control, 1 filtered",
     ]
     odd = FlowProof("eu-us", 3, 1_000, {}, 2, 7, ("orders-0: gone",))
     first, *others = proof_lines(odd)
@@ -88,10 +88,10 @@ def test_losses_are_told_apart_from_what_is_left_out_on_purpose() -> None:
     lossy = FlowProof("eu-us", 3, 1_000, {"expired": 50, "filtered": 30, "rejected": 1}, 3, 0, ())
     assert lossy.losses == {"expired": 50, "rejected": 1}
     assert list(proof_lines(lossy)) == [
-        "flow eu-us: caught up, with LOSSES: 3 partitions, 1,000 records copied, 30 source offsets explained without a "
-        "copy",
+        "flow eu-us: caught up, with LOSSES: 3 partitions, 1,000 records copied, 30 source offsets explained that "
+        "were not copied",
         "  source offsets LOST: 50 expired, 1 rejected; `mirrord gaps` lists the ranges",
-        "  without a copy and no loss: 30 filtered",
+        "  not copied, but no loss: 30 filtered",
     ]
 
 

@@ -73,8 +73,8 @@ async def test_a_cluster_that_cannot_be_reached_is_no_reason() -> None:
 
 async def test_a_cluster_that_refuses_us() -> None:
     world = World()
-    world.clusters["us"].error = AuthenticationFailed("us1:9092 does not let 'mirrord' in by PLAIN: wrong")
-    with pytest.raises(EnvironmentFault, match=r"^cluster us: us1:9092 does not let 'mirrord' in"):
+    world.clusters["us"].error = AuthenticationFailed("us1:9092 refuses 'mirrord' by PLAIN: wrong")
+    with pytest.raises(EnvironmentFault, match=r"^cluster us: us1:9092 refuses 'mirrord'"):
         await world.check()
 
 
@@ -105,7 +105,7 @@ async def test_each_missing_right_has_a_line() -> None:
         await world.check()
     assert str(raised.value).splitlines() == [
         "flow eu-us: cluster eu: READ (to copy it) on the topic orders is missing",
-        "flow eu-us: cluster us: CREATE (to begin the ledger) on the topic mirrord.eu-us.ledger is missing",
+        "flow eu-us: cluster us: CREATE (to create the ledger) on the topic mirrord.eu-us.ledger is missing",
         "flow eu-us: cluster us: WRITE (to copy into it) and ALTER (to grow it when the source topic grows) on the "
         "topic eu.orders are missing",
     ]

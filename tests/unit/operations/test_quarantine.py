@@ -156,11 +156,11 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Clusters:
 async def test_what_was_parked_is_brought_back_once(clusters: Clusters) -> None:
     found = await clusters.found()
     would = await bring_back(clusters.config, ORDER, found, None, dry_run=True)
-    assert would.done == ("2 of 2 records parked of orders-3 of eu-us behind all that is in orders-3",)
+    assert would.done == ("2 of 2 records parked of orders-3 of eu-us would be appended after everything in orders-3",)
     assert clusters.back == []
     first = await bring_back(clusters.config, ORDER, found, None, dry_run=False)
     assert first.done == tuple(
-        f"orders-3 of eu-us: source offset {at} stands at orders-3 offset {100 + at}" for at in (5, 6)
+        f"orders-3 of eu-us: source offset {at} is at orders-3 offset {100 + at}" for at in (5, 6)
     )
     again = await bring_back(clusters.config, ORDER, found, "side", dry_run=False)
     assert (again.done, again.notes) == ((), tuple(f"{line} already" for line in first.done))
@@ -169,7 +169,7 @@ async def test_what_was_parked_is_brought_back_once(clusters: Clusters) -> None:
 async def test_it_can_go_elsewhere_and_what_is_gone_is_told(clusters: Clusters) -> None:
     clusters.policy, clusters.lying = "compact", [6]
     answer = await bring_back(clusters.config, ORDER, await clusters.found(), "side", dry_run=False)
-    assert answer.done == ("orders-3 of eu-us: source offset 6 stands at side-0 offset 106",)
+    assert answer.done == ("orders-3 of eu-us: source offset 6 is at side-0 offset 106",)
     assert answer.notes == ("1 of 2 records parked are no longer in mirrord.eu-us.dead",)
 
 

@@ -105,17 +105,17 @@ async def look(
         (
             copied(target=OTHER),
             "latest",
-            "the target topic was deleted and created again: begins at 5, or where the source's log does",
+            "the target topic was deleted and created again: begins at 5, or at the source's log start",
         ),
         (
             [*copied(FORMER), *copied(target=OTHER)],
             "latest",
-            "the target topic was deleted and created again: begins at 5, or where the source's log does",
+            "the target topic was deleted and created again: begins at 5, or at the source's log start",
         ),
         (
             copied(target=OTHER, name="dr-orders"),
             "latest",
-            "copied under another name before: begins at 5, or where the source's log does",
+            "copied under another name before: begins at 5, or at the source's log start",
         ),
     ],
     ids=[

@@ -104,7 +104,7 @@ async def test_a_topic_without_a_name_is_told_and_the_others_are_copied() -> Non
         ("orders.bad", "", "fault"),
     ]
     (finding,) = topic_hazards(flow, lines, target.topics, ("eu", "us"))
-    assert (finding.severity, finding.what, finding.do) == ("error", line, "exclude it, or mend the policy")
+    assert (finding.severity, finding.what, finding.do) == ("error", line, "exclude it, or fix the policy")
     upkeep = Upkeep(flow, FakeUpkeep(source), FakeUpkeep(target), FakeClock())
     (status,) = upkeep.topics(discovered)
     assert (status.topic, status.target_topic, status.faults) == ("orders.bad", "", (line,))

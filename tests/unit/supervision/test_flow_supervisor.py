@@ -347,7 +347,7 @@ async def test_a_stop_ends_a_flow_at_once_whose_replicators_could_not_be_looked_
     flow, engine = mirror.start()
 
     async def found(prefix: str) -> list[str]:
-        raise ReplicatorUnsure(f"Ray does not tell who begins with {prefix}")
+        raise ReplicatorUnsure(f"Ray does not list the actors of {prefix}")
 
     monkeypatch.setattr(engine, "found", found)
     # It waits for its own former lease, and has nobody to drain.
@@ -371,11 +371,11 @@ async def test_the_probe_of_the_target_stands_in_ledger_and_status_once(mirror: 
 
 async def test_a_target_that_fails_the_probe_is_told_and_its_lanes_do_not_rest_on_it(mirror: Mirror) -> None:
     mirror.clusters["eu"].add("orders", 1)
-    mirror.probed = msgspec.structs.replace(PROBED, passed=False, failures=("not kept: a gap is refused",))
+    mirror.probed = msgspec.structs.replace(PROBED, passed=False, failures=("not met: a gap is refused",))
     flow, engine = mirror.start()
     await eventually(lambda: hosted(engine, 1))
     status = flow.status()
-    assert (status.guarantee, status.guarantee_note) == ("at-least-once", "not kept: a gap is refused")
+    assert (status.guarantee, status.guarantee_note) == ("at-least-once", "not met: a gap is refused")
     assert {each.setup.mode for each in engine.alive} == {"at-least-once"}
     assert mirror.probed in mirror.facts()
     flow.stop()
@@ -384,7 +384,7 @@ async def test_a_target_that_fails_the_probe_is_told_and_its_lanes_do_not_rest_o
     mirror.probed = NotProbed("no right")
     flow, engine = mirror.start("host-b")
     await eventually(lambda: hosted(engine, 1))
-    assert flow.status().guarantee_note == "not kept: a gap is refused; not probed: no right"
+    assert flow.status().guarantee_note == "not met: a gap is refused; not probed: no right"
     assert {each.setup.mode for each in engine.alive} == {"at-least-once"}
 
 
@@ -406,8 +406,8 @@ async def test_other_topics_concern_no_lane_that_stays(mirror: Mirror) -> None:
     before = {lane for lane in engine.homes() if "eu.orders-old" not in target_of(engine, lane)}
     other = msgspec.structs.replace(FLOW, topics=("orders", "payments"))
     assert await flow.preview(other) == [
-        "begins to copy payments into eu.payments",
-        "ceases to copy orders-old into eu.orders-old",
+        "starts copying payments into eu.payments",
+        "stops copying orders-old into eu.orders-old",
     ]
     homes = engine.homes()
     flow.change(other, ["topics: - orders.*, + orders, + payments"], drains=False)

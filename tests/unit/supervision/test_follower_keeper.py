@@ -142,7 +142,7 @@ async def test_whom_the_process_before_has_left_is_asked_for_again(monkeypatch: 
     async def hesitant(prefix: str) -> list[str]:
         asked.append(prefix)
         if len(asked) == 1:
-            raise ReplicatorUnsure("Ray does not tell who is there")
+            raise ReplicatorUnsure("Ray does not list its actors")
         return await found(prefix)
 
     monkeypatch.setattr(engine, "found", hesitant)

@@ -134,7 +134,7 @@ async def test_a_pause_outlives_its_daemon_and_counts_for_the_next_one(mirror: M
     await give(first, "pause", "eu-us")
     await eventually(lambda: hosted(engine, 0))
     await eventually(lambda: len(lanes(standby, "paused")) == 4)
-    with pytest.raises(EnvironmentFault, match=r"takes no orders here: it is standby, http://127\.0\.0\.1:8182 has it"):
+    with pytest.raises(EnvironmentFault, match=r"no commands here: it is standby, http://127\.0\.0\.1:8182 has it"):
         await give(standby, "resume", "eu-us")
     mirror.crash(first)
     await eventually(lambda: standby.status().state == "running")
@@ -175,7 +175,7 @@ async def test_a_lane_moves_and_stays_moved(mirror: Mirror) -> None:
     await eventually(lambda: home_of(flow, 0) == there and lanes(flow, "copying"))
     assert {lane: home for lane, home in engine.homes().items() if lane in before} == before
     assert (await give(flow, "move", "orders-0", to=there)).done == ()
-    assert [lane.note for lane in flow.status().lanes if "to be on replicator" in lane.note]
+    assert [lane.note for lane in flow.status().lanes if "pinned to replicator" in lane.note]
     moves = [each.former for each in engine.assignments(engine.replicators) if each.key.partition == 0]
     assert moves == ["none", "left"]
     # The next daemon has another generation of replicators, and the same wish.
@@ -271,7 +271,7 @@ async def test_a_drained_replicator_stays_empty_until_it_is_restored(mirror: Mir
     assert len(answer.lanes) == 2
     await eventually(lambda: hosted(engine, 4) and not engine.replicators[victim].lanes)
     assert not engine.replicators[victim].dead
-    assert any(f"{victim} is to be empty, by ada@host" in line for line in flow.status().remarks)
+    assert any(f"{victim} is drained, by ada@host" in line for line in flow.status().remarks)
     assert (await give(flow, "drain", victim)).done == ()
     await give(flow, "resume", victim)
     await eventually(lambda: len(engine.replicators[victim].lanes) == 2 and hosted(engine, 4))
@@ -285,14 +285,14 @@ async def test_a_replacement_of_a_drained_replicator_is_not_drained(mirror: Mirr
     await eventually(lambda: not engine.replicators[victim].lanes)
     engine.replicators[victim].die()
     await eventually(lambda: sorted(len(each.lanes) for each in engine.alive) == [2, 2])
-    assert not any("to be empty" in line for line in flow.status().remarks)
+    assert not any("is drained" in line for line in flow.status().remarks)
 
 
 async def test_an_order_to_a_daemon_that_drains_changes_nothing(mirror: Mirror) -> None:
     flow, _ = await running(mirror)
     flow.stop()
     await eventually(lambda: flow.status().state != "running", 10)
-    with pytest.raises(EnvironmentFault, match=r"takes no orders here: it is (draining|stopped|starting)"):
+    with pytest.raises(EnvironmentFault, match=r"accepts no commands here: it is (draining|stopped|starting)"):
         await give(flow, "pause", "orders")
     assert of_kind(mirror, CopyingPaused) == []
 
@@ -302,7 +302,7 @@ async def test_an_order_after_the_lease_was_lost_changes_nothing(mirror: Mirror)
     keeper = flow._keeper  # pyright: ignore[reportPrivateUsage]
     assert keeper is not None
     keeper.valid_until = 0.0
-    with pytest.raises(EnvironmentFault, match="nothing is changed: the lease of the flow is not sure"):
+    with pytest.raises(EnvironmentFault, match="nothing is changed: the lease of the flow is uncertain"):
         await give(flow, "pause", "orders")
     assert of_kind(mirror, CopyingPaused) == []
     assert hosted(engine, 4)
@@ -322,7 +322,7 @@ async def test_an_order_that_the_ledger_does_not_confirm_may_be_given_again(
         return done
 
     monkeypatch.setattr(LedgerStore, "append", failing)
-    with pytest.raises(EnvironmentFault, match="it is not known whether the order counts"):
+    with pytest.raises(EnvironmentFault, match="it is not known whether the command takes effect"):
         await give(flow, "pause", "orders")
     assert (await give(flow, "pause", "orders")).done == ()
     await eventually(lambda: hosted(engine, 0))

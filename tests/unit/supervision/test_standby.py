@@ -36,7 +36,7 @@ async def test_the_holder_is_asked_what_differs(
         assert config is not None
         asked.append(http)
         if len(asked) == 1:
-            raise NoAnswer("nothing in time")
+            raise NoAnswer("no answer in time")
         return changes
 
     monkeypatch.setattr(standby, "order_apply", order_apply)
@@ -46,7 +46,7 @@ async def test_the_holder_is_asked_what_differs(
     look = StandbyLook(lambda: as_any(object()), lambda: holders)
     running = asyncio.create_task(look.run())
     await eventually(lambda: len(asked) > 2)
-    line = f"stands by with another configuration than {HTTP} runs by: {told}"
+    line = f"is a standby with another configuration than {HTTP} has: {told}"
     assert look.remarks == ({"eu-us": line} if told else {})
     assert set(asked) == {HTTP}
     holders.clear()
@@ -59,7 +59,7 @@ async def test_a_holder_that_takes_no_orders_from_here_is_not_pressed(monkeypatc
 
     async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
         asked.append(http)
-        raise Refused(f"{http} takes orders from its own machine: {config}, {dry_run}")
+        raise Refused(f"{http} accepts commands from its own machine: {config}, {dry_run}")
 
     monkeypatch.setattr(standby, "order_apply", order_apply)
     monkeypatch.setattr(standby, "SOON_S", 0.0)

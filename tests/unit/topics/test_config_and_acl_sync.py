@@ -126,9 +126,9 @@ async def test_a_refused_topic_is_told_and_tried_again_and_stops_no_other() -> N
         sync = settings(source, target)
         await sync.round(lanes, ledger.recorder)
         assert sync.topics.faults == {
-            "orders-1": "the settings of the target topic eu.orders-1 cannot be altered: TOPIC_AUTHORIZATION_FAILED; "
+            "orders-1": "the configs of the target topic eu.orders-1 cannot be changed: TOPIC_AUTHORIZATION_FAILED; "
             "ALTER_CONFIGS is missing",
-            "orders-2": "the settings of the source topic orders-2 may not be seen: TOPIC_AUTHORIZATION_FAILED; "
+            "orders-2": "the configs of the source topic orders-2 cannot be read: TOPIC_AUTHORIZATION_FAILED; "
             "DESCRIBE_CONFIGS is missing",
         }
         assert sync.topics.drift == {"orders-1": ("retention.ms: (default) → 5",)}
@@ -150,7 +150,7 @@ async def test_a_setting_that_is_refused_holds_up_no_other_one() -> None:
             await sync.round(lanes, ledger.recorder)
         assert target.own["eu.orders"] == {"retention.ms": "5"}
         assert sync.topics.drift == {"orders": ("cleanup.policy: (default) → compact",)}
-        assert "cannot be altered: INVALID_CONFIG: cleanup.policy" in sync.topics.faults["orders"]
+        assert "cannot be changed: INVALID_CONFIG: cleanup.policy" in sync.topics.faults["orders"]
         (fact,) = ledger.facts(ConfigsSynced)
         assert isinstance(fact, ConfigsSynced)
         assert fact.changes == (ConfigChange("retention.ms", None, "5"),)
@@ -163,7 +163,7 @@ async def test_a_topic_is_not_created_before_its_settings_are_known() -> None:
     away.fail("no answer")
     sync = settings(away, target)
     discovery = Discovery(FLOW, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
-    line = "the target topic eu.orders is not created yet, as its settings are not known: no answer"
+    line = "the target topic eu.orders is not created yet, because its configs are not known: no answer"
     assert (await discovery.refresh()).faults == {"orders": line}
     away.error = None
     away.topics = source.topics
@@ -204,7 +204,9 @@ async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> Non
         # The right to read stood there before mirrord came.
         assert target.rules == {by_hand, at_copy(READ)}
         assert ledger.state.acls == frozenset()
-        assert sync.remarks[0].startswith("2 ACLs on copies were not set by mirrord")
+        assert sync.remarks[0].startswith(
+            "2 ACLs on target topics are neither mirrord's nor at the source, so they stay, such as "
+        )
         await sync.round(COPIES, ledger.state, ledger.recorder)
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
 
@@ -263,7 +265,7 @@ async def test_a_source_without_authorizer_is_told_once_and_takes_nothing_away(
         assert target.rules == {at_copy(READ)}
         assert (sync.fault, sync.remarks) == (
             "",
-            ("the source cluster eu has no authorizer: no ACLs are carried over",),
+            ("the source cluster eu has no authorizer: no ACLs are synced",),
         )
         assert told == ["acls_synced", "acls_remark"]
 
@@ -275,7 +277,7 @@ async def test_a_missing_right_is_named_and_tried_again() -> None:
     async with book() as ledger:
         sync = acls(source, target)
         await sync.round(COPIES, ledger.state, ledger.recorder)
-        assert sync.fault.endswith("those of eu may not be seen: CLUSTER_AUTHORIZATION_FAILED; "
+        assert sync.fault.endswith("those of eu cannot be read: CLUSTER_AUTHORIZATION_FAILED; "
                                    "DESCRIBE on the cluster is missing")  # fmt: skip
         source.rules_hidden, target.rules_fixed = "", "CLUSTER_AUTHORIZATION_FAILED"
         await sync.round(COPIES, ledger.state, ledger.recorder)
@@ -367,7 +369,7 @@ async def test_a_topic_that_comes_back_or_is_only_hidden_keeps_its_copy() -> Non
         assert ledger.facts(*DELETIONS) == []
         mirror.source.hidden.clear()
         await mirror.until(lambda: ledger.facts(TopicDeletionPlanned))
-        line = "to be deleted, as their source topics are gone: eu.orders"
+        line = "to be deleted, because their source topics are gone: eu.orders"
         await mirror.until(lambda: line in mirror.upkeep.remarks)
         mirror.source.topics = topics
         await mirror.until(lambda: ledger.facts(TopicDeletionWithdrawn))
@@ -385,7 +387,7 @@ async def test_a_refused_deletion_is_named_and_tried_again() -> None:
         mirror.source.topics.clear()
         await mirror.until(lambda: mirror.upkeep.faults)
         assert mirror.upkeep.faults == [
-            "deletions are not synced at present: the target topic eu.orders cannot be deleted: "
+            "deletions are not synced now: the target topic eu.orders cannot be deleted: "
             "TOPIC_AUTHORIZATION_FAILED; DELETE is missing"
         ]
         mirror.target.refuses.clear()
@@ -401,7 +403,7 @@ async def test_a_cluster_that_is_away_stops_one_round_and_no_loop() -> None:
         await mirror.until(lambda: "eu.orders" in mirror.target.topics)
         mirror.target.fail()
         await eventually(lambda: mirror.upkeep.faults)
-        assert mirror.upkeep.faults == ["settings are not synced at present: no broker answers"]
+        assert mirror.upkeep.faults == ["settings are not synced now: no broker answers"]
         mirror.target.error = None
         mirror.source.own["orders"] = {"retention.ms": "5"}
         await eventually(lambda: mirror.target.own["eu.orders"] == {"retention.ms": "5"})

@@ -62,15 +62,15 @@ RANGE = AuditRange(
     [
         (["--sample", "0"], "--sample: found 0; allowed: a share above 0 and up to 1"),
         (["--sample", "1.5"], "--sample: found 1.5; allowed: a share"),
-        (["--topics", "a("], '--topics: "a(" is no regular expression'),
+        (["--topics", "a("], '--topics: "a(" is not a regular expression'),
         (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
         (["--since", "yesterday"], '--since: "yesterday" is neither a time nor a duration'),
-        (["--out", "a", "--resume", "b"], "--out has no meaning beside --resume"),
+        (["--out", "a", "--resume", "b"], "--out cannot be combined with --resume"),
         (["--rate", "fast"], '--rate: found "fast"; allowed: a rate such as "10MiB/s"'),
-        (["--level", "ledger", "--rate", "1MB/s"], "--rate has no meaning beside --level ledger"),
-        (["--resume", "nowhere"], "--resume: nowhere is no folder of an audit"),
-        (["--level", "ledger", "--sample", "0.5"], "--sample has no meaning beside --level ledger"),
-        (["--level", "ledger", "--spark", "spark.master=local"], "--spark has no meaning beside --level ledger"),
+        (["--level", "ledger", "--rate", "1MB/s"], "--rate has no effect with --level ledger"),
+        (["--resume", "nowhere"], "--resume: nowhere is not the folder of an audit"),
+        (["--level", "ledger", "--sample", "0.5"], "--sample has no effect with --level ledger"),
+        (["--level", "ledger", "--spark", "spark.master=local"], "--spark has no effect with --level ledger"),
         (["--flow", "eu-uss"], 'no flow "eu-uss" in the configuration; there are: eu-us. Did you mean "eu-us"?'),
     ],
 )
@@ -304,8 +304,8 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
     told = capsys.readouterr()
     assert json.loads(told.out)["partitions"][0]["proven_to"] == 130
     assert told.err == (
-        "mirrord: that an audit runs is not told to others: the ledger is not ours to write\n"
-        "mirrord: what is proven of eu-us is not kept, so the next audit reads it again: the ledger is away\n"
+        "mirrord: other processes cannot see that an audit is running: the ledger is not ours to write\n"
+        "mirrord: the proof for eu-us is not recorded, so the next audit reads it again: the ledger is away\n"
     )
 
 
@@ -369,7 +369,7 @@ def test_results_are_kept_and_taken_up_again(tmp_path: Path) -> None:
     assert list(known.values()) == found
     assert list(known) == [range_key("eu-us", each) for each in ranges]
     assert results.known("records") == {}
-    with pytest.raises(ConfigError, match="is no folder of an audit"):
+    with pytest.raises(ConfigError, match="is not the folder of an audit"):
         Results(tmp_path / "other").known("digest")
 
 

@@ -94,7 +94,7 @@ def test_what_was_brought_back_is_told_with_its_place(
     assert returned == {2: [], 10: [], 40: [] if trouble else [[45, "eu.orders-0 offset 99"]]}
     assert told.err == (f"mirrord: {trouble}\n" if trouble else "")
     assert main(["gaps", str(conf)]) == 3
-    line = "orders-0 of eu-us: brought back: source offset 45 stands at eu.orders-0 offset 99"
+    line = "orders-0 of eu-us: brought back: source offset 45 is at eu.orders-0 offset 99"
     assert (line in capsys.readouterr().out) is not bool(trouble)
 
 
@@ -131,7 +131,7 @@ def test_what_was_told_at_an_unknown_time_is_listed_whatever_the_time(
 def test_what_somebody_else_wrote(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger.entries.append(encode_entry(entry(TargetRun(LANE, 1, 0, 7, 0), TargetRun(LANE, 1, 5, 15, 0))))
     assert main(["gaps", str(conf), "--foreign"]) == 0
-    assert "nobody else" in capsys.readouterr().out, "without a mark nothing is known"
+    assert "no other client" in capsys.readouterr().out, "without a mark nothing is known"
     mark = Progress(LANE, 1, 1, 9, 19, 0, 0, 0, 0, 0, protected=True, state="copying")
     ledger.rows.append(StateRow(state_key(mark), encode_state(mark)))
     assert main(["gaps", str(conf), "--foreign"]) == 0

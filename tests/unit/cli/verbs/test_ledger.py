@@ -101,7 +101,7 @@ def test_long_facts_are_cut_short(ledger: MemoryLedger, conf: Path, capsys: pyte
         .out.splitlines()[-1]
         .endswith(
             "orders-0: will write ordinal 0 from source offset 0, ordinal 1 from source offset 3, "
-            "ordinal 2 from source offset 6, and 7 more runs; left out: control [1, 3) [4, 6) [7, 9) and 6 more"
+            "ordinal 2 from source offset 6, and 7 more runs; not copied: control [1, 3) [4, 6) [7, 9) and 6 more"
         )
     )
 

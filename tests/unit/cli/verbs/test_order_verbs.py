@@ -115,7 +115,7 @@ def test_nothing_is_parked_by_a_dry_run_or_for_an_order_that_stands(
     daemons.parked = AssertionError("parked")
     skip = ["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]
     assert cli.main([*skip, "--dry-run"]) == 3
-    told = "what the source holds of them would be parked in mirrord.eu-us.dead first\n"
+    told = "the records that the source still holds would be parked in mirrord.eu-us.dead first\n"
     assert capsys.readouterr().out.endswith(told)
     daemons.answer = OrderAnswer(flow="eu-us", notes=("it is left out already",))
     assert cli.main(skip) == 0
@@ -127,7 +127,7 @@ def test_into_another_topic_goes_only_what_is_left_out(
     daemons: Daemons, conf: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["quarantine", "replay", "orders-3", "1207", conf, "--into", "side"]) == 2
-    assert capsys.readouterr().err == "mirrord: --into: nothing of orders-3 is left out at source offset 1207\n"
+    assert capsys.readouterr().err == "mirrord: --into: no record of orders-3 was skipped at source offset 1207\n"
     assert daemons.taken == []
 
 
@@ -174,9 +174,9 @@ def test_a_dry_run_ends_with_3_when_there_is_something_to_do(
 ) -> None:
     assert cli.main(["pause", "orders", conf, "--dry-run"]) == 3
     assert capsys.readouterr().out.startswith("would be: topic orders")
-    daemons.answer = OrderAnswer(flow="eu-us", notes=("topic orders of eu-us is paused already",))
+    daemons.answer = OrderAnswer(flow="eu-us", notes=("topic orders of eu-us is already paused",))
     assert cli.main(["pause", "orders", conf, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["notes"] == ["topic orders of eu-us is paused already"]
+    assert json.loads(capsys.readouterr().out)["notes"] == ["topic orders of eu-us is already paused"]
     assert all(dry_run for _, _, dry_run in daemons.taken)
 
 

@@ -109,7 +109,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     for data, told in [
         (b"hello", "is neither a JKS nor a PKCS12 store; `keytool"),
         (b"\xce\xce\xce\xce", "is a JCEKS store; `keytool"),
-        (b"\xfe\xed\xfe\xed\x00\x00\x00\x02\x00\x00\x00\x09", "cannot be read: it is cut off"),
+        (b"\xfe\xed\xfe\xed\x00\x00\x00\x02\x00\x00\x00\x09", "cannot be read: it is truncated"),
         (b"0\x03abc", "cannot be read: its password is wrong, or it is damaged"),
     ]:
         path.write_bytes(data)

@@ -221,12 +221,12 @@ def test_tagged_fields_of_the_header_are_stepped_over(run: Run, plain: Link) -> 
 @pytest.mark.parametrize(
     ("sent", "cause", "reason"),
     [
-        (struct.pack(">i", 2_000_001), Oversize, "a frame of 2000001 bytes, where 2000000 are allowed"),
+        (struct.pack(">i", 2_000_001), Oversize, "a frame of 2000001 bytes, but 2000000 are allowed"),
         (struct.pack(">i", -1), Malformed, "a frame of -1 bytes"),
         (struct.pack(">i", 4) + bytes(4), Malformed, "a frame of 4 bytes"),
-        (answer(7, b"x"), Malformed, "an answer to request 7, where the next one to be answered is 1"),
-        (answer(1, b"x") + answer(1, b"x"), Malformed, "an answer to request 1, where the next one .* is 2"),
-        (answer(1, b"x") + answer(2, b"x") + answer(3, b"x"), Malformed, "request 3, where .* is none"),
+        (answer(7, b"x"), Malformed, "an answer to request 7, but the next one to be answered is 1"),
+        (answer(1, b"x") + answer(1, b"x"), Malformed, "an answer to request 1, but the next one .* is 2"),
+        (answer(1, b"x") + answer(2, b"x") + answer(3, b"x"), Malformed, "request 3, but .* is none"),
         (answer(1, b"", tags=b"\x01\x07\x09x"), Truncated, "9 bytes wanted"),
         (struct.pack(">i", 1000) + bytes(100), type(None), "closed by the broker"),
         (struct.pack(">i", 1_000_000) + bytes(100), type(None), "closed by the broker"),

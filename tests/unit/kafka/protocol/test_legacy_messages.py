@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_one_kind_of_error() -> None:
     misplaced[:8] = (9).to_bytes(8)
     twice = messages(1, [Message(0, 0, None, messages(1, some(0), 1))], 2)
     for data, why in (
-        (bytes(damaged), "the checksum does not fit"),
+        (bytes(damaged), "the checksum does not match"),
         (with_checksum(garbage), "Error"),
         (bytes(misplaced), "the last message inside of the one at offset 9 has another offset"),
         (messages(0, some(5)) + messages(1, some(6), 1)[:-1], "where .* are left"),
@@ -232,7 +232,7 @@ def test_a_message_that_cannot_be_read_stops_the_lane_in_front_of_it() -> None:
     assert (unreadable.start, unreadable.end, str(unreadable)) == (
         7,
         9,
-        "a batch whose records cannot be read (the checksum does not fit)",
+        "a batch whose records cannot be read (the checksum does not match)",
     )
     assert lane.position == 7
     _, unreadable = intake.take(lane_at(5), chunk(messages(1, some(6, 5))))

@@ -75,7 +75,7 @@ def test_what_mirrormaker_2_left_is_asked_for_where_there_may_be_something() -> 
     needs = needed_rights(FLOW, *plan(2, 2), left=left)
     assert table(needs, left.offsets_topic) == {"READ": "warning"}
     assert table(needs, left.group) == {"DESCRIBE": "warning"}
-    assert "should it have copied here before" in next(each for each in needs if each.right.name == "eu-mm2").purpose
+    assert "if it has copied here before" in next(each for each in needs if each.right.name == "eu-mm2").purpose
     off = msgspec.structs.replace(FLOW, from_mm2=msgspec.structs.replace(FLOW.from_mm2, takeover="off"))
     for other in (needed_rights(FLOW, *plan(2, 2)), needed_rights(off, *plan(2, 2), left=left)):
         assert not {left.offsets_topic, left.group} & {need.right.name for need in other}

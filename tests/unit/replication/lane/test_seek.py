@@ -208,15 +208,16 @@ def test_which_orders_can_be() -> None:
     at = Standing(10, (Seek(2, 8, 0, ADA, done=True), Seek(5, 20, 0, ADA)))
     assert rule("orders-0", LANE, Standing(10), 15, 3, ADA) == (
         LaneSought(LANE, 10, 15, 3, ADA),
-        "orders-0 goes on at source offset 15 and leaves out [10, 15)",
+        "orders-0 continues at source offset 15 and skips [10, 15)",
     )
-    for to, what in ((8, "orders-0 went on at source offset 8 already, by ada@host"), (10, "orders-0 stands at"),
-                     (20, "orders-0 is to go on at source offset 20 already")):  # fmt: skip
+    for to, what in ((8, "orders-0 has already continued at source offset 8, by ada@host"),
+                     (10, "orders-0 is already at"),
+                     (20, "orders-0 already has a command to continue at source offset 20")):  # fmt: skip
         fact, line = rule("orders-0", LANE, at, to, 0, ADA)
         assert fact is None
         assert line.startswith(what)
-    for to, why in ((9, "stands at source offset 10: going back to 9 would copy records twice"),
-                    (15, "is to go on at source offset 20, by ada@host")):  # fmt: skip
+    for to, why in ((9, "is at source offset 10: going back to 9 would copy records twice"),
+                    (15, "will continue at source offset 20, by ada@host")):  # fmt: skip
         with pytest.raises(ConfigError, match=why):
             rule("orders-0", LANE, at, to, 0, ADA)
 
@@ -236,7 +237,7 @@ def test_what_a_daemon_decides() -> None:
     found = decided("orders-0", view._replace(standings={LANE: Standing(4)}))
     assert found.facts == (LaneSought(LANE, 4, 9, 2, ADA),)
     assert found.lanes == (name,)
-    assert found.done == ("orders-0 of eu-us goes on at source offset 9 and leaves out [4, 9)",)
+    assert found.done == ("orders-0 of eu-us continues at source offset 9 and skips [4, 9)",)
     again = decided("orders-0", view._replace(standings={LANE: Standing(4, (Seek(4, 9, 0, ADA),))}))
     assert (again.facts, again.lanes) == ((), ())
 
@@ -286,8 +287,8 @@ def test_the_plan_comes_before_the_order(
     assert seek(conf, *options, "--dry-run") == 3
     planned = capsys.readouterr().out
     assert known.taken == []
-    assert f"[150, {to}) is left out: {to - 150} offsets" in planned
-    assert "follows behind target offset 160 of eu.orders-0" in planned
+    assert f"[150, {to}) is skipped: {to - 150} offsets" in planned
+    assert "follows after target offset 160 of eu.orders-0" in planned
     assert seek(conf, *options) == 0
     assert capsys.readouterr().out.startswith(planned)
     ((_, given, _),) = known.taken
@@ -306,11 +307,11 @@ def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.Capture
     [
         (["--to", "301"], "--to: found 301; allowed: 120 to 300, which is what the source holds of orders-0"),
         (["--to", "119"], "--to: found 119; allowed: 120 to 300"),
-        (["--to", "149"], "stands at source offset 150: going back to 149 would copy records twice"),
+        (["--to", "149"], "is at source offset 150: going back to 149 would copy records twice"),
         (["--to", "earliest"], "going back to 120 would copy records twice"),
         (["--to", "-1"], "allowed: a source offset from 0 on, earliest, latest"),
         (["--to", "newest"], 'found "newest"; allowed: a source offset'),
-        (["--to-time", "yesterday"], '--to-time: "yesterday" is no time'),
+        (["--to-time", "yesterday"], '--to-time: "yesterday" is not a time'),
         (["--to", "200", "--reason", " "], "--reason: it is empty"),
         (["--to", "200", "--reason", "two\nlines"], "--reason: one line"),
     ],
@@ -333,6 +334,6 @@ def test_names_that_mean_nothing(known: Daemons, conf: str, capsys: pytest.Captu
 def test_without_a_daemon_nothing_is_changed(known: Daemons, conf: str, capsys: pytest.CaptureFixture[str]) -> None:
     known.at = {}
     assert seek(conf, "--to", "150") == 0
-    assert "stands at source offset 150 already" in capsys.readouterr().out
+    assert "is already at source offset 150" in capsys.readouterr().out
     assert seek(conf, "--to", "200") == 1
     assert "nothing is changed: no daemon runs these flows" in capsys.readouterr().err

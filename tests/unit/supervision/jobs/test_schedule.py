@@ -75,7 +75,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> SharedLedger:
 def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
     with JobLease(config, "audit") as first:
         with (
-            pytest.raises(JobBusy, match=f"an audit of eu-us runs already .pid {os.getpid()} on"),
+            pytest.raises(JobBusy, match=f"an audit of eu-us is already running .pid {os.getpid()} on"),
             JobLease(config, "audit"),
         ):
             pass
@@ -93,7 +93,7 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
     ("raised", "outcome", "line"),
     [
         (EnvironmentFault("no Java\nat all"), "failed", "no Java"),
-        (KeyboardInterrupt(), "stopped", "it was told to end"),
+        (KeyboardInterrupt(), "stopped", "it was asked to end"),
     ],
 )
 def test_the_end_is_told_however_it_comes(
@@ -232,7 +232,7 @@ def test_status_without_a_daemon(config: Config) -> None:
     assert (status.runs, status.done, status.succeeded_ms, status.every_s) == (True, 1, 5, None)
     dead = msgspec.structs.replace(began, worker=msgspec.structs.replace(this_worker(), started_ticks=1))
     (status,) = job_statuses(config, {"audit": dead}, {}, {})
-    assert (status.runs, status.note) == (False, "its process ended without a word")
+    assert (status.runs, status.note) == (False, "its process ended without a result")
 
 
 async def test_a_process_that_cannot_do_it_says_why(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def appended(number: int) -> Change:
 def broken(found: Judgement) -> list[str]:
     """The rules that were named."""
     assert not found.disturbed
-    return [line.removeprefix("not kept: ").partition(" (")[0] for line in found.failures]
+    return [line.removeprefix("not met: ").partition(" (")[0] for line in found.failures]
 
 
 def test_who_keeps_all_rules_passes() -> None:
@@ -187,13 +187,13 @@ def _of(steps: Sequence[Step], producer: int) -> list[Step]:
 def test_what_a_flow_promises() -> None:
     passed = TargetProbed(ClusterId("us"), "v", passed=True)
     remarked = msgspec.structs.replace(passed, remarks=("it recompresses",))
-    failed = TargetProbed(ClusterId("us"), "v", passed=False, failures=("not kept: a gap is refused",))
+    failed = TargetProbed(ClusterId("us"), "v", passed=False, failures=("not met: a gap is refused",))
     assert guarantee(None) == (None, "")
     assert guarantee(passed) == ("exactly-once", "")
     assert guarantee(remarked) == ("exactly-once", "it recompresses")
     assert guarantee(None, "no right") == ("exactly-once", "not probed: no right")
-    assert guarantee(failed) == ("at-least-once", "not kept: a gap is refused")
-    assert guarantee(failed, "no right") == ("at-least-once", "not kept: a gap is refused; not probed: no right")
+    assert guarantee(failed) == ("at-least-once", "not met: a gap is refused")
+    assert guarantee(failed, "no right") == ("at-least-once", "not met: a gap is refused; not probed: no right")
     assert [mode(each) for each in (None, passed, failed)] == ["sequence", "sequence", "at-least-once"]
 
 

@@ -62,7 +62,7 @@ def test_a_pause_covers_what_its_name_covers_and_counts_once(name: str, fact: Or
     assert (first.facts, [str(lane) for lane in first.lanes]) == ((fact,), lanes)
     again = outcome(given("pause", name), after(here, first))
     assert (again.facts, again.lanes) == ((), ())
-    assert "paused already, by ada@host" in again.notes[0]
+    assert "already paused, by ada@host" in again.notes[0]
     resumed = outcome(given("resume", name), after(here, first))
     assert [str(lane) for lane in resumed.lanes] == lanes
     back = after(after(here, first), resumed)
@@ -78,7 +78,7 @@ def test_a_pause_inside_a_wider_one_touches_no_lane_and_outlives_it() -> None:
     both = after(here, inside)
     wide = outcome(given("resume", "eu-us"), both)
     assert [str(lane) for lane in wide.lanes] == ["orders-1", "payments-0", "payments-1"]
-    assert wide.notes == ("paused by an order of their own: orders-0",)
+    assert wide.notes == ("paused by separate commands: orders-0",)
     narrow = outcome(given("resume", "orders-0"), both)
     assert narrow.lanes == ()
     assert "orders-0 of eu-us is still paused: the flow is, by ada@host" in narrow.notes[0]
@@ -157,10 +157,10 @@ def test_a_paused_lane_may_be_moved_and_still_stands() -> None:
     ("name", "to", "here", "why"),
     [
         ("orders-0", "replicator-7", view(), 'no replicator of eu-us "replicator-7"'),
-        ("orders-0", "replicator-2", view(), "takes no lanes: it is starting"),
+        ("orders-0", "replicator-2", view(), "accepts no lanes: it is starting"),
         ("orders-0", "replicator-1", view(room=False), "as many lanes as"),
-        ("orders-0", "replicator-1", view(HostDrained(SECOND, ADA)), "is to be empty, by ada@host"),
-        ("payments-1", "replicator-1", view(), "has a replicator for itself"),
+        ("orders-0", "replicator-1", view(HostDrained(SECOND, ADA)), "is drained, by ada@host"),
+        ("payments-1", "replicator-1", view(), "has a replicator to itself"),
     ],
 )
 def test_a_move_that_cannot_be_is_refused(name: str, to: str, here: FlowView, why: str) -> None:

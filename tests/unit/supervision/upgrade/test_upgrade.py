@@ -64,7 +64,7 @@ class Door:
         assert (http, seconds > 0, bool(config.flows)) == (OLD, True, True)
         self.calls.append(call)
         if self.silent:
-            raise NoAnswer("nothing in time")
+            raise NoAnswer("no answer in time")
         return await self.handover.answer(call, TERMS)
 
 
@@ -247,7 +247,7 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
         return (await door.answer(HandoverCall(verb=verb, flow="us-eu", successor=successor), TERMS)).refused
 
     assert await told("begin", first) == ""
-    taken = f"mirrord 2.0 at {NEW} takes over from it already"
+    taken = f"mirrord 2.0 at {NEW} is already taking over from it"
     assert await told("begin", second) == await told("end", second) == await told("terms", None) == taken
     assert flows["us-eu"].handover.successor == first
     await clock.advance(outgoing.GONE_S - 1)
@@ -263,7 +263,7 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
 async def test_the_old_daemon_is_told_to_end_until_it_hears(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, patience_s: float
 ) -> None:
-    answers = [NoAnswer("nothing in time"), HandoverAnswer(refused="not yet"), HandoverAnswer(), HandoverAnswer()]
+    answers = [NoAnswer("no answer in time"), HandoverAnswer(refused="not yet"), HandoverAnswer(), HandoverAnswer()]
     asked: list[str] = []
 
     async def ask(_: str, __: Config, call: HandoverCall, ___: float) -> HandoverAnswer:
@@ -351,7 +351,7 @@ async def test_the_same_version_is_allowed_and_told(
 @pytest.mark.parametrize("other", ["dry_run", "until_caught_up"])
 def test_what_it_cannot_go_with(other: str) -> None:
     given = argparse.Namespace(**({"upgrade": True, "dry_run": False, "until_caught_up": False} | {other: True}))
-    with pytest.raises(ConfigError, match="--upgrade takes over from a daemon that goes on copying"):
+    with pytest.raises(ConfigError, match="--upgrade takes over from a daemon that keeps copying"):
         upgrade.check_upgrade(given)
 
 

@@ -115,7 +115,7 @@ async def test_nothing_is_created_before_its_name_is_in_the_ledger() -> None:
     flow.source.add("orders", 1)
     flow.takes_names = False
     found = await flow.refresh()
-    line = "its copy of its own, eu.orders.2, is created once the ledger has that name"
+    line = "its separate target topic, eu.orders.2, is created once the ledger has that name"
     assert (found.faults, found.lanes, list(flow.target.topics)) == ({"orders": line}, (), ["eu.orders"])
     assert found.names == {"orders": "eu.orders.2"}
     looked = (await flow.discovery().look()).plan
@@ -256,8 +256,8 @@ async def test_another_configuration_shows_the_names_as_they_are() -> None:
     admins: Callable[[str], FakeAdmin] = {"eu": FakeAdmin(flow.source), "us": FakeAdmin(flow.target)}.__getitem__
     new = msgspec.structs.replace(KEEP, topics=("payments",))
     assert await topics_that_change(FRESH, new, admins, claims) == [
-        "begins to copy payments into eu.payments",
-        "ceases to copy orders into eu.orders.2",
+        "starts copying payments into eu.payments",
+        "stops copying orders into eu.orders.2",
     ]
 
 
@@ -278,7 +278,7 @@ async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would
     told = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
     upkeep.tell(Translated("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
     assert [each.topic for each in upkeep._checkpoints._book.due()] == ["eu.orders.new"]
-    line = "eu.orders.2: no mm2_records, as its name is not what their readers would take it for"
+    line = "eu.orders.2: no mm2_records, because their readers would misread its name"
     assert upkeep.remarks == (line,)
 
 

@@ -29,13 +29,19 @@ def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW
     ("key", "source", "target", "severity", "part"),
     [
         ("max.message.bytes", "2000000", "1048588", "warning", "refuses batches above 1048588 bytes"),
-        ("message.timestamp.type", "CreateTime", "LogAppendTime", "warning", "the time of their append"),
+        (
+            "message.timestamp.type",
+            "CreateTime",
+            "LogAppendTime",
+            "warning",
+            "replaces timestamps with the append time",
+        ),
         ("message.timestamp.before.max.ms", "9223372036854775807", "86400000", "warning", "86400000 ms old"),
         ("message.timestamp.after.max.ms", "9223372036854775807", "3600000", "warning", "3600000 ms ahead"),
         ("cleanup.policy", "delete", "compact", "warning", "a record without a key is refused"),
         ("cleanup.policy", "delete", "compact,delete", "warning", "a record without a key is refused"),
-        ("cleanup.policy", "compact", "delete", "note", "copies of one key pile up"),
-        ("compression.type", "producer", "zstd", "note", "compresses every batch anew"),
+        ("cleanup.policy", "compact", "delete", "note", "records of one key accumulate"),
+        ("compression.type", "producer", "zstd", "note", "recompresses every batch"),
     ],
 )
 def test_what_a_target_refuses_or_rewrites(key: str, source: str, target: str, severity: str, part: str) -> None:

@@ -41,7 +41,7 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
     assert why["a-secret"] == 'the pattern "a-secret" of exclude matches it'
     assert why["a-more"] == "the target topic has 1 partitions"
     assert "a-hit in the flow other" in why["a-hit"]
-    assert why["us.orders"] == "by its name it came from us"
+    assert why["us.orders"] == "its name says that it came from us"
     assert lines[1] == TopicLine("a", "eu.a", 3, "copied", "")
 
 
