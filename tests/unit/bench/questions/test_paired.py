@@ -46,7 +46,7 @@ def test_the_table_has_both_sides() -> None:
 
 
 def test_only_a_checkout_is_compared_with(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFault, match=r"no checkout of mirrord: it has no mirrord/__init__\.py"):
+    with pytest.raises(EnvironmentFault, match=r"is not a checkout of mirrord: it has no mirrord/__init__\.py"):
         paired.other_checkout(tmp_path)
 
 
@@ -61,7 +61,7 @@ def test_a_checkout_without_an_interpreter_is_run_by_this_one_and_with_its_own_c
 def test_code_of_another_tree_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mirrord").symlink_to(HERE.folder / "mirrord")
     (tmp_path / "bench").symlink_to(HERE.folder / "bench")
-    with pytest.raises(EnvironmentFault, match="which is not of"):
+    with pytest.raises(EnvironmentFault, match="which is not from"):
         paired.other_checkout(tmp_path)
 
 
