@@ -62,6 +62,7 @@ from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone, cut, done, sought
 from mirrord.ledger.filter_decisions import answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.hole_plans import carried_on, ended_at, kept_below
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.start_offsets import note_begun, take_starts
 from mirrord.ledger.state import FlowState, LaneState
@@ -425,8 +426,8 @@ def _change_lane(
             # The records that follow are handled like those after a hole, one without ordinals. It supersedes an older
             # hole here.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
-            kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
-            lane.holes = (*kept, mended)
+            kept = [hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first]
+            lane.holes = (*(carried_on(hole, fact) for hole in kept), mended)
             lane.last_check, lane.regiven = None, -1
 
 
@@ -442,20 +443,6 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
         lane.seeks = done(lane.seeks, fact)
     else:
         lane.quarantine = park(lane.quarantine, fact)
-
-
-def _below(hole: HoleFound, ordinal: int) -> HoleFound:
-    """Return what is left of a hole when ordinals are assigned again. An open hole keeps only the part below them."""
-    if not hole.is_open or hole.last < ordinal:
-        return hole
-    return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
-
-
-def _until(hole: HoleFound, last: int) -> HoleFound:
-    """Let the records that a hole copies again end at an ordinal. If none are left, the hole must not count as open."""
-    if hole.until <= last:
-        return hole
-    return msgspec.structs.replace(hole, until=last, again=hole.again if last > hole.again else last + 1)
 
 
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
@@ -474,7 +461,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         if fact.rewound is not None:
             lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)
-        lane.holes = tuple(_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
+        lane.holes = tuple(kept_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.truncations = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.truncations)
         # A truncation that is recorded again before anything was copied after it is the same truncation.
         known = {each for each in lane.truncations if each[0] == lowest}
@@ -483,7 +470,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.truncations += tuple((lowest, start) for start in lost)
         # Records that were still to be copied again are copied again only up to the last of these runs.
         last = max(run.ordinal for run in fact.runs)
-        lane.holes = tuple(_until(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)
+        lane.holes = tuple(ended_at(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)

@@ -411,7 +411,7 @@ class Interpreter:
         """lane NAME: Shows phase and position of its lane."""
         lane = self._host(command).lane
         told = f"{lane.phase.value}, next ordinal {lane.acked}, next source offset {lane.position}"
-        self.stage.say(f"{command.words[0]}: {told}{f': {lane.halt_line}' if lane.halt_line else ''}")
+        self.stage.say(f"{command.words[0]}: {told}{f': {lane.halt.line}' if lane.halt.line else ''}")
 
     def do_source(self, _: Command) -> None:
         """source: Shows the batches of the source log."""

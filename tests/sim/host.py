@@ -2,7 +2,7 @@
 
 from collections import deque
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from mirrord.ledger.facts.core import Entry, Mode, Progress
 from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey, TopicId
+from mirrord.replication.lane import state
 from mirrord.replication.lane import step as flow_lane
 from mirrord.replication.lane.lane_report import progress_record
 from mirrord.replication.lane.signals import (
@@ -288,10 +289,16 @@ class Host:
             self.take(ProduceAnswer(request.round, request.batch, NETWORK, -1))
 
 
-def _picture(lane: Lane) -> dict[str, Any]:
-    """The lane's state, apart from the lane."""
-    values = {each.name: getattr(lane, each.name) for each in fields(lane)}
-    return {name: copy(value) if isinstance(value, list | deque | set) else value for name, value in values.items()}
+def _picture(part: Any) -> dict[str, Any]:
+    """Return a copy of the state of a lane or of a part of it."""
+    values = {each.name: getattr(part, each.name) for each in fields(part)}
+    return {name: _copied(value) for name, value in values.items()}
+
+
+def _copied(value: Any) -> Any:
+    if type(value).__module__ == state.__name__ and is_dataclass(value):
+        return _picture(value)
+    return copy(value) if isinstance(value, list | deque | set) else value
 
 
 def _told_left_out(world: "World") -> set[int]:

@@ -100,7 +100,7 @@ def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
     def doubted(*arguments: Any) -> Effects:
         effects = true(*arguments)
-        arguments[0].must_read_log = False
+        arguments[0].log.must_read_log = False
         return effects
 
     patch.setattr(in_flight, "_answer_in_doubt", doubted)
@@ -109,7 +109,7 @@ def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
     def same_leader(state: Lane, told: EndAnswer) -> bool:
-        state.end_epoch = told.leader_epoch
+        state.log.end_epoch = told.leader_epoch
         return True
 
     patch.setattr(resuming, "same_leader", same_leader)
@@ -174,7 +174,7 @@ def _no_resync(patch: pytest.MonkeyPatch) -> None:
             return resuming.enter(state, now, wanted)
         effects = resuming.enter(state, now, Resume())
         state.stage = Stage.DONE
-        state.resume_ordinal, state.end = state.acked, state.expected
+        state.resume_ordinal, state.log.end = state.acked, state.expected
         return [effects[0], *resume_point.copy(state)]
 
     patch.setitem(step.ENTER, Resume, enter)
@@ -204,7 +204,7 @@ def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
 
     def bound(state: Lane, now: float, told: Any) -> Effects:
         effects = true(state, now, told)
-        state.compares_first_ack = state.compares_later = False
+        state.comparison.first_ack_pending = state.comparison.later_pending = False
         return effects
 
     patch.setattr(opening, "grant_bound", bound)
@@ -298,10 +298,10 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
 
     def begin(state: Lane, word: Progress, record: LaneRecord) -> Effects:
         effects = true(state, word, record)
-        if state.handed is not None:
-            state.handed.end = EndAnswer(0, 0, word.leader_epoch, word.target_offset)
-            state.handed.producers = ProducersAnswer(0, 0, ProducerEntry(word.ordinal - 1, 0))
-            state.entry = state.handed.producers.entry
+        if state.takeover.fast_handoff is not None:
+            state.takeover.fast_handoff.end = EndAnswer(0, 0, word.leader_epoch, word.target_offset)
+            state.takeover.fast_handoff.producers = ProducersAnswer(0, 0, ProducerEntry(word.ordinal - 1, 0))
+            state.log.entry = state.takeover.fast_handoff.producers.entry
         return effects
 
     patch.setattr(fast_handoff, "begin", begin)

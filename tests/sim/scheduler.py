@@ -298,11 +298,13 @@ class Story:
         if lane.phase is Phase.HALTED:
             # It tells the ledger once more when that took nothing.
             is_told = (record is not None and record.halted is not None) or not live[-1].timers
-            return is_told and lane.parking is None and live[-1].state.next_offset == len(world.ledger)
+            return is_told and lane.refusal.parking is None and live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
-        at_end = at_end and lane.end_epoch == world.target.epoch
+        at_end = at_end and lane.log.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
-        return at_end and lane.position >= world.source.end and not lane.compares_later and not lane.confirming
+        return (
+            at_end and lane.position >= world.source.end and not lane.comparison.later_pending and not lane.confirming
+        )
 
     # --- what goes wrong
 

@@ -180,7 +180,7 @@ class World:
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
         # No story loses a segment (tests/unit/replication/lane/source/test_offset_gaps.py): gaps are the cleaner's.
-        lane.compacts = True
+        lane.gap.compacts = True
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
         lane.has_policies = self.shape.policies
@@ -206,7 +206,7 @@ class World:
         marked = mark_rewind.valid_position(begun, truth)[1] if begun is not None else 0
         self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
-        self.by_word += host.lane.handed is not None
+        self.by_word += host.lane.takeover.fast_handoff is not None
         return host
 
     # --- what can happen
@@ -226,7 +226,7 @@ class World:
                 found.append(("answer", host))
             if (
                 host.lane.phase is Phase.COPYING
-                and host.lane.end_epoch != self.target.epoch
+                and host.lane.log.end_epoch != self.target.epoch
                 and self.rng.random() < 0.2
             ):
                 found.append(("moved", host))

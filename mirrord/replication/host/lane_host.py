@@ -385,7 +385,7 @@ class LaneHost:
     def _look_for_moves(self) -> None:
         for hosted in list(self._lanes.values()):
             leader = self._target_view.leader(hosted.target)
-            if leader is not None and leader.epoch > hosted.lane.end_epoch >= 0:
+            if leader is not None and leader.epoch > hosted.lane.log.end_epoch >= 0:
                 hosted.tell(TargetMoved(leader.epoch))
 
     def _wake(self, hosted: HostedLane, effect: Wake) -> None:
@@ -434,7 +434,7 @@ class LaneHost:
         for hosted in self._lanes.values():
             # While a lane copies, only the answers to its own fetches count. An end that is requested separately may be
             # older.
-            if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.doubt is not None):
+            if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.origin.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
     def _has_moved(self, hosted: HostedLane) -> bool:

@@ -96,7 +96,7 @@ class TargetProducer:
         sender.outlet = None
         leader = self.view.leader(sender.target)
         # The round learnt where the log ends from the leader of one epoch; another leader may have another log.
-        if leader is None or leader.epoch != sender.lane.end_epoch:
+        if leader is None or leader.epoch != sender.lane.log.end_epoch:
             self.view.refresh()
             return
         outlet = self._outlets.get(leader.node)

@@ -45,4 +45,4 @@ def new_round(lane: Lane) -> None:
     """Void all open questions. Appends stay open, because their facts may still bind."""
     lane.round += 1
     lane.questions.clear()
-    lane.handed, lane.compared = None, -1
+    lane.takeover.fast_handoff, lane.comparison.compared = None, -1

@@ -17,11 +17,13 @@ from mirrord.replication.lane.transitions import Resume
 def differ(lane: Lane, now: float, told: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
     # After a take-over even an acknowledgement may have been for another holder's batch.
-    first = min(told.first, lane.compare_from.ordinal) if lane.compare_from is not None else told.first
-    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
+    first = (
+        min(told.first, lane.comparison.later_from.ordinal) if lane.comparison.later_from is not None else told.first
+    )
+    lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
     line = line if told.first <= told.last else told.note
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return _doubt(lane, now)
 
 
@@ -35,13 +37,13 @@ def settles(lane: Lane, told: CheckAnswer) -> bool:
     # If policies change records, a lane waits before each write (`resume.decide`).
     if record is None or lane.has_policies or record.regiven < 0:
         return True
-    first = max(record.regiven, lane.compared)
+    first = max(record.regiven, lane.comparison.compared)
     if not told.first <= first <= told.last:
         return True
     if any(end > first for _, end in told.gone):
         return False
     # The fact about this comparison leaves nothing open unless it says that more is compared later.
-    lane.compared = told.last + 1 if lane.compares_later else NEVER
+    lane.comparison.compared = told.last + 1 if lane.comparison.later_pending else NEVER
     return True
 
 
@@ -67,4 +69,4 @@ def _doubt(lane: Lane, now: float) -> Effects:
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())
-    return [Halted(lane.halt_line)]
+    return [Halted(lane.halt.line)]

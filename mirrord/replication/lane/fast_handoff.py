@@ -39,23 +39,23 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []
-    if record.halted is not None or lane.differs is not None:
+    if record.halted is not None or lane.comparison.differs is not None:
         return []
     epoch = lane.seen.before(position)
     fetch = FetchFrom(ask(lane), lane.round, position, epoch)
-    lane.handed = Handed(record.grant, fetch.question, position, epoch)
+    lane.takeover.fast_handoff = Handed(record.grant, fetch.question, position, epoch)
     return [AskEnd(ask(lane)), AskProducers(ask(lane), record.producer_id), fetch]
 
 
 def target_answered(lane: Lane, answer: EndAnswer | ProducersAnswer) -> Effects:
     """Handle an answer from the target."""
-    handed = lane.handed
+    handed = lane.takeover.fast_handoff
     if handed is None:
         return []
     if isinstance(answer, EndAnswer):
         handed.end = answer
     else:
-        handed.producers, lane.entry = answer, answer.entry
+        handed.producers, lane.log.entry = answer, answer.entry
     if answer.error != NONE or not agrees(lane, answer):
         return _resume(lane)
     return copy_if_answered(lane)
@@ -72,24 +72,24 @@ def agrees(lane: Lane, answer: EndAnswer | ProducersAnswer) -> bool:
 def grant_bound(lane: Lane, grant: int) -> Effects:
     """Handle the binding of the lane's own grant."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
-    if lane.handed is None or grant != lane.handed.grant + 1:
+    if lane.takeover.fast_handoff is None or grant != lane.takeover.fast_handoff.grant + 1:
         return _resume(lane)
     return copy_if_answered(lane)
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
     """Keep records that came early until it is known that they may be copied."""
-    if lane.handed is not None and answers(lane, chunk.question):
-        lane.handed.chunk = chunk
+    if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
+        lane.takeover.fast_handoff.chunk = chunk
     return []
 
 
 def copy_if_answered(lane: Lane) -> Effects:
     """Copy as soon as the lane is ours and the target has answered everything."""
-    handed = lane.handed
+    handed = lane.takeover.fast_handoff
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []
-    lane.end_epoch, lane.end = handed.end.leader_epoch, handed.end.end
+    lane.log.end_epoch, lane.log.end = handed.end.leader_epoch, handed.end.end
     effects = resuming.decide(lane)
     early = (lane.position, lane.epoch) == (handed.position, handed.epoch)
     wish = next((each for each in effects if isinstance(each, FetchFrom)), None)
@@ -98,7 +98,7 @@ def copy_if_answered(lane: Lane) -> Effects:
         lane.questions.discard(wish.question)
         return effects
     lane.questions.discard(handed.fetch)
-    lane.handed = None
+    lane.takeover.fast_handoff = None
     return effects
 
 
@@ -106,6 +106,6 @@ def _resume(lane: Lane) -> Effects:
     if lane.phase is Phase.RESUMING:
         lane.go(Resume())
         return []
-    lane.handed = None
+    lane.takeover.fast_handoff = None
     lane.questions.clear()
     return [StopFetch()]

@@ -16,33 +16,34 @@ def drop(lane: Lane) -> None:
     lane.in_flight.clear()
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
-    lane.unconfirmed_chunk = lane.left = None
+    lane.history.unconfirmed_chunk = lane.history.left_position = None
     lane.confirming = False
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
     """Halt only this lane. [start, end) are the source offsets concerned. The lane's name is added to the line."""
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    return halt_with(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return halt_with(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt.line, start, end),))
 
 
 def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Halt and record these facts."""
-    return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt_line)]
+    return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt.line)]
 
 
 def halt_unrecorded(lane: Lane) -> Effects:
     """Halt without recording it yet."""
     new_round(lane)
+    lane.transition = None  # an error may have come between a request and its entry
     lane.phase = Phase.HALTED
     drop(lane)
-    lane.halt_facts = ()
+    lane.halt.facts = ()
     return [StopFetch()]
 
 
 def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Append the facts to the ledger; the append is retried until it binds."""
-    lane.halt_facts = facts
+    lane.halt.facts = facts
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
     return [effect]
@@ -64,10 +65,10 @@ def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
         case AppendFailed() if signal.tag == lane.facts_tag:
             return [Wake(ask(lane), now + lane.limits.retry_s)]
         case AppendFailed():
-            lane.append_in_doubt = True
+            lane.halt.append_in_doubt = True
             return []
-        case Woken() if answers(lane, signal.question) and lane.halt_facts:
-            effect = append(lane, lane.halt_facts)
+        case Woken() if answers(lane, signal.question) and lane.halt.facts:
+            effect = append(lane, lane.halt.facts)
             lane.facts_tag = effect.tag
             return [effect]
         case _:

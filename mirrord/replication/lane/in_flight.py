@@ -86,7 +86,7 @@ def send(lane: Lane) -> Effects:
 
 def end_confirmed(lane: Lane, told: EndAnswer) -> Effects:
     """Handle the end of the log, asked for again just before the first produce."""
-    if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
+    if told.error != NONE or told.leader_epoch != lane.log.end_epoch or told.end < lane.expected:
         lane.go(Resume(lane.limits.retry_s if told.error else 0.0))
         return []
     if told.end > lane.expected:
@@ -98,7 +98,7 @@ def go(lane: Lane, end: int) -> Effects:
     """Send, now that the end is confirmed."""
     lane.confirm_end = lane.confirming = False
     lane.expected = end
-    lane.resumed_at = ResumePosition(lane.resumed_at.ordinal, end, lane.end_epoch)
+    lane.resumed_at = ResumePosition(lane.resumed_at.ordinal, end, lane.log.end_epoch)
     return send(lane)
 
 
@@ -189,11 +189,11 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     """The second piece of evidence: the batch is above the recorded end, so another client wrote there in between."""
-    effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
+    effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
         # These may be the lane's own batches from a former holder: only the broker's memory would rule that out.
-        lane.unread = lane.unread or ResumePosition(batch.first, lane.expected, lane.end_epoch)
-        lane.gaps += 1
+        lane.log.unread_from = lane.log.unread_from or ResumePosition(batch.first, lane.expected, lane.log.end_epoch)
+        lane.log.unread_parts += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
     return effects
 
@@ -205,9 +205,9 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: 
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
     effects: Effects = [SaveProgress()]
     if stale and not told:
-        effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
-    if lane.compares_first_ack:
-        lane.compares_first_ack = False
+        effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
+    if lane.comparison.first_ack_pending:
+        lane.comparison.first_ack_pending = False
         last = batch.first + batch.count - 1
         stretch = (batch.first, last, base_offset, base_offset + batch.count)
         epochs = source_epochs.known_epochs(lane, batch.first)
@@ -221,12 +221,12 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
         if lane.phase is Phase.COPYING:
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
-            lane.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+            lane.log.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
             if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
                 # Nothing below this mark is the lane's, so nothing else leads the next reading to that batch.
                 lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)
     elif outcome is Produced.DONE:
-        lane.must_read_log = True  # a success after a failure is a hole
+        lane.log.must_read_log = True  # a success after a failure is a hole
     if outcome is Produced.UNKNOWN:
         in_doubt.leave_in_flight(lane, now, batch.first + batch.count)
     return []
@@ -239,11 +239,11 @@ def _settled(lane: Lane, now: float) -> Effects:
         return []
     error, batch = lane.failure
     outcome = produced(error)
-    if error == CORRUPT and lane.corrupt_at != batch.first:
-        lane.corrupt_at = batch.first
+    if error == CORRUPT and lane.refusal.corrupt_ordinal != batch.first:
+        lane.refusal.corrupt_ordinal = batch.first
         lane.go(Resume())
         return []
-    if outcome is Produced.REFUSED and not lane.must_read_log:
+    if outcome is Produced.REFUSED and not lane.log.must_read_log:
         return refused_retry.batch_refused(lane, error, batch)
     lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
     is_denied = outcome is Produced.DENIED
@@ -268,7 +268,7 @@ def drain(lane: Lane, now: float) -> Effects:
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
-    lane.handed = lane.unconfirmed_chunk = None
+    lane.takeover.fast_handoff = lane.history.unconfirmed_chunk = None
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
         return effects
@@ -279,7 +279,7 @@ def _record_skipped(lane: Lane) -> Effects:
     """Record what was skipped after the last record, so that the ledger explains everything before the position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
-    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.in_doubt_below:
+    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.late_writes.in_doubt_below:
         return []  # facts that the ledger already has must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
@@ -293,10 +293,10 @@ def drained(lane: Lane, now: float) -> Effects:
     if lane.notes:
         return []
     # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
-    lane.clean = lane.failure is None and not lane.must_read_log and lane.phase is not Phase.OPENING
-    lane.clean = lane.clean and lane.unread is None and now >= lane.late_writes_until
+    lane.clean = lane.failure is None and not lane.log.must_read_log and lane.phase is not Phase.OPENING
+    lane.clean = lane.clean and lane.log.unread_from is None and now >= lane.late_writes.until
     # A broker that was suspended may still append what it received before, however long ago (`in_doubt.answered`).
-    lane.clean = lane.clean and not lane.unanswered
-    lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)
+    lane.clean = lane.clean and not lane.late_writes.unanswered and lane.comparison.differs is None
+    lane.clean = lane.clean and (lane.sent or lane.takeover.left_cleanly or lane.takeover.opened_here)
     lane.phase = Phase.DRAINED
     return [SaveProgress(), Drained(lane.clean)]

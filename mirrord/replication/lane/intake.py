@@ -57,9 +57,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     lane.seen.reach(lane.position)
     # A verdict travels with the run that follows it, so that one fact covers the gap and what comes after it. What is
     # declared after this point was decided, and must not be superseded.
-    open_ended = (
-        not lane.plan and not (lane.has_policies and lane.declared >= 0) and lane.next_ordinal >= lane.in_doubt_below
-    )
+    is_decided = lane.has_policies and lane.declared >= 0
+    open_ended = not lane.plan and not is_decided and lane.next_ordinal >= lane.late_writes.in_doubt_below
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
         _begin_run(lane, runs, lane.position)
     return _intend(lane, runs), unreadable
@@ -84,9 +83,9 @@ def want_more(lane: Lane) -> Effects:
     """Ask for the next chunk if there is room for it and none is asked for."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
-    if lane.doubt is not None or lane.gap is not None or unconfirmed_limit.is_over(lane):
+    if lane.origin.doubt is not None or lane.gap.offsets is not None or unconfirmed_limit.is_over(lane):
         return []
-    if lane.plan and not lane.source_confirmed:
+    if lane.plan and not lane.history.source_confirmed:
         return assure(lane)
     lane.fetching = True
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
@@ -95,14 +94,14 @@ def want_more(lane: Lane) -> Effects:
 def assure(lane: Lane) -> Effects:
     """Ask whether the source still has what was copied after the part that is copied again. Its fetch would not show
     it."""
-    if lane.divergence_question in lane.questions:
+    if lane.history.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
     if known is None:
-        lane.source_confirmed = True
+        lane.history.source_confirmed = True
         return want_more(lane)
-    lane.divergence_question = ask(lane)
-    return [AskDivergence(lane.divergence_question, *known)]
+    lane.history.divergence_question = ask(lane)
+    return [AskDivergence(lane.history.divergence_question, *known)]
 
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
@@ -162,7 +161,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
-    looks = bool(lane.plan) or lane.recorded_epoch == source_epochs.UNKNOWN
+    looks = bool(lane.plan) or lane.history.recorded_epoch == source_epochs.UNKNOWN
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -186,7 +185,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
             position = base
         if attributes & _MARKED or count == 0 or (producer >= 0 and traced):
             left_out = _left_out(lane, header, aborted)
-            if lane.doubt is not None:
+            if lane.origin.doubt is not None:
                 lane.position = position
                 break
         if left_out is not None:
@@ -231,9 +230,9 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
         if origin is Origin.COPY:
             return "copied-from-target"
         if origin is Origin.UNKNOWN:
-            lane.doubt = Doubt(producer, header[0])
+            lane.origin.doubt = Doubt(producer, header[0])
             return None
-    lane.compacts = lane.compacts or count == 0
+    lane.gap.compacts = lane.gap.compacts or count == 0
     return "compacted" if count == 0 else None
 
 
@@ -241,7 +240,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
     """Handle the source epoch of the next batch, which begins at offset `base`."""
     if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
         raise Diverged(f"records of epoch {epoch}", lane.position, lane.position + 1)
-    if epoch != lane.epoch or (lane.recorded_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
+    if epoch != lane.epoch or (lane.history.recorded_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
         _new_epoch(lane, runs, epoch, max(base, lane.position))
 
 
@@ -299,7 +298,8 @@ def jump(lane: Lane) -> None:
     source_epochs.recall_copied(lane, run.offset)
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
-    lane.source_confirmed = lane.source_confirmed and bool(lane.plan)  # time has passed since the source was asked
+    if not lane.plan:
+        lane.history.source_confirmed = False  # time has passed since the source was asked
     lane.skipped.clear()
 
 
@@ -354,7 +354,7 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 def _clean(lane: Lane, start: int, end: int) -> None:
     """Skip records that a batch lacks. Brokers accept no such batch, so the cleaner has removed them."""
-    lane.compacts = True
+    lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
 
@@ -378,7 +378,7 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
 
 def _part(lane: Lane, runs: list[Run], offset: int) -> None:
     """Begin a run, because the next ordinal is not at the offset that the open run implies."""
-    if lane.next_ordinal < lane.in_doubt_below:
+    if lane.next_ordinal < lane.late_writes.in_doubt_below:
         raise Early("other records than were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
 

@@ -5,16 +5,17 @@ from mirrord.replication.lane.assignment import LaneReport, SourceBounds
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
+from mirrord.replication.lane.target.evidence import is_recorded
 
 
 def resume_position(lane: Lane) -> ResumePosition:
     """Return the position below which everything is known to be in the target log, once, below the high watermark."""
     known = lane.resume_position
     if lane.acked > known.ordinal:
-        known = ResumePosition(lane.acked, lane.expected, lane.end_epoch)
-    if lane.unread is None and lane.compare_from is None:
+        known = ResumePosition(lane.acked, lane.expected, lane.log.end_epoch)
+    if lane.log.unread_from is None and lane.comparison.later_from is None:
         return known  # nearly always, and each lane is asked every second
-    limits = [each for each in (lane.unread, lane.compare_from) if each is not None]
+    limits = [each for each in (lane.log.unread_from, lane.comparison.later_from) if each is not None]
     return min([*limits, known], key=lambda each: each.ordinal)
 
 
@@ -50,6 +51,8 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
     Return None while the ledger does not yet know where the records below the mark are, or which of them the source or
     the target has lost.
     """
+    if lane.comparison.differs is not None and not is_recorded(lane):
+        return None
     if lane.notes or source_epochs.is_truncation_unrecorded(lane) or source_epochs.is_lookup_undone(lane):
         return None
     known, offset = resume_position(lane), source_offset(lane)
@@ -135,5 +138,5 @@ def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
         copied_bytes=lane.copied_bytes,
         in_flight_bytes=lane.buffered_bytes,
         next_record_ms=next_record_ms(lane),
-        note=lane.halt_line or lane.doubt_line or _trouble(lane),
+        note=lane.halt.line or lane.origin.line or _trouble(lane),
     )

@@ -21,9 +21,9 @@ def return_to_recorded(lane: Lane) -> None:
     """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
-    if lane.before_lookup is not None:
-        count, _, told, acknowledged = lane.before_lookup
-        lane.before_lookup = (count, told, told, acknowledged)
-    lane.must_read_log = lane.must_read_log or lane.unread is not None
-    lane.unread = None
+    if lane.log.before_lookup is not None:
+        count, _, told, acknowledged = lane.log.before_lookup
+        lane.log.before_lookup = (count, told, told, acknowledged)
+    lane.log.must_read_log = lane.log.must_read_log or lane.log.unread_from is not None
+    lane.log.unread_from = None
     lane.acked, lane.expected = lane.recorded_position.ordinal, lane.recorded_position.target_offset

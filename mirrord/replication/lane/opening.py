@@ -49,9 +49,9 @@ def start(lane: Lane, start: Start) -> Effects:
     if lane.replicator:
         return []
     lane.replicator = start.replicator
-    lane.barrier_s = start.barrier_s
-    lane.times = start.times
-    lane.left_cleanly = start.left_cleanly
+    lane.takeover.barrier_s = start.barrier_s
+    lane.takeover.times = start.times
+    lane.takeover.left_cleanly = start.left_cleanly
     lane.record = start.record
     record = start.record
     if record is not None:
@@ -59,20 +59,20 @@ def start(lane: Lane, start: Start) -> Effects:
     word = start.handed if start.left_cleanly and fast_handoff.is_last(start.handed, record) else None
     progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
-        lane.begun = progress
+        lane.takeover.begun = progress
         _take_position(lane, progress)
         if lane.resume_position.ordinal == progress.ordinal:
             # A mark that was held back because of a pending comparison does not show how much was sent.
-            lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
+            lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
-            lane.epochs_recorded = progress.epochs_told
+            lane.history.epochs_recorded = progress.epochs_told
     return _ask(lane) + (fast_handoff.begin(lane, word, record) if word is not None and record is not None else [])
 
 
 def _learn_difference(lane: Lane, record: LaneRecord) -> None:
     check = record.last_check
-    lane.differs = check if check is not None and check.outcome == "different" else None
-    lane.halt_line = record.halted.line if lane.differs is not None and record.halted is not None else ""
+    lane.comparison.differs = check if check is not None and check.outcome == "different" else None
+    lane.halt.line = record.halted.line if lane.comparison.differs is not None and record.halted is not None else ""
 
 
 def _take_position(lane: Lane, progress: Progress) -> None:
@@ -88,14 +88,14 @@ def _take_position(lane: Lane, progress: Progress) -> None:
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     """Process the facts that the former holder could still append until the grant was bound: that ordinals were
     reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
-    begun, lane.begun = lane.begun, None
+    begun, lane.takeover.begun = lane.takeover.begun, None
     if begun is not None and mark_rewind.valid_position(begun, record)[0] != lane.resume_position:
         _take_position(lane, begun)
-        lane.knows_sent = lane.epochs_recorded = False
-        lane.seen, lane.handed = EpochCache(), None
+        lane.takeover.knows_sent = lane.history.epochs_recorded = False
+        lane.seen, lane.takeover.fast_handoff = EpochCache(), None
     _learn_difference(lane, record)
-    if lane.differs is not None:
-        lane.handed = None
+    if lane.comparison.differs is not None:
+        lane.takeover.fast_handoff = None
     elif record.halted is not None:
         return note(lane, (LaneResumed(lane.id, lane.grant),))
     return []
@@ -124,8 +124,8 @@ def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     grant = record.grant + 1
-    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.times)]
-    if lane.differs is not None:
+    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.takeover.times)]
+    if lane.comparison.differs is not None:
         pass  # it stays halted until the map is rebuilt
     elif record.halted is not None:
         # An operator starts a lane to try again; if the cause of the halt is still there, it will halt the lane again.
@@ -151,7 +151,7 @@ def producer_id_answered(lane: Lane, now: float, told: ProducerIdAnswer) -> Effe
         lane.policy,
         lane.mode,
     )
-    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator, lane.times)))
+    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator, lane.takeover.times)))
 
 
 def woken(lane: Lane) -> Effects:
@@ -177,18 +177,20 @@ def grant_bound(lane: Lane, now: float, told: Bound) -> Effects:
         is_first, lane.grant = lane.grant == 0, record.grant
         effects = _learn_since_start(lane, record) if is_first else []
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
-        lane.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
-        if not lane.opened_here and not lane.left_cleanly:
-            lane.former_holder_until = now + lane.barrier_s
-            lane.late_writes_until = max(lane.late_writes_until, lane.former_holder_until)
-            lane.compares_first_ack = True
-            lane.compares_later = lane.unanswered = lane.barrier_s > 0
+        lane.takeover.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
+        if not lane.takeover.opened_here and not lane.takeover.left_cleanly:
+            lane.late_writes.former_holder_until = now + lane.takeover.barrier_s
+            lane.late_writes.until = max(lane.late_writes.until, lane.late_writes.former_holder_until)
+            lane.comparison.first_ack_pending = True
+            lane.comparison.later_pending = lane.late_writes.unanswered = lane.takeover.barrier_s > 0
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # a mark proves numbers, not which records
-            lane.compares_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
+            lane.comparison.first_ack_pending = (
+                True  # nothing of it may be copied yet, and some comparison has to end it
+            )
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
-    if lane.handed is not None:
+    if lane.takeover.fast_handoff is not None:
         return effects + fast_handoff.grant_bound(lane, record.grant)
     lane.go(Resume())
     return effects
@@ -198,7 +200,7 @@ def start_answered(lane: Lane, now: float, told: StartAnswer) -> Effects:
     """Record where a lane without history begins, so that a restart does not choose again."""
     if lane.phase is not Phase.OPENING:
         return []
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
     if told.error != NONE or told.waits:
         return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
     inherited = told.inherited
@@ -234,9 +236,9 @@ def enter(lane: Lane, now: float, _: Reopen) -> Effects:
         lane.resume_position = resume_position(lane)
     drop(lane)
     lane.intents.clear()
-    lane.holes, lane.facts_with_holes = [], ()
+    lane.log.holes, lane.log.facts_with_holes = [], ()
     lane.phase = Phase.OPENING
     lane.facts_tag = -1
     if lane.grant > 0:
-        lane.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
+        lane.takeover.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
     return [StopFetch(), Wake(ask(lane), now + lane.limits.retry_s)]

@@ -51,17 +51,17 @@ def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
     if not skip:
-        facts += (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),)
+        facts += (LaneHalted(lane.id, lane.grant, reason, lane.halt.line, start, end),)
     return halt_with(lane, facts)
 
 
 def _park_first(lane: Lane, unparked: Parking) -> Effects:
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {unparked.line}"
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {unparked.line}"
     effects = halt_unrecorded(lane)
-    lane.parking = unparked
+    lane.refusal.parking = unparked
     return [*effects, _park(lane, unparked)]
 
 
@@ -72,37 +72,37 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 def parking_answered(lane: Lane, now: float, told: ParkAnswer) -> Effects:
     """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
-    unparked = lane.parking
+    unparked = lane.refusal.parking
     if unparked is None:
         return []
     where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
     if not told.trouble:
-        lane.parking, lane.parking_pause = None, -1
+        lane.refusal.parking, lane.refusal.parking_pause = None, -1
         return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
     line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    lane.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
-    lane.parking_pause = ask(lane)
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
+    lane.refusal.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
+    lane.refusal.parking_pause = ask(lane)
     pause_s = min(lane.limits.denied_s * 2.0 ** min(unparked.tries, 8), LONGEST_PAUSE_S)
-    effects: Effects = [Wake(lane.parking_pause, now + pause_s)]
+    effects: Effects = [Wake(lane.refusal.parking_pause, now + pause_s)]
     if unparked.tries:
         return effects
-    halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt_line, unparked.offset, unparked.offset + 1)
-    return [*record_halt(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
+    halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt.line, unparked.offset, unparked.offset + 1)
+    return [*record_halt(lane, (Quarantined(*where, line), halted)), Halted(lane.halt.line), *effects]
 
 
 def retry_parking(lane: Lane) -> Effects:
     """Try again to park the record."""
-    lane.parking_pause = -1
-    return [_park(lane, lane.parking)] if lane.parking is not None else []
+    lane.refusal.parking_pause = -1
+    return [_park(lane, lane.refusal.parking)] if lane.refusal.parking is not None else []
 
 
 def released(lane: Lane) -> Effects:
     """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
-    lane.halt_line, lane.halt_facts = "", ()
-    lane.parking, lane.parking_pause, lane.configs_pause = None, -1, -1
-    if lane.append_in_doubt:
-        lane.append_in_doubt = False
+    lane.halt.line, lane.halt.facts = "", ()
+    lane.refusal.parking, lane.refusal.parking_pause, lane.refusal.configs_pause = None, -1, -1
+    if lane.halt.append_in_doubt:
+        lane.halt.append_in_doubt = False
         lane.go(Reopen())
         return []
     lane.phase, lane.stage = Phase.RESUMING, Stage.RELEASED

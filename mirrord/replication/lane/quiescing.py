@@ -10,7 +10,7 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 def enter(lane: Lane, now: float, wanted: Quiesce) -> Effects:
     """Send nothing new; when all batches in flight are answered, the lane resumes."""
     if not lane.in_flight:
-        until = max(lane.late_writes_until, lane.former_holder_until) if wanted.until_safe else now
+        until = max(lane.late_writes.until, lane.late_writes.former_holder_until) if wanted.until_safe else now
         lane.go(Resume(max(until - now, 0.0)))
         return []
     lane.ready.clear()

@@ -40,7 +40,7 @@ from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import look_back, mark_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
-from mirrord.replication.lane.target.evidence import is_another_leader
+from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.transitions import RebuildMap, Resume
 
@@ -51,24 +51,17 @@ def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
     if not is_recorded(lane):
         return _record(lane)
     lane.stage = Stage.END
-    until = max(now + wanted.delay_s, lane.late_writes_until, lane.former_holder_until)
+    until = max(now + wanted.delay_s, lane.late_writes.until, lane.late_writes.former_holder_until)
     return [Wake(ask(lane), until, refresh=wanted.delay_s > 0)] if until > now else [AskEnd(ask(lane))]
 
 
-def is_recorded(lane: Lane) -> bool:
-    """Return whether the ledger records the difference, and the halt because of it."""
-    record = lane.record
-    known = record.last_check if record is not None else None
-    return record is not None and record.halted is not None and known is not None and known.outcome == "different"
-
-
 def _record(lane: Lane) -> Effects:
-    record, found = lane.record, lane.differs
+    record, found = lane.record, lane.comparison.differs
     if record is None or found is None:
         return []
     start, last = record.source_runs.offset_of(found.first) or 0, record.source_runs.offset_of(found.last) or 0
     check = TakeoverChecked(lane.id, lane.grant, found.first, found.last, found.outcome, found.note)
-    fact = LaneHalted(lane.id, lane.grant, "unexplained", lane.halt_line, start, max(last, start) + 1)
+    fact = LaneHalted(lane.id, lane.grant, "unexplained", lane.halt.line, start, max(last, start) + 1)
     lane.stage = Stage.DIFFERENCE
     effect = append(lane, (check, fact))
     lane.facts_tag = effect.tag
@@ -85,23 +78,27 @@ def facts_bound(lane: Lane) -> Effects:
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
-    lane.differs = None
-    lane.halt_line = ""
-    lane.opened_here = False
-    lane.compares_later, lane.compare_from = False, None
-    lane.compares_first_ack = True
-    lane.unread = None
+    lane.comparison.differs = None
+    lane.halt.line = ""
+    lane.takeover.opened_here = False
+    lane.comparison.later_pending, lane.comparison.later_from = False, None
+    lane.comparison.first_ack_pending = True
+    lane.log.unread_from = None
     lane.acked = lane.trusted = lane.resume_ordinal
-    lane.expected = lane.end
-    lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.end, lane.end_epoch)
+    lane.expected = lane.log.end
+    lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
     lane.go(Resume())
     return []
 
 
 def locate(lane: Lane) -> Effects:
     """Find out what the target log holds, now that it is known to its end."""
-    first = lane.differs.first if lane.differs is not None else 0
-    if lane.end < lane.resume_position.target_offset or lane.resume_position.ordinal < first or is_another_leader(lane):
+    first = lane.comparison.differs.first if lane.comparison.differs is not None else 0
+    if (
+        lane.log.end < lane.resume_position.target_offset
+        or lane.resume_position.ordinal < first
+        or is_another_leader(lane)
+    ):
         return look_back.begin(lane)
     return search(lane)
 
@@ -109,38 +106,38 @@ def locate(lane: Lane) -> Effects:
 def verified(lane: Lane, found: target_scan.Reading) -> Effects:
     """Extend the search if the log went back and lost records before the difference."""
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
-    if lane.differs is not None and lowest < lane.differs.first:
-        lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
+    if lane.comparison.differs is not None and lowest < lane.comparison.differs.first:
+        lane.comparison.differs = msgspec.structs.replace(lane.comparison.differs, first=lowest)
     return search(lane)
 
 
 def search(lane: Lane) -> Effects:
     """Read both logs from the first doubtful ordinal on."""
-    found, record = lane.differs, lane.record
+    found, record = lane.comparison.differs, lane.record
     if found is None or record is None:
         return []
     start = record.target_runs.offset_of(found.first)
     if lane.resume_position.ordinal <= found.first:
         start = target_scan.first_offset_of(lane, lane.resume_position)
-    start = max(lane.log_start if start is None else start, lane.log_start)
-    if lane.end < start:
-        return _stay(lane, f"the target log ends at offset {lane.end}, in front of them")
+    start = max(lane.log.log_start if start is None else start, lane.log.log_start)
+    if lane.log.end < start:
+        return _stay(lane, f"the target log ends at offset {lane.log.end}, in front of them")
     lane.stage = Stage.LOCATE
-    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.end)]
+    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.log.end)]
 
 
 def _stay(lane: Lane, why: str) -> Effects:
-    found, record = lane.differs, lane.record
+    found, record = lane.comparison.differs, lane.record
     first = found.first if found is not None else 0
     start = record.source_runs.offset_of(first) if record is not None else None
-    lane.differs = None
+    lane.comparison.differs = None
     line = f"target and source differ from ordinal {first} on, and the map cannot be made anew: {why}"
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 
 
 def rebuild_answered(lane: Lane, told: RebuildAnswer) -> Effects:
     """Handle the result of the search in both logs."""
-    found = lane.differs
+    found = lane.comparison.differs
     if lane.stage is not Stage.LOCATE or found is None:
         return []
     if told.error:
@@ -231,7 +228,7 @@ def _facts(
     )
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
-    stands = ResumePosition(read.next_ordinal, lane.end, lane.end_epoch)
+    stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)
     rewound = mark_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
@@ -250,10 +247,11 @@ def _facts(
 
 
 def _leapt(lane: Lane, first: int, begin: int) -> list[Run]:
-    """Return the run of the first ordinals that the target leaps over. Without it, the holes and runs that the ledger
-    has for them would stay, because new runs supersede only what begins at or after them."""
-    offset = lane.record.source_runs.offset_of(first) if lane.record is not None and first < begin else None
-    return [] if offset is None else [Run(first, offset)]
+    """Return the runs of the first ordinals that the target leaps over. Without them, the holes and runs that the
+    ledger has for these ordinals would stay, because new runs supersede only what begins at or after them."""
+    if lane.record is None or first >= begin:
+        return []
+    return [Run(ordinal, offset) for ordinal, offset, _ in lane.record.source_runs.between(first, begin - 1)]
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:

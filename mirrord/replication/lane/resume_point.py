@@ -28,14 +28,14 @@ from mirrord.replication.lane.target.scan_result import Reading
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
     """Return whether to wait before mending a hole, which reassigns the next ordinals. A broker that remembers the
     producer would accept them from a former holder with the old meaning, so no one else may still be writing."""
-    return bool(found.holes) and lane.end_read_at < lane.late_writes_until
+    return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
     """Return whether the ledger has a hole or an epoch that begins at this ordinal or later. Batches that were sent
     with that meaning may still arrive, so it must not be revoked while anyone else may be writing."""
     return (
-        lane.end_read_at < lane.late_writes_until
+        lane.late_writes.end_read_at < lane.late_writes.until
         and lane.record is not None
         and source_epochs.is_recorded_from(lane.record, ordinal)
     )
@@ -43,9 +43,9 @@ def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
 
 def wait_to_mend(lane: Lane) -> Effects:
     lane.phase = Phase.WAITING
-    lane.look_back = 0
+    lane.log.look_back = 0
     missing_ordinals.forget(lane)
-    return [Wake(ask(lane), lane.late_writes_until)]
+    return [Wake(ask(lane), lane.late_writes.until)]
 
 
 def _record_again(lane: Lane, ordinal: int) -> Effects:
@@ -73,9 +73,11 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
             lane.resume_position.target_offset,
             lane.resume_position.leader_epoch,
         )
-        start = min(target_scan.first_offset_of(lane, begun), lane.end, begins)
+        start = min(target_scan.first_offset_of(lane, begun), lane.log.end, begins)
         epochs = source_epochs.known_epochs(lane, first)
-        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane), epochs)]
+        return [
+            AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _goes_on_at(lane), epochs)
+        ]
     return _bind_holes(lane)
 
 
@@ -92,14 +94,17 @@ def must_check(lane: Lane) -> bool:
 def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
     """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
-    is_later = told.question == lane.later_comparison
+    is_later = told.question == lane.comparison.later_question
     if told.error != NONE:
         return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
     if is_later:
-        lane.compares_later, lane.compare_from = False, None
+        lane.comparison.later_pending, lane.comparison.later_from = False, None
     if told.outcome == "different" or not difference.settles(lane, told):
         return difference.differ(lane, now, told)
-    ends = (lane.compares_later, is_later and lane.end_read_at >= lane.late_writes_until)
+    ends = (
+        lane.comparison.later_pending,
+        is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
+    )
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
@@ -110,20 +115,25 @@ def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
             line = f"the source log ends at offset {told.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
-        lane.found_epoch = (position, told.source_epoch)
+        lane.history.found_epoch = (position, told.source_epoch)
         # The offsets between the last compared record and the position may belong to another history.
         is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
-        lane.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
+        lane.history.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 
 
 def _bind_holes(lane: Lane) -> Effects:
     """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
-    if (lane.holes or lane.copied_again is not None) and lane.record is not None:
-        facts = (*lane.facts_with_holes, *hole_repair.repair(lane, lane.record))
+    if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
+        facts = (*lane.log.facts_with_holes, *hole_repair.repair(lane, lane.record))
         # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
-        lane.holes, lane.copied_again, lane.compares_first_ack, lane.compares_later = [], None, True, True
+        lane.log.holes, lane.log.copied_again, lane.comparison.first_ack_pending, lane.comparison.later_pending = (
+            [],
+            None,
+            True,
+            True,
+        )
         missing_ordinals.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
@@ -152,27 +162,29 @@ def copy(lane: Lane) -> Effects:
     if seek.must_wait(lane):
         return wait_to_mend(lane)
     lane.stage = Stage.DONE
-    lane.phase, lane.knows_sent = Phase.COPYING, True
+    lane.phase, lane.takeover.knows_sent = Phase.COPYING, True
     lane.unbound = NO_VERDICTS
-    lane.must_read_log = False
-    lane.unread, lane.gaps = None, 0
+    lane.log.must_read_log = False
+    lane.log.unread_from, lane.log.unread_parts = None, 0
     lane.open_run = run
     lane.position = _goes_on_at(lane)
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)
     lane.trusted = min(lane.trusted, ordinal)  # records that were acknowledged and lost may come again, from elsewhere
-    lane.expected = lane.end
-    lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.end, lane.end_epoch)
+    lane.expected = lane.log.end
+    lane.resume_position = lane.resumed_at = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     if not lane.notes:
         lane.recorded_position = lane.resume_position
     lane.confirm_end = not lane.protected
-    if lane.compares_later and (lane.compare_from is None or ordinal < lane.compare_from.ordinal):
-        lane.compare_from, lane.compare_begins_at = lane.resume_position, NEVER
+    if lane.comparison.later_pending and (
+        lane.comparison.later_from is None or ordinal < lane.comparison.later_from.ordinal
+    ):
+        lane.comparison.later_from, lane.comparison.later_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
-    lane.source_confirmed, lane.divergence_question, lane.suspected = False, -1, -1
+    lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET
     if (
@@ -186,6 +198,6 @@ def copy(lane: Lane) -> Effects:
     effects += intake.leave_out(lane)
     effects += seek.carry_out(lane)
     effects += intake.want_more(lane)
-    if lane.compares_later:
-        effects.append(Wake(ask(lane), lane.former_holder_until))
+    if lane.comparison.later_pending:
+        effects.append(Wake(ask(lane), lane.late_writes.former_holder_until))
     return effects

@@ -41,7 +41,7 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 def target_moved(lane: Lane, told: TargetMoved) -> Effects:
     """Handle a new leader epoch of the target: an idle lane would not notice by itself what was lost with it."""
-    if lane.phase is not Phase.COPYING or told.leader_epoch <= lane.end_epoch:
+    if lane.phase is not Phase.COPYING or told.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
     return []
@@ -52,28 +52,28 @@ def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
-    lane.must_read_log = lane.must_read_log or lane.unread is not None
+    lane.log.must_read_log = lane.log.must_read_log or lane.log.unread_from is not None
     lane.trusted = max(lane.trusted, lane.acked)
     drop(lane)
     lane.skipped.clear()
     lane.blocked = None
-    lane.doubt = lane.doubted = None
-    lane.doubt_line = ""
+    lane.origin.doubt = lane.origin.asked_about = None
+    lane.origin.line = ""
     offset_gaps.forget(lane)
     missing_ordinals.forget(lane)
-    lane.holes, lane.facts_with_holes = [], ()  # the log may have lost them since
+    lane.log.holes, lane.log.facts_with_holes = [], ()  # the log may have lost them since
     lane.pipelined = False
     lane.failure = None
-    lane.look_back = 0
-    lane.later_end = -1
+    lane.log.look_back = 0
+    lane.comparison.later_end = -1
     lane.stage = Stage.END
-    if lane.differs is not None:
+    if lane.comparison.differs is not None:
         lane.go(RebuildMap(wanted.delay_s))
         return [StopFetch()]
     if wanted.delay_s > 0:
         lane.phase = Phase.WAITING
         return [StopFetch(), Wake(ask(lane), now + wanted.delay_s, wanted.refresh)]
-    lane.end_asked_at = now
+    lane.late_writes.end_asked_at = now
     return [StopFetch(), AskEnd(ask(lane))]
 
 
@@ -82,12 +82,12 @@ def woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
-        lane.end_asked_at = now
+        lane.late_writes.end_asked_at = now
         return [AskEnd(ask(lane))]
     if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
         return rebuilding.woken(lane)
     if lane.stage is Stage.VISIBLE:
-        return [AskVisible(ask(lane), lane.end_epoch)]
+        return [AskVisible(ask(lane), lane.log.end_epoch)]
     return []
 
 
@@ -99,9 +99,9 @@ def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
         return lane.retry()
     if lane.stage is Stage.END:
         in_doubt.answered(lane, now)
-        lane.end_epoch = told.leader_epoch
+        lane.log.end_epoch = told.leader_epoch
         if lane.mode == "at-least-once":
-            lane.entry = None
+            lane.log.entry = None
             return _ask_again(lane, now)
         lane.stage = Stage.PRODUCERS
         return [AskProducers(ask(lane), lane.producer_id)]
@@ -109,21 +109,21 @@ def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
         return []
     if not same_leader(lane, told):
         return lane.retry()
-    lane.end = told.end
+    lane.log.end = told.end
     lane.stage = Stage.VISIBLE
-    return [AskVisible(ask(lane), lane.end_epoch)]
+    return [AskVisible(ask(lane), lane.log.end_epoch)]
 
 
 def same_leader(lane: Lane, told: EndAnswer) -> bool:
     """Return whether the epoch did not change around the answer in between."""
-    return told.leader_epoch == lane.end_epoch
+    return told.leader_epoch == lane.log.end_epoch
 
 
 def producers_answered(lane: Lane, now: float, told: ProducersAnswer) -> Effects:
     """Handle the answer to question 2."""
     if told.error != NONE:
         return lane.retry()
-    lane.entry = told.entry
+    lane.log.entry = told.entry
     return _ask_again(lane, now)
 
 
@@ -139,52 +139,52 @@ def visible_answered(lane: Lane, now: float, told: VisibleAnswer) -> Effects:
     if told.error != NONE:
         return lane.retry()
     if not covers(lane, told):
-        behind = f"[{told.high_watermark}, {lane.end})"
+        behind = f"[{told.high_watermark}, {lane.log.end})"
         lane.trouble = f"target offsets {behind} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
-    lane.log_start = told.log_start
+    lane.log.log_start = told.log_start
     return decide(lane)
 
 
 def covers(lane: Lane, told: VisibleAnswer) -> bool:
     """Return whether everything that the broker reported is committed."""
-    return told.high_watermark >= lane.end
+    return told.high_watermark >= lane.log.end
 
 
 def barrier_until(lane: Lane) -> float:
     """Return the time until which an unprotected lane must not write, because batches sent earlier may be appended."""
-    return lane.late_writes_until
+    return lane.late_writes.until
 
 
 def decide(lane: Lane) -> Effects:
     """Decide where to resume, or what to read first, now that the target has answered everything."""
-    if lane.differs is not None:
+    if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
     # For shaped records the broker's memory proves only sequences: another answer of a policy is another record.
-    if (lane.has_policies or not lane.protected) and lane.end_read_at < barrier_until(lane):
+    if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
-    if lane.opened_here and not lane.sent:
+    if lane.takeover.opened_here and not lane.sent:
         # Only this attempt ever knew the producer id in a way that binds, and it has sent nothing.
-        lane.resume_position = ResumePosition(0, lane.end, lane.end_epoch)
+        lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
-    if lane.end < lane.resume_position.target_offset or went_back(lane):
+    if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
         # Scan from the last record below the mark: it must still be there, or the log went back and grew again. Without
         # such a record, batches before the mark may be the lane's own in a log that went back.
-        may_lie = is_another_leader(lane) or lane.must_read_log
+        may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
-        start = max(lane.resume_position.target_offset - before, lane.log_start)
+        start = max(lane.resume_position.target_offset - before, lane.log.log_start)
         lane.stage = Stage.SCAN
-        return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
+        return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.log.end)]
     ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.resume_position.ordinal and lane.record is not None:
-        facts = target_scan.placed(
-            lane, lane.record.target_runs.copy(), lane.resume_position.ordinal, lane.resume_position.target_offset
-        )
+        runs, count = lane.record.target_runs.copy(), ordinal - lane.resume_position.ordinal
+        start = lane.resume_position
+        facts = target_scan.placed(lane, runs, start.ordinal, start.target_offset, count)
     if resume_point.must_wait_to_void(lane, ordinal):
         return resume_point.wait_to_mend(lane)
     return note(lane, facts) + resume_point.resume_at(lane, ordinal)
@@ -192,12 +192,12 @@ def decide(lane: Lane) -> Effects:
 
 def must_read(lane: Lane) -> bool:
     """Return whether the broker's memory is not enough, so that the log after the mark must be read."""
-    appended = lane.end - lane.resume_position.target_offset
+    appended = lane.log.end - lane.resume_position.target_offset
     # Two equal numbers prove nothing if the log may have gone back and others may have written since. More may be
     # acknowledged than the mark says, and others may have written as many records as the log lost.
     acknowledged = missing_ordinals.known_until(lane) > 0
-    if is_another_leader(lane) and (acknowledged or lane.end > lane.log_start or lane.entry is not None):
+    if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
-    if lane.entry is None or not lane.protected or lane.must_read_log:
-        return appended > 0 or lane.must_read_log
+    if lane.log.entry is None or not lane.protected or lane.log.must_read_log:
+        return appended > 0 or lane.log.must_read_log
     return appended != next_by_entry(lane) - lane.resume_position.ordinal

@@ -78,6 +78,196 @@ class Handed:
     chunk: Chunk | None = None
 
 
+@dataclass(slots=True)
+class TakeOver:
+    """How the lane was taken over from its former holder."""
+
+    left_cleanly: bool = False
+    opened_here: bool = False
+    """This very attempt opened the lane, so no one else can have written with its producer id."""
+    barrier_s: float = 0.0
+    times: tuple[int, int] = (0, 0)
+    """The times that `LaneTaken` records for the next holder."""
+    begun: Progress | None = None
+    """The mark that the lane started with, until its first grant is bound."""
+    fast_handoff: Handed | None = None
+    """Set while the lane is taken over from its former holder's handoff checkpoint."""
+    knows_sent: bool = False
+    """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
+
+
+@dataclass(slots=True)
+class LateWrites:
+    """Batches that nobody waits for any more and that may still be appended (`target.in_doubt`)."""
+
+    until: float = 0.0
+    """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
+    former_holder_until: float = 0.0
+    """Until this time a former holder may be writing, whatever the broker remembers."""
+    unanswered: bool = False
+    """Something may still be appended, and the leader has not answered since."""
+    delayed: bool = False
+    """A slow answer has already made the lane wait for batches that may still be appended."""
+    end_asked_at: float = 0.0
+    """When a resume last asked for the end of the target log."""
+    end_read_at: float = 0.0
+    """When the target was last asked for its end (`target.in_doubt`)."""
+    in_doubt_below: int = -1
+    """Batches of this attempt with ordinals below it may still be appended, though no longer awaited. -1: none."""
+
+
+@dataclass(slots=True)
+class TargetLog:
+    """What a resume has found out about the target log."""
+
+    end_epoch: int = -1
+    end: int = -1
+    entry: ProducerEntry | None = None
+    log_start: int = 0
+    unread_from: ResumePosition | None = None
+    """The position before the first part of the target log to be read, or read again. The mark stops there."""
+    unread_parts: int = 0
+    """Number of such parts that are being read."""
+    must_read_log: bool = False
+    """A success followed a failure, so the log itself must be read."""
+    holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
+    facts_with_holes: tuple[LaneFact, ...] = ()
+    """Facts that were read along with the holes and are recorded in the same entry."""
+    cleaned: bool = False
+    """The part of the target log that was read last is compacted."""
+    shared: int = -2
+    """Target offset up to which this is the log that the mark was taken in; -1: not known, -2: not asked."""
+    scan: Reading | None = None
+    """The result of the last walk, while the ordinals missing from the log are looked up."""
+    lost_ordinals: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
+    copied_again: tuple[tuple[int, int], ...] | None = None
+    """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
+    copied_again_until: int = 0
+    before_lookup: tuple[int, ResumePosition, ResumePosition, tuple[tuple[int, int], ...]] | None = None
+    """`mark`, `told` and `acknowledged`, to be restored unless the ledger has more `rewinds` than this number."""
+    look_back: int = 0
+    """How far below the target's end the lane searches for its last own batch."""
+
+
+@dataclass(slots=True)
+class ComparisonState:
+    """Comparisons of the target with the source, and what they found."""
+
+    compared: int = -1
+    """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
+    differs: TakeoverChecked | None = None
+    """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
+    first_ack_pending: bool = False
+    later_pending: bool = False
+    """Once a former holder can no longer write, compare again what was written since the take-over."""
+    later_from: ResumePosition | None = None
+    """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
+    later_begins_at: int = NEVER
+    """The lowest target offset found for that start, in case the log has gone back since."""
+    later_end_question: int = -1
+    """The open question for the end of the target log at that time; `later_end` is the answer."""
+    later_end: int = -1
+    later_question: int = -1
+    """The open question of that comparison."""
+
+
+@dataclass(slots=True)
+class SourceHistory:
+    """Leader epochs of the source, and whether the source still has what was copied."""
+
+    recorded_epoch: int = -2
+    """The epoch of the next ordinal according to ledger and mark (`source.source_epochs`); below 0: none."""
+    recorded_epoch_since: int = 0
+    """The ordinal from which that epoch applies."""
+    epochs_recorded: bool = False
+    """The holder that wrote the mark recorded every later change of epoch in the ledger."""
+    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
+    epochs_again: tuple[tuple[int, int], ...] = ()
+    """(ordinal, epoch) of records to be copied again, as this round recorded them again."""
+    found_epoch: tuple[int, int] = (-1, -1)
+    """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
+    found_equal: bool = False
+    """That comparison found everything equal."""
+    source_confirmed: bool = False
+    """The source still has what was copied. It was asked because a fetch from the position would not show that."""
+    divergence_question: int = -1
+    """The open question about it, or the pause before it is asked again."""
+    unconfirmed_chunk: Chunk | None = None
+    """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
+    left_position: tuple[int, int] | None = None
+    """The position that the lane left in this round to skip ahead, and the epoch before it."""
+    suspected_position: int = -1
+    """The position at which the source had another record than the one that was to be copied again."""
+
+
+@dataclass(slots=True)
+class OriginDoubt:
+    """A batch in the source of which it is not known whether it is a copy (`source.origin_check`)."""
+
+    doubt: Doubt | None = None
+    """A batch in the source whose origin is unknown and must be asked for."""
+    asked_about: Doubt | None = None
+    """The last doubt that was asked about."""
+    line: str = ""
+    """Why the lane waits, as a line for people, if the wait takes longer."""
+    question: int = -1
+    """The open question about the doubt, or the pause before it is asked again."""
+
+
+@dataclass(slots=True)
+class SourceGap:
+    """Offsets between the batches of the source (`source.offset_gaps`)."""
+
+    compacts: bool = False
+    """The source's topic may have been compacted."""
+    offsets: tuple[int, int] | None = None
+    """Offsets for which the source has no batch, for a reason that is not known yet."""
+    question: int = -1
+    """The open question about the gap, or the pause before it is asked again."""
+    judged: Verdict | None = None
+    """The answer about the last gap."""
+
+
+@dataclass(slots=True)
+class RefusalState:
+    """What the target has refused, and how later batches avoid that (`quarantine`, `target.refused_retry`)."""
+
+    largest: int = 1 << 62
+    """Batches of more bytes are split, because the target refused one of that size."""
+    split: SplitLimit | None = None
+    """The last batch that the target refused, until the records that it does not accept are known."""
+    refused_codecs: frozenset[int] = frozenset()
+    """Codecs for which the target refused batches; later batches use another one."""
+    parking: Parking | None = None
+    """The record that is being parked; the lane waits before it."""
+    parking_pause: int = -1
+    """The pause before parking is tried again."""
+    configs_seen: str = ""
+    """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
+    configs_since: float = 0.0
+    """When these configs were first seen."""
+    configs_pause: int = -1
+    """The pause before they are read again, while the lane is halted."""
+    config_reads: int = 0
+    """Number of times they were read since the lane was halted."""
+    corrupt_ordinal: int = -1
+    """The ordinal whose batch the target once called corrupt. It is fetched again before that counts as a refusal."""
+
+
+@dataclass(slots=True)
+class HaltState:
+    """Why the lane is halted."""
+
+    line: str = ""
+    facts: tuple[LaneFact, ...] = ()
+    """The facts that record in the ledger why the lane is halted."""
+    append_in_doubt: bool = False
+    """While halted, the lane learned that an append from before the halt may not be in the ledger."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Lane:
     """The whole state of one lane."""
@@ -111,37 +301,10 @@ class Lane:
     record: LaneRecord | None = None
     producer_id: int = -1
     producer_epoch: int = -1
-    halt_line: str = ""
-    halt_facts: tuple[LaneFact, ...] = ()
-    """The facts that record in the ledger why the lane is halted."""
     trouble: str = ""
     """Why the last batch was not accepted, while the lane retries."""
-    append_in_doubt: bool = False
-    """While halted, the lane learned that an append from before the halt may not be in the ledger."""
 
     # take-over
-    left_cleanly: bool = False
-    opened_here: bool = False
-    """This very attempt opened the lane, so no one else can have written with its producer id."""
-    barrier_s: float = 0.0
-    times: tuple[int, int] = (0, 0)
-    """The times that `LaneTaken` records for the next holder."""
-    begun: Progress | None = None
-    """The mark that the lane started with, until its first grant is bound."""
-    late_writes_until: float = 0.0
-    """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
-    former_holder_until: float = 0.0
-    """Until this time a former holder may be writing, whatever the broker remembers."""
-    unanswered: bool = False
-    """Something may still be appended, and the leader has not answered since."""
-    delayed: bool = False
-    """A slow answer has already made the lane wait for batches that may still be appended."""
-    end_asked_at: float = 0.0
-    """When a resume last asked for the end of the target log."""
-    end_read_at: float = 0.0
-    """When the target was last asked for its end (`target.in_doubt`)."""
-    in_doubt_below: int = -1
-    """Batches of this attempt with ordinals below it may still be appended, though no longer awaited. -1: none."""
     sent_below: int = 0
     """Ordinals below it are known to have been sent, by this attempt or another one."""
     resume_position: ResumePosition = NOTHING
@@ -149,16 +312,8 @@ class Lane:
     """A mark below which the ledger is known to explain everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
-    compared: int = -1
-    """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
-    handed: Handed | None = None
-    """Set while the lane is taken over from its former holder's handoff checkpoint."""
 
     # resume
-    end_epoch: int = -1
-    end: int = -1
-    entry: ProducerEntry | None = None
-    log_start: int = 0
     protected: bool = False
     """The broker remembers the lane's producer and will refuse batches that are out of order."""
     resume_ordinal: int = 0
@@ -168,35 +323,19 @@ class Lane:
     """The question for the end before the first produce is open."""
     sent: bool = False
     """This attempt has sent at least one batch."""
-    unread: ResumePosition | None = None
-    """The position before the first part of the target log to be read, or read again. The mark stops there."""
-    gaps: int = 0
-    """Number of such parts that are being read."""
-    must_read_log: bool = False
-    """A success followed a failure, so the log itself must be read."""
-    holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
-    facts_with_holes: tuple[LaneFact, ...] = ()
-    """Facts that were read along with the holes and are recorded in the same entry."""
-    cleaned: bool = False
-    """The part of the target log that was read last is compacted."""
-    shared: int = -2
-    """Target offset up to which this is the log that the mark was taken in; -1: not known, -2: not asked."""
-    found: Reading | None = None
-    """The result of the last walk, while the ordinals missing from the log are looked up."""
-    lost: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
-    copied_again: tuple[tuple[int, int], ...] | None = None
-    """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
-    copied_again_until: int = 0
     acknowledged: tuple[tuple[int, int], ...] = ()
     """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and last in the log in that epoch."""
-    before_lookup: tuple[int, ResumePosition, ResumePosition, tuple[tuple[int, int], ...]] | None = None
-    """`mark`, `told` and `acknowledged`, to be restored unless the ledger has more `rewinds` than this number."""
-    knows_sent: bool = False
-    """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
-    look_back: int = 0
-    """How far below the target's end the lane searches for its last own batch."""
+
+    # grouped by what they are about
+    takeover: TakeOver = field(default_factory=TakeOver)
+    late_writes: LateWrites = field(default_factory=LateWrites)
+    log: TargetLog = field(default_factory=TargetLog)
+    comparison: ComparisonState = field(default_factory=ComparisonState)
+    history: SourceHistory = field(default_factory=SourceHistory)
+    origin: OriginDoubt = field(default_factory=OriginDoubt)
+    gap: SourceGap = field(default_factory=SourceGap)
+    refusal: RefusalState = field(default_factory=RefusalState)
+    halt: HaltState = field(default_factory=HaltState)
 
     # copying, source side
     position: int = 0
@@ -205,20 +344,6 @@ class Lane:
     """Leader epoch of the last batch before `position`, or -1."""
     seen: EpochCache = field(default_factory=EpochCache)
     """The epochs before other positions."""
-    recorded_epoch: int = -2
-    """The epoch of the next ordinal according to ledger and mark (`source.source_epochs`); below 0: none."""
-    recorded_epoch_since: int = 0
-    """The ordinal from which that epoch applies."""
-    epochs_recorded: bool = False
-    """The holder that wrote the mark recorded every later change of epoch in the ledger."""
-    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
-    epochs_again: tuple[tuple[int, int], ...] = ()
-    """(ordinal, epoch) of records to be copied again, as this round recorded them again."""
-    found_epoch: tuple[int, int] = (-1, -1)
-    """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
-    found_equal: bool = False
-    """That comparison found everything equal."""
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark in the last chunk, or -1."""
@@ -226,16 +351,6 @@ class Lane:
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
     """Jumps that must be made at these ordinals, because a hole is being copied again."""
-    source_confirmed: bool = False
-    """The source still has what was copied. It was asked because a fetch from the position would not show that."""
-    divergence_question: int = -1
-    """The open question about it, or the pause before it is asked again."""
-    unconfirmed_chunk: Chunk | None = None
-    """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
-    left: tuple[int, int] | None = None
-    """The position that the lane left in this round to skip ahead, and the epoch before it."""
-    suspected: int = -1
-    """The position at which the source had another record than the one that was to be copied again."""
     declared: int = -1
     """Ordinal of the next run that the ledger already declares, or -1."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])
@@ -247,42 +362,8 @@ class Lane:
     """The decisions that are bound in the ledger and not written yet."""
     origins: Origins | None = None
     """Detects batches in the source that are copies; None if none of them can be meant for the target topic."""
-    doubt: Doubt | None = None
-    """A batch in the source whose origin is unknown and must be asked for."""
-    doubted: Doubt | None = None
-    """The last doubt that was asked about."""
-    doubt_line: str = ""
-    """Why the lane waits, as a line for people, if the wait takes longer."""
-    doubt_question: int = -1
-    """The open question about the doubt, or the pause before it is asked again."""
-    compacts: bool = False
-    """The source's topic may have been compacted."""
-    gap: tuple[int, int] | None = None
-    """Offsets for which the source has no batch, for a reason that is not known yet."""
-    gap_question: int = -1
-    """The open question about the gap, or the pause before it is asked again."""
-    judged: Verdict | None = None
-    """The answer about the last gap."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record time) of the first batch that was fetched and then dropped."""
-    largest: int = 1 << 62
-    """Batches of more bytes are split, because the target refused one of that size."""
-    split_limit: SplitLimit | None = None
-    """The last batch that the target refused, until the records that it does not accept are known."""
-    refused_codecs: frozenset[int] = frozenset()
-    """Codecs for which the target refused batches; later batches use another one."""
-    parking: Parking | None = None
-    """The record that is being parked; the lane waits before it."""
-    parking_pause: int = -1
-    """The pause before parking is tried again."""
-    configs_seen: str = ""
-    """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
-    configs_since: float = 0.0
-    """When these configs were first seen."""
-    configs_pause: int = -1
-    """The pause before they are read again, while the lane is halted."""
-    config_reads: int = 0
-    """Number of times they were read since the lane was halted."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
     """Ranges to skip by decision: from the quarantine, or by an order to seek ahead; ascending."""
     seeks: Seeks = ()
@@ -303,22 +384,6 @@ class Lane:
     """The position at which the last resume continued."""
     failure: tuple[int, Batch] | None = None
     """The first answer in this round that was not a success."""
-    differs: TakeoverChecked | None = None
-    """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
-    compares_first_ack: bool = False
-    compares_later: bool = False
-    """Once a former holder can no longer write, compare again what was written since the take-over."""
-    compare_from: ResumePosition | None = None
-    """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
-    compare_begins_at: int = NEVER
-    """The lowest target offset found for that start, in case the log has gone back since."""
-    later_end_question: int = -1
-    """The open question for the end of the target log at that time; `later_end` is the answer."""
-    later_end: int = -1
-    later_comparison: int = -1
-    """The open question of that comparison."""
-    corrupt_at: int = -1
-    """The ordinal whose batch the target once called corrupt. It is fetched again before that counts as a refusal."""
     clean: bool = False
     """The lane was drained and left nothing in flight."""
 

@@ -129,11 +129,11 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
     match signal:
         case ParkAnswer():
             return quarantine.parking_answered(lane, now, signal) if answers(lane, signal.question) else []
-        case Woken() if signal.question == lane.parking_pause:
+        case Woken() if signal.question == lane.refusal.parking_pause:
             return quarantine.retry_parking(lane) if answers(lane, signal.question) else []
         case ConfigsAnswer():
             return refused_retry.configs_answered_while_halted(lane, now, signal)
-        case Woken() if signal.question == lane.configs_pause:
+        case Woken() if signal.question == lane.refusal.configs_pause:
             return refused_retry.read_configs_again(lane) if answers(lane, signal.question) else []
         case _:
             return retry_record(lane, now, signal)
@@ -142,11 +142,11 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
 def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
         case Woken():
-            if signal.question == lane.gap_question:
+            if signal.question == lane.gap.question:
                 return offset_gaps.ask_again(lane)
             return (
                 origin_check.ask_again(lane)
-                if signal.question == lane.doubt_question
+                if signal.question == lane.origin.question
                 else _woken(lane, now, signal.question)
             )
         case CleanupAnswer():
@@ -160,11 +160,11 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return opening.producer_id_answered(lane, now, signal)
         case StartAnswer():
             return opening.start_answered(lane, now, signal)
-        case EndAnswer() | ProducersAnswer() if lane.handed is not None:
+        case EndAnswer() | ProducersAnswer() if lane.takeover.fast_handoff is not None:
             return _early(lane, now, fast_handoff.target_answered(lane, signal))
         case DivergenceAnswer():
             return _proven(lane, now, truncation.divergence_answered(lane, now, signal))
-        case EndAnswer() if signal.question == lane.later_end_question:
+        case EndAnswer() if signal.question == lane.comparison.later_end_question:
             return late_verification.end_answered(lane, now, signal)
         case EndAnswer() if lane.confirming:
             return in_flight.end_confirmed(lane, signal)
@@ -195,9 +195,9 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
 def _woken(lane: Lane, now: float, question: int) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
-    if lane.divergence_question == question:
+    if lane.history.divergence_question == question:
         return truncation.ask_again(lane, now)
-    if lane.phase is Phase.COPYING and lane.compares_later and now >= lane.former_holder_until:
+    if lane.phase is Phase.COPYING and lane.comparison.later_pending and now >= lane.late_writes.former_holder_until:
         return late_verification.begin(lane, now)
     return resuming.woken(lane, now)
 
@@ -212,7 +212,7 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     if signal.error:
         lane.go(Resume(lane.limits.retry_s))
         return []
-    if signal.own and signal.own[0].leader_epoch > lane.end_epoch:
+    if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
         # A later leader appended the batch: the log went back since, and no record is in it twice. If the lane is not
         # copying, a resume follows, or the mark stays before the offsets that were not read.
         if lane.phase is Phase.COPYING:
@@ -221,9 +221,9 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     if signal.own:
         first = sequence.nearest(signal.own[0].base_sequence, lane.acked)
         return target_scan.halt_on_repeat(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
-    lane.gaps -= 1
-    if lane.gaps == 0:
-        lane.unread = None
+    lane.log.unread_parts -= 1
+    if lane.log.unread_parts == 0:
+        lane.log.unread_from = None
         return intake.want_more(lane) if lane.phase is Phase.COPYING else []
     return []
 
@@ -252,25 +252,25 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
 def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
     if isinstance(told, AppendFailed):
         # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
-        lane.must_read_log = True
-        lane.unread = lane.recorded_position
+        lane.log.must_read_log = True
+        lane.log.unread_from = lane.recorded_position
     lane.notes.discard(told.tag)
     return in_flight.drained(lane, now) if not lane.in_flight else []
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
     """Process what was fetched before the lane could copy."""
-    if lane.handed is None or not lane.is_copying:
+    if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
-    chunk, lane.handed = lane.handed.chunk, None
+    chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None
     return effects if chunk is None else effects + _chunk(lane, now, chunk)
 
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
     """Process what was fetched before the source was known to still have what was copied."""
-    if lane.unconfirmed_chunk is None or not lane.source_confirmed or not lane.is_copying:
+    if lane.history.unconfirmed_chunk is None or not lane.history.source_confirmed or not lane.is_copying:
         return effects
-    chunk, lane.unconfirmed_chunk = lane.unconfirmed_chunk, None
+    chunk, lane.history.unconfirmed_chunk = lane.history.unconfirmed_chunk, None
     return effects + _chunk(lane, now, chunk)
 
 

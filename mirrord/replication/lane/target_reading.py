@@ -51,9 +51,9 @@ def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
 def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
         return target_scan.halt_on_repeat(lane, found.doubled)
-    if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
+    if lane.log.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
         return lane.retry()  # a former holder's batch came in after the broker was asked
-    if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.cleaned:
+    if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.log.cleaned:
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
             f"its log ends with {found.next_ordinal - 1}"
@@ -61,8 +61,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
         return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
-    stood = found.next_ordinal if lane.entry is None else max(found.next_ordinal, next_by_entry(lane))
-    lost = missing_ordinals.lost_ordinals(lane, stood) if lane.cleaned else ()
+    stood = found.next_ordinal if lane.log.entry is None else max(found.next_ordinal, next_by_entry(lane))
+    lost = missing_ordinals.lost_ordinals(lane, stood) if lane.log.cleaned else ()
     return missing_ordinals.look_up(lane, found, log, lost) or judged(lane, found)
 
 
@@ -75,42 +75,42 @@ def judged(lane: Lane, found: Reading) -> Effects:
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
     """Record what was read. If records are copied again under other ordinals, both are recorded together."""
-    lane.holes = list(found.holes)
-    waits = bool(lane.holes) or lane.copied_again is not None
-    lane.facts_with_holes = (*more, *found.facts) if waits else ()
+    lane.log.holes = list(found.holes)
+    waits = bool(lane.log.holes) or lane.log.copied_again is not None
+    lane.log.facts_with_holes = (*more, *found.facts) if waits else ()
     return [] if waits else note(lane, (*more, *found.facts))
 
 
 def _verified(lane: Lane, now: float, told: ScanAnswer, log: Log) -> Effects:
     own = told.own
     is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, told.start)
-    if missing_ordinals.must_ask(lane) or (told.start > lane.log_start and is_late and lane.shared < 0):
+    if missing_ordinals.must_ask(lane) or (told.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
-    if lane.shared >= 0 or (lane.cleaned and not own):
-        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(told.start, lane.shared)), log)
+    if lane.log.shared >= 0 or (lane.log.cleaned and not own):
+        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(told.start, lane.log.shared)), log)
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end, or where others' records
         # are.
         displaced = target_scan.displaced_at(lane, told.others)
-        found = Reading(target_scan.ordinal_at(lane, lane.end if displaced is None else displaced), (), (), None)
+        found = Reading(target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced), (), (), None)
     else:
         first = nearest(told.own[0].base_sequence, lane.resume_position.ordinal)
         late = target_scan.begins_late(lane, told.own, told.start)
         found = target_scan.walk(lane, told.own, target_scan.ordinal_at(lane, told.start) if late else first, log)
-    if lane.differs is not None:
+    if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
         return _read(lane, now, found, log)
     if found.void < NEVER:
         return missing_ordinals.look_up_between(lane, found, log) or difference.filled(lane, now, found)
-    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.cleaned else ()
+    lost = missing_ordinals.lost_ordinals(lane, found.next_ordinal) if lane.log.cleaned else ()
     return missing_ordinals.look_up(lane, found, log, lost) or went_back_to(lane, found)
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
     """Copy the lost end of the log again. `kept`: only these ordinals (first, last), because a compacted copy has newer
     records of the other keys."""
-    must_wait = kept is not None and lane.end_read_at < lane.late_writes_until
+    must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
         or resume_point.must_wait_to_mend(lane, found)
@@ -125,7 +125,9 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         missing_ordinals.go_back(lane, kept, ordinal)
         verdicts = missing_ordinals.leave_out(lane, lane.record, kept)
         went += ", except those of which the target has a newer record of the same key"
-    lane.resume_position = ResumePosition(ordinal, lane.end, lane.end_epoch)
+    elif found.holes:
+        missing_ordinals.remember_position(lane)
+    lane.resume_position = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)
     verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went)
@@ -139,20 +141,20 @@ def shared_answered(lane: Lane, told: SharedAnswer) -> Effects:
     if told.error != NONE:
         return lane.retry()
     is_same = told.epoch == lane.resume_position.leader_epoch and told.end >= 0
-    lane.shared = min(told.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
-    if lane.shared == missing_ordinals.NOT_KNOWN:
+    lane.log.shared = min(told.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
+    if lane.log.shared == missing_ordinals.NOT_KNOWN:
         return look_back.begin(lane)
-    is_whole = lane.shared == lane.resume_position.target_offset
-    if is_whole and lane.differs is not None:
+    is_whole = lane.log.shared == lane.resume_position.target_offset
+    if is_whole and lane.comparison.differs is not None:
         return rebuilding.search(lane)
     lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
     purpose = "resume" if is_whole else "verify"
-    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
+    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.log.shared, lane.log.log_start), lane.log.end)]
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:
     """Handle the result of the look-up."""
-    found = lane.found
+    found = lane.log.scan
     if lane.stage is not Stage.MISSING or found is None:
         return []
     if answer.error != NONE:
@@ -164,11 +166,11 @@ def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Eff
     again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
     ordinal = max(found.next_ordinal, answer.until)
     found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
-    lane.found = None
-    if lane.differs is not None:
+    lane.log.scan = None
+    if lane.comparison.differs is not None:
         return rebuilding.verified(lane, found)
     if found.void < NEVER:
         return difference.filled(lane, now, found)
-    if not lane.lost:
+    if not lane.log.lost_ordinals:
         return judged(lane, found)
-    return went_back_to(lane, found, None if again == lane.lost else again)
+    return went_back_to(lane, found, None if again == lane.log.lost_ordinals else again)

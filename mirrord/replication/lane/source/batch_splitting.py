@@ -36,14 +36,14 @@ def bounds(lane: Lane) -> tuple[int, int, int, int]:
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.has_policies:
         stop = -1  # no batch goes unchanged
-    return stop, whole_until(lane, lane.position), lane.largest, rebuild_attributes(lane)
+    return stop, whole_until(lane, lane.position), lane.refusal.largest, rebuild_attributes(lane)
 
 
 def rebuild_attributes(lane: Lane) -> int:
     """Return the attributes of batches that are rebuilt. Other codecs may share a bit with a codec that the target
     refuses: their batches are rebuilt as well, and keep their codec."""
     found = ~RAW_ATTRIBUTES
-    for codec in lane.refused_codecs:
+    for codec in lane.refusal.refused_codecs:
         found |= codec
     return found
 
@@ -52,8 +52,8 @@ def whole_until(lane: Lane, position: int) -> int:
     """Return the source offset up to which batches after a position go unchanged, given what is known of single
     records."""
     first = FAR
-    if lane.split_limit is not None and position < lane.split_limit.end:
-        first = max(lane.split_limit.start, position)
+    if lane.refusal.split is not None and position < lane.refusal.split.end:
+        first = max(lane.refusal.split.start, position)
     for out in lane.left_out:
         if position < out.end:
             return min(first, max(out.start, position))
@@ -69,7 +69,7 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
         if position < out.start:
             limit = min(limit, out.start)
             break
-    cut = lane.split_limit
+    cut = lane.refusal.split
     if cut is None or position >= cut.end:
         return BatchPiece(limit, FAR)
     if position < cut.start:
@@ -115,15 +115,15 @@ def without_left_out(lane: Lane) -> Rest:
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
     """Take the second path, with a batch no larger than the target is known to accept. Raises ValueError."""
-    if lane.refused_codecs:
-        wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refused_codecs)
+    if lane.refusal.refused_codecs:
+        wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refusal.refused_codecs)
     rebuilt = lane.rebuild(wanted)
     if rebuilt is None:
         return None
     is_cut = False
-    while len(rebuilt.data) > lane.largest and (count := sum(length for _, length in rebuilt.pieces)) > 1:
+    while len(rebuilt.data) > lane.refusal.largest and (count := sum(length for _, length in rebuilt.pieces)) > 1:
         is_cut = True
-        fits = count * lane.largest // len(rebuilt.data)
+        fits = count * lane.refusal.largest // len(rebuilt.data)
         fewer = lane.rebuild(msgspec.structs.replace(wanted, most=max(1, min(fits, count - 1))))
         if fewer is None:
             break

@@ -19,52 +19,52 @@ from mirrord.replication.lane.state import Lane
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
     """Return why the source has no batch for [start, end), or set `lane.gap` and return None while that is not
     known."""
-    if lane.compacts or lane.plan:
+    if lane.gap.compacts or lane.plan:
         return "compacted"
     known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
     if known is not None:
-        lane.compacts = known.reason == "compacted"
+        lane.gap.compacts = known.reason == "compacted"
         return known.reason
-    lane.gap = (start, end)
+    lane.gap.offsets = (start, end)
     return None
 
 
 def _verdicts(lane: Lane) -> list[Verdict]:
     """Return earlier verdicts on gaps: the one from the last answer, and those in the ledger."""
     told = lane.record.newest_verdicts if lane.record is not None else ()
-    judged = [lane.judged] if lane.judged is not None else []
+    judged = [lane.gap.judged] if lane.gap.judged is not None else []
     return judged + [each for each in told if each.reason in {"compacted", "unexplained"}]
 
 
 def ask_cleanup(lane: Lane) -> Effects:
     """Ask about the gap, if there is one that nothing explains."""
-    if lane.gap is None or lane.gap_question >= 0:
+    if lane.gap.offsets is None or lane.gap.question >= 0:
         return []
-    lane.gap_question = ask(lane)
-    return [AskCleanup(lane.gap_question)]
+    lane.gap.question = ask(lane)
+    return [AskCleanup(lane.gap.question)]
 
 
 def ask_again(lane: Lane) -> Effects:
     """Ask again after the pause."""
-    lane.gap_question = -1
+    lane.gap.question = -1
     return ask_cleanup(lane)
 
 
 def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
     """Handle the policy, or wait if it cannot be read. The batches after the gap are fetched again."""
-    if lane.gap is None or lane.phase is not Phase.COPYING or signal.question != lane.gap_question:
+    if lane.gap.offsets is None or lane.phase is not Phase.COPYING or signal.question != lane.gap.question:
         return []
-    start, end = lane.gap
+    start, end = lane.gap.offsets
     if signal.trouble:
-        lane.doubt_line = f"{lane.source_topic}-{lane.partition}: the cleanup.policy cannot be read: {signal.trouble}"
-        lane.gap_question = ask(lane)
-        return [Wake(lane.gap_question, now + lane.limits.retry_s)]
-    lane.gap, lane.gap_question, lane.doubt_line = None, -1, ""
+        lane.origin.line = f"{lane.source_topic}-{lane.partition}: the cleanup.policy cannot be read: {signal.trouble}"
+        lane.gap.question = ask(lane)
+        return [Wake(lane.gap.question, now + lane.limits.retry_s)]
+    lane.gap.offsets, lane.gap.question, lane.origin.line = None, -1, ""
     # Without permission to read the policy nothing can be said about the topic.
-    lane.compacts = signal.compacts is not False
-    if lane.compacts:
+    lane.gap.compacts = signal.compacts is not False
+    if lane.gap.compacts:
         return []
-    lane.judged = Verdict(start, end, "unexplained")
+    lane.gap.judged = Verdict(start, end, "unexplained")
     line = (
         f"the source has no records at the offsets [{start}, {end}), and its topic is not compacted: part of the log "
         "is lost"
@@ -76,4 +76,4 @@ def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
 
 def forget(lane: Lane) -> None:
     """Forget the gap, because a new round begins."""
-    lane.gap, lane.gap_question = None, -1
+    lane.gap.offsets, lane.gap.question = None, -1

@@ -13,45 +13,49 @@ from mirrord.replication.lane.state import Lane
 
 def ask_origin(lane: Lane, now: float) -> Effects:
     """Ask about the batch that is in doubt, if there is one: at once, or after a pause if it was just asked about."""
-    if lane.doubt is None:
+    if lane.origin.doubt is None:
         return []
-    lane.doubt_question = ask(lane)
-    if lane.doubt == lane.doubted:
-        if not lane.doubt_line:
-            lane.doubt_line = (
-                f"{lane.source_topic}-{lane.partition}: the batch at source offset {lane.doubt.offset} has the producer"
-                f" id {lane.doubt.producer_id} of a flow into this topic, whose ledger does not say yet that it is its "
-                "copy"
+    lane.origin.question = ask(lane)
+    if lane.origin.doubt == lane.origin.asked_about:
+        if not lane.origin.line:
+            offset, producer_id = lane.origin.doubt.offset, lane.origin.doubt.producer_id
+            lane.origin.line = (
+                f"{lane.source_topic}-{lane.partition}: the batch at source offset {offset} has the producer id "
+                f"{producer_id} of a flow into this topic, whose ledger does not say yet that it is its copy"
             )
-        return [Wake(lane.doubt_question, now + lane.limits.retry_s)]
-    lane.doubted = lane.doubt
-    return [AskOrigins(lane.doubt_question)]
+        return [Wake(lane.origin.question, now + lane.limits.retry_s)]
+    lane.origin.asked_about = lane.origin.doubt
+    return [AskOrigins(lane.origin.question)]
 
 
 def ask_again(lane: Lane) -> Effects:
     """Ask again after the pause."""
-    if lane.doubt is None:
+    if lane.origin.doubt is None:
         return []
-    lane.doubt_question = ask(lane)
-    return [AskOrigins(lane.doubt_question)]
+    lane.origin.question = ask(lane)
+    return [AskOrigins(lane.origin.question)]
 
 
 def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
     """Handle the answer from the ledgers, which were read or cannot be."""
-    doubt, origins = lane.doubt, lane.origins
+    doubt, origins = lane.origin.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
         return []
     if signal.trouble:
-        lane.doubt_line = f"{lane.source_topic}-{lane.partition}: {signal.trouble}"
-        lane.doubt_question = ask(lane)
-        return [Wake(lane.doubt_question, now + lane.limits.retry_s)]
+        lane.origin.line = f"{lane.source_topic}-{lane.partition}: {signal.trouble}"
+        lane.origin.question = ask(lane)
+        return [Wake(lane.origin.question, now + lane.limits.retry_s)]
     origins.learn(signal.writers, doubt.producer_id)
-    lane.doubt = None
+    lane.origin.doubt = None
     return intake.want_more(lane)
 
 
 def forget_answered(lane: Lane) -> None:
     """Clear the last doubt once its batch has been read."""
-    if lane.doubted is not None and lane.doubt is None and lane.position > lane.doubted.offset:
-        lane.doubted = None
-        lane.doubt_line = ""
+    if (
+        lane.origin.asked_about is not None
+        and lane.origin.doubt is None
+        and lane.position > lane.origin.asked_about.offset
+    ):
+        lane.origin.asked_about = None
+        lane.origin.line = ""

@@ -155,7 +155,7 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
 
     If the lane leapt in an earlier round, or did not know the epoch, return what the ledger knows as copied.
     """
-    return lane.left or last_copied(lane)
+    return lane.history.left_position or last_copied(lane)
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
@@ -198,7 +198,7 @@ def before(lane: Lane, offset: int) -> int:
 def recorded_ahead(lane: Lane) -> Epochs:
     """Return the epochs of the records that are to be copied again, as this round recorded them, bound already or
     not."""
-    return lane.epochs_again or (lane.record.epochs if lane.record is not None else ())
+    return lane.history.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
@@ -217,26 +217,26 @@ def recall(lane: Lane) -> None:
     record = lane.record
     told = record.epochs if record is not None else ()
     known = recorded_before(record, told, lane.resume_ordinal) if record is not None else UNRECORDED
-    lane.recorded_epoch_since = lane.resume_ordinal
+    lane.history.recorded_epoch_since = lane.resume_ordinal
     if known == UNRECORDED and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
     if known >= 0:
         _seed(lane, told)
-    elif known == UNRECORDED and lane.epochs_recorded and lane.seen.last >= 0:
+    elif known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0:
         lane.seen.reach(lane.position)
-        lane.recorded_epoch_since = 0  # a change would be in the ledger
+        lane.history.recorded_epoch_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
     is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
-    counts = is_unknown or (lane.found_equal and lane.found_epoch[1] >= 0)
-    if counts and lane.found_epoch[0] == lane.position and lane.epoch != lane.found_epoch[1]:
-        lane.epoch = lane.found_epoch[1]
-        lane.seen.begin(*lane.found_epoch)
+    counts = is_unknown or (lane.history.found_equal and lane.history.found_epoch[1] >= 0)
+    if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
+        lane.epoch = lane.history.found_epoch[1]
+        lane.seen.begin(*lane.history.found_epoch)
     known = recorded_at(told, lane.resume_ordinal)
-    lane.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
-    lane.epochs_recorded = True
-    lane.new_epochs.clear()
-    lane.epochs_again = ()
-    lane.found_equal = False
+    lane.history.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
+    lane.history.epochs_recorded = True
+    lane.history.new_epochs.clear()
+    lane.history.epochs_again = ()
+    lane.history.found_equal = False
 
 
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
@@ -246,12 +246,12 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     record = lane.record
     if record is None or not record.epochs:
         return ()
-    told, (position, found) = record.epochs, lane.found_epoch
+    told, (position, found) = record.epochs, lane.history.found_epoch
     known = recorded_before(record, told, lane.resume_ordinal)
-    counts = lane.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
+    counts = lane.history.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
     if not counts or known < 0 or found in {known, UNKNOWN}:
         return carried(told, pieces)
-    first = lane.holes[0][0] if lane.holes else lane.resume_ordinal
+    first = lane.log.holes[0][0] if lane.log.holes else lane.resume_ordinal
     told = (*(each for each in told if each[0] < first), (first, UNKNOWN))
     return ((first, UNKNOWN), *carried(told, pieces))
 
@@ -261,7 +261,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
     record = lane.record
     known = recorded_at(recorded_ahead(lane), lane.next_ordinal)
     if known != UNRECORDED:
-        lane.recorded_epoch, lane.recorded_epoch_since = known, lane.next_ordinal
+        lane.history.recorded_epoch, lane.history.recorded_epoch_since = known, lane.next_ordinal
     if record is None or offset <= lane.position or not record.holes:
         return
     pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
@@ -307,18 +307,18 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
 def is_news(lane: Lane, epoch: int) -> bool:
     """Return whether the ledger must learn of the epoch of the next batch before that batch is produced. Records that
     are copied again keep their recorded epoch; the epoch of what follows them is recorded when it comes."""
-    return epoch >= 0 and epoch != lane.recorded_epoch and not lane.plan
+    return epoch >= 0 and epoch != lane.history.recorded_epoch and not lane.plan
 
 
 def note_epoch(lane: Lane, epoch: int) -> bool:
     """Note the epoch of the next batch. Return whether the ledger has to learn of it, with the next run."""
     if not is_news(lane, epoch):
         return False
-    former, lane.recorded_epoch = lane.recorded_epoch, epoch
-    if former >= 0 and not lane.new_epochs and lane.recorded_epoch_since < lane.next_ordinal:
-        lane.new_epochs.append((lane.recorded_epoch_since, former))
-    lane.new_epochs.append((lane.next_ordinal, epoch))
-    lane.recorded_epoch_since = lane.next_ordinal
+    former, lane.history.recorded_epoch = lane.history.recorded_epoch, epoch
+    if former >= 0 and not lane.history.new_epochs and lane.history.recorded_epoch_since < lane.next_ordinal:
+        lane.history.new_epochs.append((lane.history.recorded_epoch_since, former))
+    lane.history.new_epochs.append((lane.next_ordinal, epoch))
+    lane.history.recorded_epoch_since = lane.next_ordinal
     return True
 
 
@@ -333,17 +333,23 @@ def is_truncation_unrecorded(lane: Lane) -> bool:
 def is_lookup_undone(lane: Lane) -> bool:
     """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
     return (
-        lane.before_lookup is not None and lane.record is not None and len(lane.record.rewinds) == lane.before_lookup[0]
+        lane.log.before_lookup is not None
+        and lane.record is not None
+        and len(lane.record.rewinds) == lane.log.before_lookup[0]
     )
 
 
 def unrecorded(lane: Lane) -> Epochs:
     """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
-    if lane.new_epochs:
-        return tuple(each for each in lane.new_epochs if each[0] < lane.next_ordinal)
-    told = recorded_at(lane.record.epochs, lane.recorded_epoch_since) if lane.record is not None else UNRECORDED
-    if told == UNRECORDED and lane.recorded_epoch >= 0 and lane.recorded_epoch_since < lane.next_ordinal:
-        return ((lane.recorded_epoch_since, lane.recorded_epoch),)
+    if lane.history.new_epochs:
+        return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
+    told = recorded_at(lane.record.epochs, lane.history.recorded_epoch_since) if lane.record is not None else UNRECORDED
+    if (
+        told == UNRECORDED
+        and lane.history.recorded_epoch >= 0
+        and lane.history.recorded_epoch_since < lane.next_ordinal
+    ):
+        return ((lane.history.recorded_epoch_since, lane.history.recorded_epoch),)
     return ()
 
 
@@ -369,32 +375,32 @@ def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epo
     """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
     records that are copied again (`carried`)."""
     record, told = lane.record, recorded_ahead(lane)
-    epochs = lane.epochs_again = carried(told, pieces) if told else ()
+    epochs = lane.history.epochs_again = carried(told, pieces) if told else ()
     if not epochs:
         # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
-    lane.recorded_epoch = epochs[0][1]
+    lane.history.recorded_epoch = epochs[0][1]
     return epochs
 
 
 def leap(lane: Lane, to: int) -> None:
     """Continue after records that the lane has not seen: the epoch of what follows is not known."""
     if lane.epoch >= 0:
-        lane.left = (lane.position, lane.epoch)
+        lane.history.left_position = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
-    lane.source_confirmed = False
-    lane.recorded_epoch = UNKNOWN
-    lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
+    lane.history.source_confirmed = False
+    lane.history.recorded_epoch = UNKNOWN
+    lane.history.new_epochs.append((lane.next_ordinal, UNKNOWN))
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
     """Return the epochs still to be recorded, with runs from this ordinal on."""
-    told = tuple(lane.new_epochs)
-    lane.new_epochs.clear()
-    if not told and lane.recorded_epoch_since == ordinal and lane.recorded_epoch >= 0:
+    told = tuple(lane.history.new_epochs)
+    lane.history.new_epochs.clear()
+    if not told and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
         # It was recorded with other runs from the same ordinal on, which these runs supersede.
-        return ((ordinal, lane.recorded_epoch),)
+        return ((ordinal, lane.history.recorded_epoch),)
     return told
 
 
@@ -402,7 +408,7 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
     """Return the epochs of the ordinals from `first` on, if ledger and mark know them."""
     record = lane.record
     told = record.epochs if record is not None else ()
-    if recorded_at(told, first) != UNRECORDED or not lane.epochs_recorded or record is None:
+    if recorded_at(told, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
         return tuple(told)
     offset = record.source_runs.offset_of(first)
     seen = lane.seen.before(offset + 1) if offset is not None else -1

@@ -36,7 +36,7 @@ def fetch_diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         # Records that were fetched, and not copied, are gone; the position stays.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
-        lane.source_confirmed = False
+        lane.history.source_confirmed = False
         return intake.want_more(lane)
     if lane.plan:
         return _lose_promised(lane, source_epochs.divergence(lane, chunk.diverging_epoch, chunk.diverging_end))
@@ -57,18 +57,18 @@ def divergence_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effec
     """Handle the answer to the question whether the source still has what was copied."""
     if lane.phase is not Phase.COPYING:
         return []
-    if lane.unconfirmed_chunk is not None:
-        return _confirmation_answered(lane, now, told) if told.question == lane.divergence_question else []
+    if lane.history.unconfirmed_chunk is not None:
+        return _confirmation_answered(lane, now, told) if told.question == lane.history.divergence_question else []
     if not lane.plan:
         return []
     start = source_epochs.divergence(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
     # An old broker knows nothing but the ends of its log.
-    lane.source_confirmed = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
-    lane.divergence_question = ask(lane)
-    wake = Wake(lane.divergence_question, now + lane.limits.retry_s, refresh=told.error != NONE)
-    return [*(intake.want_more(lane) if lane.source_confirmed else ()), wake]
+    lane.history.source_confirmed = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
+    lane.history.divergence_question = ask(lane)
+    wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=told.error != NONE)
+    return [*(intake.want_more(lane) if lane.history.source_confirmed else ()), wake]
 
 
 def ask_again(lane: Lane, now: float) -> Effects:
@@ -76,14 +76,14 @@ def ask_again(lane: Lane, now: float) -> Effects:
     vain."""
     if lane.phase is not Phase.COPYING:
         return []
-    if lane.unconfirmed_chunk is not None:
-        return confirm_source(lane, lane.unconfirmed_chunk)
+    if lane.history.unconfirmed_chunk is not None:
+        return confirm_source(lane, lane.history.unconfirmed_chunk)
     if not lane.plan:
         return []
-    if lane.source_confirmed and not lane.fetching:
-        lane.divergence_question = ask(lane)
-        return [Wake(lane.divergence_question, now + lane.limits.retry_s)]
-    lane.source_confirmed = False
+    if lane.history.source_confirmed and not lane.fetching:
+        lane.history.divergence_question = ask(lane)
+        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s)]
+    lane.history.source_confirmed = False
     return intake.assure(lane)
 
 
@@ -93,10 +93,10 @@ def is_unconfirmed(lane: Lane, chunk: Chunk) -> bool:
     After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
     have grown beyond the position since.
     """
-    if lane.source_confirmed or lane.plan or chunk.end <= chunk.start:
+    if lane.history.source_confirmed or lane.plan or chunk.end <= chunk.start:
         return False
-    lane.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask for
-    return not lane.source_confirmed
+    lane.history.source_confirmed = source_epochs.read_until(lane) is None  # there is nothing to ask for
+    return not lane.history.source_confirmed
 
 
 def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
@@ -105,23 +105,23 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     known = source_epochs.read_until(lane)
     if known is None:
         # The ledger knows by now that the copied records are lost. The chunk is fetched again.
-        lane.unconfirmed_chunk, lane.fetching, lane.source_confirmed = None, False, True
+        lane.history.unconfirmed_chunk, lane.fetching, lane.history.source_confirmed = None, False, True
         return intake.want_more(lane)
-    lane.unconfirmed_chunk, lane.fetching, lane.divergence_question = chunk, True, ask(lane)
-    return [AskDivergence(lane.divergence_question, *known)]
+    lane.history.unconfirmed_chunk, lane.fetching, lane.history.divergence_question = chunk, True, ask(lane)
+    return [AskDivergence(lane.history.divergence_question, *known)]
 
 
 def _confirmation_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effects:
     if told.error not in {NONE, OUT_OF_RANGE}:
-        lane.divergence_question = ask(lane)
-        return [Wake(lane.divergence_question, now + lane.limits.retry_s, refresh=True)]
+        lane.history.divergence_question = ask(lane)
+        return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     known = source_epochs.read_until(lane)
     start = source_epochs.divergence_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
-        lane.source_confirmed = True  # the chunk follows (`lane.step`)
+        lane.history.source_confirmed = True  # the chunk follows (`lane.step`)
         return []
-    lane.unconfirmed_chunk = None
+    lane.history.unconfirmed_chunk = None
     if lane.on_loss == "halt":
         return _halt(lane, start, known[0])
     if is_settled(lane):
@@ -132,10 +132,10 @@ def _confirmation_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Ef
 
 def another_record(lane: Lane, now: float) -> Effects:
     """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
-    if lane.suspected == lane.position:
+    if lane.history.suspected_position == lane.position:
         return difference.vanished(lane, now)
-    lane.suspected, lane.source_confirmed = lane.position, False
-    lane.questions.discard(lane.divergence_question)
+    lane.history.suspected_position, lane.history.source_confirmed = lane.position, False
+    lane.questions.discard(lane.history.divergence_question)
     return intake.want_more(lane)
 
 
@@ -163,7 +163,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     lane.skipped.clear()
     lane.fetching = False
     lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
-    lane.resume_ordinal, lane.end = lane.next_ordinal, lane.expected
+    lane.resume_ordinal, lane.log.end = lane.next_ordinal, lane.expected
     lane.unbound = (lane.next_ordinal, (gone,))
     rewound = mark_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
@@ -195,9 +195,9 @@ def is_settled(lane: Lane) -> bool:
 def _compare_again(lane: Lane, now: float) -> Effects:
     """Start a pending comparison again after the cut: its findings may be about records that the source has just
     lost."""
-    if lane.later_comparison not in lane.questions:
+    if lane.comparison.later_question not in lane.questions:
         return []
-    lane.questions.discard(lane.later_comparison)
+    lane.questions.discard(lane.comparison.later_question)
     return [Wake(ask(lane), now)]
 
 
@@ -223,16 +223,16 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.seen.truncate(start)
     lane.position = start
     before = source_epochs.unrecorded(lane)
-    lane.epoch = lane.recorded_epoch = lane.seen.before(start)  # below 0 it is not known
-    lane.recorded_epoch_since = lane.next_ordinal
+    lane.epoch = lane.history.recorded_epoch = lane.seen.before(start)  # below 0 it is not known
+    lane.history.recorded_epoch_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
-    lane.source_confirmed, lane.left = False, None
+    lane.history.source_confirmed, lane.history.left_position = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     rewound = mark_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
-    lane.new_epochs.clear()
+    lane.history.new_epochs.clear()
     return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]

@@ -6,21 +6,28 @@ from mirrord.replication.lane.state import Lane
 
 def remembers(lane: Lane) -> bool:
     """Return whether the broker will refuse misordered batches for some time: its entry's record time is recent."""
-    return lane.entry is not None and lane.entry.age_ms < lane.limits.producer_expiry_ms // 2
+    return lane.log.entry is not None and lane.log.entry.age_ms < lane.limits.producer_expiry_ms // 2
 
 
 def next_by_entry(lane: Lane) -> int:
     """Return the ordinal after the last one that the broker remembers."""
-    if lane.entry is None:
+    if lane.log.entry is None:
         return lane.resume_position.ordinal
-    return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
+    return nearest((lane.log.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
 
 
 def went_back(lane: Lane) -> bool:
     """Return whether the broker remembers a lower sequence than was recorded. That alone does not prove a loss."""
-    return lane.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
+    return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
 def is_another_leader(lane: Lane) -> bool:
     """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
-    return lane.resume_position.leader_epoch != lane.end_epoch
+    return lane.resume_position.leader_epoch != lane.log.end_epoch
+
+
+def is_recorded(lane: Lane) -> bool:
+    """Return whether the ledger records the difference, and the halt because of it."""
+    record = lane.record
+    known = record.last_check if record is not None else None
+    return record is not None and record.halted is not None and known is not None and known.outcome == "different"

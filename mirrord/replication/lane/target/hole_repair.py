@@ -15,7 +15,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     begins: list[tuple[int, int, int]] = []
-    for first, last in lane.holes:
+    for first, last in lane.log.holes:
         begins.append((first, last, ordinal))
         for start, end in target_scan.but_not_void(record.holes, first, last):
             for former, offset, length in source_epochs.mapped(record, start, end):
@@ -26,7 +26,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         runs.append(Run(ordinal, offset))
         pieces.append((ordinal, former, length))
         ordinal += length
-    goes_on = begin_at if lane.copied_again is None else lane.copied_again_until
+    goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
     after = record.source_runs.offset_of(goes_on)
     runs.append(Run(ordinal, lane.position if after is None else after))
     pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))

@@ -16,15 +16,15 @@ NO_ANSWER = 13
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
     """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
     them."""
-    lane.late_writes_until = max(lane.late_writes_until, now + lane.limits.request_timeout_s)
-    lane.in_doubt_below = max(lane.in_doubt_below, behind)
-    lane.unanswered, lane.delayed = True, False
+    lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
+    lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, behind)
+    lane.late_writes.unanswered, lane.late_writes.delayed = True, False
 
 
 def unreachable(lane: Lane) -> None:
     """Note that the leader did not answer within a request timeout."""
     if _is_pending(lane):
-        lane.unanswered = True
+        lane.late_writes.unanswered = True
 
 
 def answered(lane: Lane, now: float) -> None:
@@ -34,27 +34,34 @@ def answered(lane: Lane, now: float) -> None:
     happened, the request timeout counts from this answer: if it is the first one since something was left in flight, or
     since no answer came, and once if it was slow. A broker that is always slow must not delay the lane forever.
     """
-    slow = _is_pending(lane) and not lane.delayed and now - lane.end_asked_at > lane.limits.request_timeout_s / 4
-    if not lane.unanswered and not slow:
+    slow = (
+        _is_pending(lane)
+        and not lane.late_writes.delayed
+        and now - lane.late_writes.end_asked_at > lane.limits.request_timeout_s / 4
+    )
+    if not lane.late_writes.unanswered and not slow:
         return
-    lane.unanswered, lane.delayed = False, lane.delayed or slow
-    if lane.former_holder_until > lane.end_read_at:
-        lane.former_holder_until = max(
-            lane.former_holder_until, now + max(lane.times[1] / 1000, lane.limits.request_timeout_s)
+    lane.late_writes.unanswered, lane.late_writes.delayed = False, lane.late_writes.delayed or slow
+    if lane.late_writes.former_holder_until > lane.late_writes.end_read_at:
+        lane.late_writes.former_holder_until = max(
+            lane.late_writes.former_holder_until,
+            now + max(lane.takeover.times[1] / 1000, lane.limits.request_timeout_s),
         )
-    lane.late_writes_until = max(lane.late_writes_until, lane.former_holder_until, now + lane.limits.request_timeout_s)
+    lane.late_writes.until = max(
+        lane.late_writes.until, lane.late_writes.former_holder_until, now + lane.limits.request_timeout_s
+    )
 
 
 def _is_pending(lane: Lane) -> bool:
     """Return whether the log has not been read since the last batch in flight was given up."""
-    return lane.end_read_at < max(lane.late_writes_until, lane.former_holder_until)
+    return lane.late_writes.end_read_at < max(lane.late_writes.until, lane.late_writes.former_holder_until)
 
 
 def note_end_question(lane: Lane, now: float) -> None:
     """Note that the target is about to be asked for its end."""
-    lane.end_read_at = now
-    if now >= lane.late_writes_until:
-        lane.in_doubt_below = -1
+    lane.late_writes.end_read_at = now
+    if now >= lane.late_writes.until:
+        lane.late_writes.in_doubt_below = -1
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
@@ -64,7 +71,11 @@ def was_given(lane: Lane, ordinal: int) -> bool:
     holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
     own. That comparison covers no later run, so nothing would end the doubt there.
     """
-    return lane.compares_later or ordinal < lane.sent_below or (lane.compares_first_ack and ordinal == lane.acked)
+    return (
+        lane.comparison.later_pending
+        or ordinal < lane.sent_below
+        or (lane.comparison.first_ack_pending and ordinal == lane.acked)
+    )
 
 
 def assign(lane: Lane, ordinal: int) -> bool:
@@ -72,10 +83,12 @@ def assign(lane: Lane, ordinal: int) -> bool:
     that is a new doubt, which no earlier comparison of this round settles (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
-    lane.compared = min(lane.compared, ordinal)
+    lane.comparison.compared = min(lane.comparison.compared, ordinal)
     return True
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
     """Return whether a batch that may still be appended, or was not seen yet, may have this ordinal or a later one."""
-    return lane.end_read_at < lane.former_holder_until or ordinal < lane.in_doubt_below
+    return (
+        lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
+    )

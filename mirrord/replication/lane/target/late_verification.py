@@ -16,40 +16,40 @@ from mirrord.replication.lane.transitions import Quiesce
 
 def begin(lane: Lane, now: float) -> Effects:
     """Begin the second comparison, now that the former holder can no longer write."""
-    if lane.later_end >= 0:
+    if lane.comparison.later_end >= 0:
         return _compare(lane, now)
-    lane.later_end_question, lane.end_asked_at = ask(lane), now
-    return [AskEnd(lane.later_end_question)]
+    lane.comparison.later_end_question, lane.late_writes.end_asked_at = ask(lane), now
+    return [AskEnd(lane.comparison.later_end_question)]
 
 
 def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
     """Handle the end of the target log: everything appended from now on is the lane's own."""
     if told.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
-    if told.error != NONE or told.leader_epoch != lane.end_epoch:
+    if told.error != NONE or told.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     in_doubt.answered(lane, now)
-    if now < lane.former_holder_until:
-        return [Wake(ask(lane), lane.former_holder_until)]
-    lane.later_end = told.end
+    if now < lane.late_writes.former_holder_until:
+        return [Wake(ask(lane), lane.late_writes.former_holder_until)]
+    lane.comparison.later_end = told.end
     return _compare(lane, now)
 
 
 def _compare(lane: Lane, now: float) -> Effects:
-    if source_epochs.is_truncation_unrecorded(lane) or (lane.in_flight and lane.expected < lane.later_end):
+    if source_epochs.is_truncation_unrecorded(lane) or (lane.in_flight and lane.expected < lane.comparison.later_end):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
-    if lane.expected < lane.later_end:
-        return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
-    lane.end_read_at = max(lane.end_read_at, lane.former_holder_until)
-    begun = lane.compare_from or lane.resumed_at
+    if lane.expected < lane.comparison.later_end:
+        return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.comparison.later_end)]
+    lane.late_writes.end_read_at = max(lane.late_writes.end_read_at, lane.late_writes.former_holder_until)
+    begun = lane.comparison.later_from or lane.resumed_at
     if lane.acked == begun.ordinal and (lane.plan or lane.in_flight or lane.ready):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.acked > begun.ordinal:
-        lane.later_comparison = ask(lane)
+        lane.comparison.later_question = ask(lane)
         stretch = (begun.ordinal, lane.acked - 1, target_scan.first_offset_of(lane, begun), lane.expected)
         epochs = source_epochs.known_epochs(lane, begun.ordinal)
-        return [AskCheck(lane.later_comparison, lane.producer_id, *stretch, epochs=epochs)]
-    lane.compares_later, lane.compare_from = False, None
+        return [AskCheck(lane.comparison.later_question, lane.producer_id, *stretch, epochs=epochs)]
+    lane.comparison.later_pending, lane.comparison.later_from = False, None
     return []
 
 
@@ -60,5 +60,5 @@ def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
     if told.own:
         lane.go(Quiesce(until_safe=False))
         return []
-    lane.later_end = told.start
+    lane.comparison.later_end = told.start
     return _compare(lane, now)

@@ -16,7 +16,7 @@ def begin(lane: Lane) -> Effects:
     """Read the log at and below the recorded offset before anything is copied again: "went back" is not "was lost"."""
     if missing_ordinals.must_ask(lane):
         return missing_ordinals.ask_shared(lane)
-    lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
+    lane.log.look_back = LOOK_BACK_RECORDS if lane.log.look_back == 0 else lane.log.look_back * 8
     lane.stage = Stage.VERIFY
-    start = max(lane.log_start, min(lane.resume_position.target_offset, lane.end) - lane.look_back)
-    return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.end)]
+    start = max(lane.log.log_start, min(lane.resume_position.target_offset, lane.log.end) - lane.log.look_back)
+    return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.log.end)]

@@ -36,7 +36,7 @@ def read(lane: Lane, told: ScanAnswer) -> Log:
     log = Log(told.start, told.end, told.others, told.compacts)
     stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
     is_bare = Log(told.start, told.end, tuple(stretches), None).bare(told.start, told.end)[0] > 0
-    lane.cleaned = is_bare or bool(told.compacts)
+    lane.log.cleaned = is_bare or bool(told.compacts)
     return log
 
 
@@ -44,8 +44,8 @@ def must_ask(lane: Lane) -> bool:
     """Return whether the log is compacted, and it is unknown how much of it is still the log that the mark was taken
     in."""
     return (
-        lane.cleaned
-        and lane.shared == NOT_ASKED
+        lane.log.cleaned
+        and lane.log.shared == NOT_ASKED
         and lane.resume_position.ordinal > 0
         and lane.resume_position.leader_epoch >= 0
     )
@@ -61,13 +61,13 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last own batch that
     were acknowledged."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
-    behind = found.next_ordinal if lane.entry is None or not lane.cleaned else next_by_entry(lane)
+    behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
     if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered them, and they were removed between the two questions.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
-    elif not lost and lane.cleaned and lane.entry is None:
+    elif not lost and lane.log.cleaned and lane.log.entry is None:
         missing += _last(lane, found, room, above)
     parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
     missing += [Missing("lost", *each, _newer_from(lane, found, each[0]), has_room=False) for each in parts]
@@ -77,17 +77,22 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
     """Ask about the ordinals missing between own batches, if there are any: what was lost counts as a difference, and
     what a cleaner removed does not."""
-    missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
+    differs = lane.comparison.differs
+    limit = (
+        NEVER if differs is None else differs.first
+    )  # what is missing from there on belongs to the difference anyway
+    between = [replace(each, last=min(each.last, limit - 1)) for each in found.missing if each.first < limit]
+    missing = [part for each in between for part in _parted(each, known_until(lane))]
     return _ask(lane, found, log, missing, ())
 
 
 def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost: Sequence[tuple[int, int]]) -> Effects:
     if not missing:
         return []
-    lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
+    lane.log.scan, lane.log.lost_ordinals, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    keeps_all = log.compacts is False and 0 <= lane.shared < lane.resume_position.target_offset
+    keeps_all = log.compacts is False and 0 <= lane.log.shared < lane.resume_position.target_offset
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
@@ -103,7 +108,7 @@ def _newer_from(lane: Lane, found: Reading, ordinal: int) -> int:
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.resume_position.leader_epoch >= 0 and ordinal >= known_until(lane):
         known = lane.resume_position.target_offset  # its old place was in a log that is lost, and it was to follow here
-    above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+    above = lane.log.shared if lane.log.shared >= 0 else found.behind if known is None else known
     # They were after the last own batch. Others' records before it that were written after the loss have a later epoch.
     return max(above, found.behind) if lane.resume_position.leader_epoch >= 0 else above
 
@@ -137,7 +142,7 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """Return what may have been appended after all own batches and removed since: at most as many as there is room for.
     A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
-    limit = lane.sent_below if lane.knows_sent else NEVER
+    limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     told = lane.record.holes if lane.record is not None else ()
     holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
@@ -152,7 +157,7 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
     """Return the source offsets of lost records that are not copied again, because the target has newer ones."""
     kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
     verdicts: list[Verdict] = []
-    for first, last in lane.lost:
+    for first, last in lane.log.lost_ordinals:
         for ordinal, offset, length in source_epochs.mapped(record, first, last):
             for at in range(length):
                 if ordinal + at in kept:
@@ -166,13 +171,13 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
     """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
-    for first, last in lane.copied_again or ():
+    for first, last in lane.log.copied_again or ():
         yield from source_epochs.mapped(record, first, last)
 
 
 def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
     """Return a hole without ordinals, so that what follows is planned like the mending of a hole."""
-    if lane.copied_again is None:
+    if lane.log.copied_again is None:
         return []
     return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
 
@@ -181,17 +186,23 @@ def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None
     """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
     the ordinal from which a former mark no longer counts (`rewinding`): if the ledger does not take it, look it up
     again."""
+    remember_position(lane)
+    lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
+
+
+def remember_position(lane: Lane) -> None:
+    """Keep the position from before the log went back, until the ledger records what is copied again. A retry begins
+    there: the new position may be above a hole, which nothing would read again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
-    lane.before_lookup = (count, lane.resume_position, lane.recorded_position, lane.acknowledged)
-    lane.copied_again, lane.copied_again_until = kept, copied_again_until(lane, ordinal)
+    lane.log.before_lookup = (count, lane.resume_position, lane.recorded_position, lane.acknowledged)
 
 
 def forget(lane: Lane) -> None:
     """Forget the look-up, because a new round begins."""
-    if lane.before_lookup is not None and source_epochs.is_lookup_undone(lane):
-        _, lane.resume_position, lane.recorded_position, lane.acknowledged = lane.before_lookup
-    lane.before_lookup = None
-    lane.shared, lane.found, lane.lost, lane.copied_again = NOT_ASKED, None, (), None
+    if lane.log.before_lookup is not None and source_epochs.is_lookup_undone(lane):
+        _, lane.resume_position, lane.recorded_position, lane.acknowledged = lane.log.before_lookup
+    lane.log.before_lookup = None
+    lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     later = [each for each in lane.acknowledged if each[0] > lane.acked]
     lane.acknowledged = ((lane.acked, lane.resume_position.leader_epoch), *later) if lane.acked > 0 else tuple(later)
 

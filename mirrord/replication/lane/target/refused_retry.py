@@ -41,19 +41,19 @@ def batch_refused(lane: Lane, error: int, batch: Batch) -> Effects:
             batch.next_offset,
         )
     if batch.count > 1 and error in TOO_LARGE:
-        lane.largest = min(lane.largest, (batch.end - batch.start) // 2)
+        lane.refusal.largest = min(lane.refusal.largest, (batch.end - batch.start) // 2)
         lane.go(Resume())
         return []
     if batch.count > 1 and error in BY_RECORD:
-        lane.split_limit = SplitLimit(batch.offset, batch.next_offset, batch.count // 2)
+        lane.refusal.split = SplitLimit(batch.offset, batch.next_offset, batch.count // 2)
         lane.go(Resume())
         return []
     if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
-        lane.refused_codecs |= {codec}
+        lane.refusal.refused_codecs |= {codec}
         lane.go(Resume())
         return []
     if batch.count > 1 and lane.on_reject == "skip":
-        lane.split_limit = SplitLimit(
+        lane.refusal.split = SplitLimit(
             batch.offset, batch.next_offset, batch.count // 2
         )  # it is parked record by record
         lane.go(Resume())
@@ -79,30 +79,30 @@ def configs_answered(lane: Lane, now: float, told: ConfigsAnswer) -> Effects:
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
-    is_new = told.seen not in {"", lane.configs_seen}
+    is_new = told.seen not in {"", lane.refusal.configs_seen}
     if is_new:
-        lane.configs_seen, lane.configs_since = told.seen, now
+        lane.refusal.configs_seen, lane.refusal.configs_since = told.seen, now
     may_pass = told.may_pass and (not told.seen or lane.on_reject != "halt")
-    if is_new or may_pass or (told.seen and now - lane.configs_since < SPREADING_S):
+    if is_new or may_pass or (told.seen and now - lane.refusal.configs_since < SPREADING_S):
         line = quarantine.line_of(error, batch)
         lane.trouble = f"{line}; it is sent again" + (f": {told.trouble}" if told.trouble else "")
         lane.go(Resume(lane.limits.denied_s if may_pass else AGAIN_S))
         return []
     effects = quarantine.decide(lane, error, batch, told.trouble)
-    lane.config_reads = 0
-    return [*effects, _pause(lane, now)] if lane.parking is None else effects
+    lane.refusal.config_reads = 0
+    return [*effects, _pause(lane, now)] if lane.refusal.parking is None else effects
 
 
 def _pause(lane: Lane, now: float) -> Wake:
-    lane.configs_pause = ask(lane)
-    pause_s = min(PAUSE_S * 2.0 ** min(lane.config_reads, 8), LONGEST_PAUSE_S)
-    lane.config_reads += 1
-    return Wake(lane.configs_pause, now + pause_s)
+    lane.refusal.configs_pause = ask(lane)
+    pause_s = min(PAUSE_S * 2.0 ** min(lane.refusal.config_reads, 8), LONGEST_PAUSE_S)
+    lane.refusal.config_reads += 1
+    return Wake(lane.refusal.configs_pause, now + pause_s)
 
 
 def read_configs_again(lane: Lane) -> Effects:
     """Read the configs again."""
-    lane.configs_pause = -1
+    lane.refusal.configs_pause = -1
     return [AskConfigs(ask(lane), sync=False)]
 
 
@@ -110,7 +110,7 @@ def configs_answered_while_halted(lane: Lane, now: float, told: ConfigsAnswer) -
     """Resume if the configs have changed."""
     if not answers(lane, told.question):
         return []
-    if told.seen in {"", lane.configs_seen}:
+    if told.seen in {"", lane.refusal.configs_seen}:
         return [_pause(lane, now)]
-    lane.configs_seen, lane.configs_since = told.seen, now
+    lane.refusal.configs_seen, lane.refusal.configs_since = told.seen, now
     return quarantine.released(lane)

@@ -58,7 +58,7 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int 
     ):
         return ()
     runs.add(ordinal, target_offset)
-    return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.end_epoch),)
+    return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.log.end_epoch),)
 
 
 def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
@@ -92,20 +92,22 @@ def first_offset_of(lane: Lane, mark: ResumePosition) -> int:
     if the log went back since and they came later."""
     known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
     found = (
-        lane.compare_begins_at if lane.compare_from is not None and lane.compare_from.ordinal <= mark.ordinal else None
+        lane.comparison.later_begins_at
+        if lane.comparison.later_from is not None and lane.comparison.later_from.ordinal <= mark.ordinal
+        else None
     )
     return min(each for each in (known, found, mark.target_offset) if each is not None)
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
     """Note own batches that were read: the records to be compared later may begin among them, earlier than they did."""
-    if lane.compare_from is None:
+    if lane.comparison.later_from is None:
         return
-    first = lane.compare_from.ordinal
+    first = lane.comparison.later_from.ordinal
     for batch in own:
         ordinal = nearest(batch.base_sequence, first)
         if ordinal + batch.count > first:
-            lane.compare_begins_at = min(lane.compare_begins_at, batch.base_offset)
+            lane.comparison.later_begins_at = min(lane.comparison.later_begins_at, batch.base_offset)
             return
 
 

@@ -16,7 +16,7 @@ far fewer than that number again."""
 
 def is_over(lane: Lane) -> bool:
     """Return whether the lane must not copy more before its mark moves."""
-    if lane.unread is None and lane.compare_from is None:
+    if lane.log.unread_from is None and lane.comparison.later_from is None:
         return False
     return lane.acked - resume_position(lane).ordinal >= MOST
 

@@ -58,7 +58,7 @@ async def test_a_setting_that_may_not_be_seen_protects_no_lane(monkeypatch: pyte
     await brokers.expiry.until_known()
     assert brokers.expiry.shortest_ms == NOT_TOLD
     lane, _, _ = idle()
-    lane.entry = ProducerEntry(0, 0)
+    lane.log.entry = ProducerEntry(0, 0)
     assert remembers(lane)
     lane.limits = Limits(producer_expiry_ms=brokers.expiry.shortest_ms)
     assert not remembers(lane)

@@ -23,7 +23,7 @@ class Sender:
 
     def __init__(self, partition: int) -> None:
         self.lane = Lane(LaneId("lane"), "t", "t", partition, "", True, as_any(None))
-        self.lane.round, self.lane.end_epoch = 1, 0
+        self.lane.round, self.lane.log.end_epoch = 1, 0
         self.target = PartitionId("t", TopicId(uuid_text(TOPIC)), partition)
         self.outlet: TargetOutlet | None = None
         self.outlet_round = -1

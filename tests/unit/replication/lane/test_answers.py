@@ -86,7 +86,8 @@ class Record:
 
 def copying(mode: Mode = "sequence", *, compacts: bool = True) -> tuple[Lane, FetchFrom]:
     """A lane that asks for its first chunk; `compacts`: the source's topic is known to be compacted."""
-    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode, compacts=compacts)
+    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode)
+    lane.gap.compacts = compacts
     record = Record()
     step(lane, 0.0, Start(None, None, "r", 0.0, False))
     (append,) = step(lane, 0.0, ProducerIdAnswer(lane.asked, 0, 7, 0))
@@ -140,7 +141,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     )
     outcome = PRODUCED[error]
     for asked in [each for each in effects if isinstance(each, AskConfigs)]:
-        lane.configs_seen = "settings"
+        lane.refusal.configs_seen = "settings"
         effects = step(lane, 10.0, ConfigsAnswer(asked.question, "settings"))
     if outcome is Produced.DONE:
         assert lane.phase is Phase.COPYING
@@ -156,7 +157,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     if outcome is not Produced.REFUSED:
         assert describe(lane, SourceBounds(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
     if outcome is Produced.UNKNOWN:
-        assert lane.late_writes_until == 10.0 + lane.limits.request_timeout_s
+        assert lane.late_writes.until == 10.0 + lane.limits.request_timeout_s
     if outcome is Produced.DENIED:
         (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
         assert wake.at == 10.0 + lane.limits.denied_s
@@ -181,7 +182,9 @@ def test_what_is_told_together_is_what_is_told_one_by_one(base_offsets: tuple[in
             for batch, base_offset in zip(batches, base_offsets, strict=True):
                 effects += step(lane, 1.0, ProduceAnswer(number, batch, 0, base_offset))
         state = (lane.phase, lane.acked, lane.expected, lane.copied_records, lane.copied_bytes, lane.in_flight_bytes)
-        ends.append((*state, lane.must_read_log, lane.unread, lane.round, [type(effect) for effect in effects]))
+        ends.append(
+            (*state, lane.log.must_read_log, lane.log.unread_from, lane.round, [type(effect) for effect in effects])
+        )
     assert ends[0] == ends[1]
 
 
@@ -207,7 +210,7 @@ def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:
     lane, produce = in_flight()
     step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], ErrorCode.CORRUPT_MESSAGE, -1))
     assert lane.phase is Phase.RESUMING
-    assert lane.corrupt_at == 0
+    assert lane.refusal.corrupt_ordinal == 0
 
 
 def test_how_old_the_next_batch_is_stays_known_when_it_is_dropped() -> None:
@@ -242,7 +245,7 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
     else:
         assert lane.phase is Phase.HALTED
     if outcome is Fetched.RANGE:
-        assert "[0, 5)" in lane.halt_line
+        assert "[0, 5)" in lane.halt.line
 
 
 def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None:
@@ -270,7 +273,7 @@ def test_a_truncated_source_halts_the_lane_and_names_the_range() -> None:
     lane.position = 4
     step(lane, 0.0, Chunk(lane.asked, 0, 9, 9, 0, (), bytearray(), 0, 0, diverging_end=2))
     assert lane.phase is Phase.HALTED
-    assert "[2, 4)" in lane.halt_line
+    assert "[2, 4)" in lane.halt.line
 
 
 def test_codes_of_the_tables_are_codes_of_kafka() -> None:

@@ -63,41 +63,41 @@ def test_times_are_passed_on_until_a_holder_left_cleanly(former: Former) -> None
 def resuming(asked_at: float) -> Lane:
     """A lane that asks for the end of the target log; the barrier of its former holder ends at 8 s."""
     lane, _, _ = idle()
-    lane.phase, lane.stage, lane.end_asked_at = Phase.RESUMING, Stage.END, asked_at
-    lane.late_writes_until = lane.former_holder_until = 8.0
+    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, asked_at
+    lane.late_writes.until = lane.late_writes.former_holder_until = 8.0
     return lane
 
 
 def test_the_timeout_counts_from_the_first_answer() -> None:
     lane = resuming(0.0)
-    lane.unanswered = True
+    lane.late_writes.unanswered = True
     step(lane, 1.0, EndAnswer(ask(lane), 0, 1, 5))
-    assert lane.late_writes_until == lane.former_holder_until == 9.0
+    assert lane.late_writes.until == lane.late_writes.former_holder_until == 9.0
     lane.stage = Stage.END
     step(lane, 1.1, EndAnswer(ask(lane), 0, 1, 5))
-    assert lane.late_writes_until == 9.0
+    assert lane.late_writes.until == 9.0
 
 
 def test_a_broker_that_did_not_answer_is_waited_for_again() -> None:
     lane = resuming(0.0)
     step(lane, 9.0, EndAnswer(ask(lane), 13, -1, -1))
-    lane.phase, lane.stage, lane.end_asked_at = Phase.RESUMING, Stage.END, 30.0
+    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, 30.0
     step(lane, 30.1, EndAnswer(ask(lane), 0, 1, 5))
-    assert lane.late_writes_until == lane.former_holder_until == 38.1
+    assert lane.late_writes.until == lane.late_writes.former_holder_until == 38.1
 
 
 def test_a_slow_broker_is_waited_for_once() -> None:
     lane = resuming(8.5)
     step(lane, 12.0, EndAnswer(ask(lane), 0, 1, 5))
-    assert lane.late_writes_until == 20.0
-    lane.phase, lane.stage, lane.end_asked_at = Phase.RESUMING, Stage.END, 20.5
+    assert lane.late_writes.until == 20.0
+    lane.phase, lane.stage, lane.late_writes.end_asked_at = Phase.RESUMING, Stage.END, 20.5
     step(lane, 24.0, EndAnswer(ask(lane), 0, 1, 5))
-    assert lane.late_writes_until == 20.0
+    assert lane.late_writes.until == 20.0
 
 
 def test_nothing_is_waited_for_when_nothing_is_on_its_way() -> None:
     lane = resuming(0.0)
-    lane.late_writes_until = lane.former_holder_until = 0.0
+    lane.late_writes.until = lane.late_writes.former_holder_until = 0.0
     in_doubt.note_end_question(lane, 0.0)
     step(lane, 9.0, EndAnswer(ask(lane), 0, 1, 5))
-    assert (lane.late_writes_until, lane.former_holder_until) == (0.0, 0.0)
+    assert (lane.late_writes.until, lane.late_writes.former_holder_until) == (0.0, 0.0)

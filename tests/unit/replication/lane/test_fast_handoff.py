@@ -175,7 +175,7 @@ def test_a_ledger_that_does_not_answer() -> None:
     taking = Taking()
     effects = taking.hear(taking.chunk(), taking.end(), AppendFailed(taking.asked(Append), taking.record))
     assert StopFetch in [type(each) for each in effects]
-    assert (taking.lane.handed, taking.hear(taking.producers())) == (None, [])
+    assert (taking.lane.takeover.fast_handoff, taking.hear(taking.producers())) == (None, [])
 
 
 def test_the_ledger_tells_more_than_was_read_at_the_start() -> None:

@@ -99,7 +99,7 @@ def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> 
 
 
 def test_while_something_else_may_arrive_it_stays_open(play: Play) -> None:
-    play.lane.late_writes_until = 30.0
+    play.lane.late_writes.until = 30.0
     check = later(play)
     assert not compared(play, check).is_all
     assert play.record.regiven == 12

@@ -34,7 +34,7 @@ from tests.unit.replication.lane.source.test_source_epochs import chunk, data, i
 
 def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
     lane, _, fetch = idle()
-    lane.former_holder_until = 9.0
+    lane.late_writes.former_holder_until = 9.0
     effects = step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0), (7, 1, 4, 0))))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
@@ -62,7 +62,7 @@ def test_other_records_than_were_sent_wait_for_those() -> None:
 def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_it() -> None:
     for told in (False, True):
         lane, _, fetch = idle()
-        lane.former_holder_until = 9.0
+        lane.late_writes.former_holder_until = 9.0
         if told:
             assert lane.record is not None
             lane.record.source_runs.add(6, 7)
@@ -75,7 +75,11 @@ def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_i
 def second_look(end: int) -> tuple[Lane, Effects]:
     """A former holder's time has run out, and the target log ends here; the lane has copied 6 records."""
     lane, _, _ = idle()
-    lane.compares_later, lane.former_holder_until, lane.compare_from = True, 5.0, ResumePosition(2, 2, 1)
+    lane.comparison.later_pending, lane.late_writes.former_holder_until, lane.comparison.later_from = (
+        True,
+        5.0,
+        ResumePosition(2, 2, 1),
+    )
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
     return lane, step(lane, 5.0, EndAnswer(asked.question, 0, 1, end))
@@ -88,7 +92,7 @@ def test_what_was_written_beside_a_former_holder_is_compared() -> None:
     # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays in front.
     assert resume_position(lane) == ResumePosition(2, 2, 1)
     step(lane, 5.0, CheckAnswer(check.question, 0, 2, 5, "equal"))
-    assert not lane.compares_later
+    assert not lane.comparison.later_pending
     assert resume_position(lane) == ResumePosition(6, 6, 1)
 
 
@@ -110,7 +114,7 @@ def test_what_others_wrote_behind_a_former_holder_is_passed_over() -> None:
 def test_the_second_look_waits_for_what_is_in_flight() -> None:
     lane, _, fetch = idle()
     assert step(lane, 5.0, chunk(fetch, data((6, 2, 3, 0))))
-    lane.compares_later = True
+    lane.comparison.later_pending = True
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
     (wake,) = step(lane, 5.0, EndAnswer(asked.question, 0, 1, 8))
@@ -123,7 +127,7 @@ def test_the_second_look_waits_for_what_is_in_flight() -> None:
 
 def test_another_leader_is_asked_again_where_its_log_ends() -> None:
     lane, _, _ = idle()
-    lane.compares_later = True
+    lane.comparison.later_pending = True
     (asked,) = step(lane, 5.0, Woken(ask(lane)))
     assert isinstance(asked, AskEnd)
     (wake,) = step(lane, 5.0, EndAnswer(asked.question, 0, 2, 6))
@@ -172,9 +176,9 @@ def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> 
 
 def test_the_second_look_begins_where_the_log_went_back_to() -> None:
     lane, _, _ = idle()
-    lane.compare_from = ResumePosition(2, 2, 1)
+    lane.comparison.later_from = ResumePosition(2, 2, 1)
     begins_at(lane, (OwnBatch(0, 1, 1, 0), OwnBatch(1, 3, 2, 0)))
-    assert first_offset_of(lane, lane.compare_from) == 1
+    assert first_offset_of(lane, lane.comparison.later_from) == 1
 
 
 def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
@@ -197,7 +201,7 @@ def test_what_can_be_no_other_record_is_believed() -> None:
 def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
     """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
     lane, record, _ = idle()
-    record.regiven, lane.compares_later = 2, True
+    record.regiven, lane.comparison.later_pending = 2, True
     assert settles(lane, CheckAnswer(1, 0, 2, 4, "equal"))
     assert settles(lane, CheckAnswer(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
     assert not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
@@ -217,7 +221,7 @@ def test_a_comparison_after_which_nothing_else_can_follow_settles_all_later_ordi
 def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_another_record() -> None:
     lane, _, _ = idle()
     assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, False, False]
-    lane.compares_first_ack = True
+    lane.comparison.first_ack_pending = True
     assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, True, False]
 
 
@@ -230,13 +234,13 @@ def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: in
     step(following, 0.0, Start(record, None, "next", 0.0, True))
     record.grant, record.replicator = 2, "next"
     step(following, 0.0, Bound(following.facts_tag, (True,), record))
-    assert following.compares_first_ack == (regiven >= 0)
+    assert following.comparison.first_ack_pending == (regiven >= 0)
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_what_may_have_been_sent_as_another_record_is_told_with_the_run(is_dirty: bool) -> None:
     lane, _, fetch = idle()
-    lane.compares_later = is_dirty
+    lane.comparison.later_pending = is_dirty
     appends = [each for each in step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0)))) if isinstance(each, Append)]
     (run,) = appends[0].facts
     assert isinstance(run, SourceRun)

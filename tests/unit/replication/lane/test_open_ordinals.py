@@ -124,7 +124,7 @@ def test_the_mending_of_a_map_made_anew_is_no_hole_that_batches_stand_in(play: P
 
 def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:
     play.bind(play.differ())
-    play.lane.end_epoch = 1
+    play.lane.log.end_epoch = 1
     play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
     play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
@@ -160,13 +160,13 @@ def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
     """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not tell."""
     play.begin("second")
     lane = play.lane
-    lane.resume_ordinal, lane.holes = 10, [(6, 7)]
-    lane.found_epoch = (10, 5)
+    lane.resume_ordinal, lane.log.holes = 10, [(6, 7)]
+    lane.history.found_epoch = (10, 5)
     assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((10, 3), (12, 4))
     play.fold(SourceRun(LANE, 2, (Run(10, 10),), (), ((10, UNKNOWN),)))
-    lane.found_equal = True
+    lane.history.found_equal = True
     assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((6, UNKNOWN), (10, UNKNOWN))
-    lane.found_epoch = (10, 3)
+    lane.history.found_epoch = (10, 3)
     assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
 
 

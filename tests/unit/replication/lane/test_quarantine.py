@@ -66,7 +66,7 @@ def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -
     lane.on_reject = on_reject
     (batch,) = produce.batches
     batch.count = count or batch.count
-    lane.configs_seen, lane.configs_since = "settings", -10.0  # in sync before it was sent
+    lane.refusal.configs_seen, lane.refusal.configs_since = "settings", -10.0  # in sync before it was sent
     effects = step(lane, 0.0, ProduceAnswer(produce.round, batch, error, -1))
     return lane, (step(lane, 0.0, settings_of(effects, "settings")) if asks_settings(effects) else effects)
 
@@ -88,13 +88,13 @@ def test_a_batch_that_is_too_large_is_made_anew_in_halves() -> None:
     lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE)
     assert lane.phase is Phase.RESUMING
     assert any(isinstance(effect, AskEnd) for effect in effects)
-    assert 0 < lane.largest < 100
+    assert 0 < lane.refusal.largest < 100
     assert told(effects) == []
 
 
 def test_a_batch_with_a_record_that_is_refused_is_cut_in_halves() -> None:
     lane, _ = refused(ErrorCode.INVALID_RECORD)
-    assert lane.split_limit == SplitLimit(0, 2, 1)
+    assert lane.refusal.split == SplitLimit(0, 2, 1)
 
 
 def test_one_record_that_is_refused_stops_its_lane_in_front_of_it() -> None:
@@ -122,12 +122,12 @@ def test_a_codec_that_is_refused_is_not_sent_again() -> None:
     (sent,) = produce.batches
     sent.buffer[sent.start + 22] |= ZSTD
     effects = step(lane, 0.0, ProduceAnswer(produce.round, sent, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1))
-    assert (lane.phase, lane.refused_codecs, told(effects)) == (Phase.RESUMING, {ZSTD}, [])
+    assert (lane.phase, lane.refusal.refused_codecs, told(effects)) == (Phase.RESUMING, {ZSTD}, [])
 
 
 def test_batches_of_a_refused_codec_are_made_anew_and_others_stay_raw() -> None:
     lane, _ = copying()
-    lane.rebuild, lane.refused_codecs = rebuild, frozenset({ZSTD})
+    lane.rebuild, lane.refusal.refused_codecs = rebuild, frozenset({ZSTD})
     data = batch(ORIGINALS, LZ4) + batch(ORIGINALS, ZSTD, base_offset=BASE + 2)
     step(lane, 0.0, Chunk(lane.asked, 0, 9_999, 9_999, 0, (), data, 0, len(data)))
     made = list(lane.ready)
@@ -176,7 +176,7 @@ def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
     assert (entry.start, entry.end, entry.skip, entry.letters, entry.letters_at) == (0, 1, True, 1, 7)
     assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
     assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
-    assert (lane.phase, lane.halt_line, lane.parking) == (Phase.RESUMING, "", None)
+    assert (lane.phase, lane.halt.line, lane.refusal.parking) == (Phase.RESUMING, "", None)
 
 
 def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
@@ -193,7 +193,7 @@ def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
         asked = asked_to_park(step(lane, wake.at, Woken(wake.question)))
         effects = step(lane, wake.at, ParkAnswer(asked.question, -1, f"it is full {at}"))
         assert told(effects) == []
-        assert lane.halt_line.endswith(f"it is full {at}")
+        assert lane.halt.line.endswith(f"it is full {at}")
         pauses += [each.at - wake.at for each in effects if isinstance(each, Wake)]
     assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0]
     lane, asked = parking(failures=3)
@@ -206,7 +206,7 @@ def test_an_order_lets_a_lane_go_on_whose_record_is_being_parked() -> None:
     lane, asked = parking(failures=1)
     assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
     assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
-    assert (lane.phase, lane.parking, lane.parking_pause) == (Phase.RESUMING, None, -1)
+    assert (lane.phase, lane.refusal.parking, lane.refusal.parking_pause) == (Phase.RESUMING, None, -1)
 
 
 def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() -> None:
@@ -221,7 +221,7 @@ def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() ->
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_to_be_parked_a_batch_is_cut_to_its_records(error: ErrorCode) -> None:
     lane, effects = refused(error, on_reject="skip")
-    assert (lane.split_limit, lane.phase, told(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
+    assert (lane.refusal.split, lane.phase, told(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
 
 
 def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
@@ -243,7 +243,7 @@ def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> Non
     effects = step(lane, 1.0, Released())
     assert [type(fact) for fact in told(effects)] == [LaneResumed]
     assert lane.phase is Phase.RESUMING
-    assert not lane.halt_line
+    assert not lane.halt.line
 
 
 def test_what_holds_no_bad_record_halts_as_ever() -> None:
@@ -396,13 +396,13 @@ def test_a_record_is_sent_again_when_the_settings_were_not_known_in_sync_before(
     effects = step(lane, 20.0, settings_of(effects, "other"))
     assert told(effects) == []
     assert [each.at for each in effects if isinstance(each, Wake)] == [20.5]
-    assert (lane.phase, lane.configs_seen) == (Phase.WAITING, "other")
+    assert (lane.phase, lane.refusal.configs_seen) == (Phase.WAITING, "other")
 
 
 @pytest.mark.parametrize("seen", ["", "settings"])
 def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen: str) -> None:
     lane, effects = unsynced("skip")
-    lane.configs_seen = "settings"
+    lane.refusal.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, seen, "ALTER_CONFIGS is missing", may_pass=True))
     assert told(effects) == []
     assert lane.phase is Phase.WAITING
@@ -412,7 +412,7 @@ def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen:
 
 def test_settings_that_the_target_does_not_take_are_named() -> None:
     lane, effects = unsynced("halt")
-    lane.configs_seen = "settings"
+    lane.refusal.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, "settings", "max.message.bytes: 5 → 9 is refused"))
     entry, halted = told(effects)
     assert isinstance(entry, Quarantined)
@@ -434,4 +434,4 @@ def test_a_halted_lane_resumes_when_the_settings_change() -> None:
     effects = step(lane, 500.0, Woken(wake.question))
     effects = step(lane, 500.0, settings_of(effects, "others"))
     assert [type(fact) for fact in told(effects)] == [LaneResumed]
-    assert (lane.phase, lane.halt_line) == (Phase.RESUMING, "")
+    assert (lane.phase, lane.halt.line) == (Phase.RESUMING, "")

@@ -285,7 +285,7 @@ def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
     play.sandwich(16)
     effects = play.tell(play.relocated("the source no longer holds it"))
     assert play.lane.phase is Phase.HALTED
-    assert "cannot be made anew: the source no longer holds it" in play.lane.halt_line
+    assert "cannot be made anew: the source no longer holds it" in play.lane.halt.line
     play.bind(effects)
     # The next holder begins where this one had to end, whatever its mark says.
     play.begin("third")
@@ -306,9 +306,9 @@ def test_a_difference_outlives_a_failed_append(play: Play) -> None:
 
 
 def test_what_may_still_arrive_is_waited_for(play: Play) -> None:
-    play.lane.late_writes_until = 0.0
+    play.lane.late_writes.until = 0.0
     effects = play.differ()
-    play.lane.late_writes_until = 20.0
+    play.lane.late_writes.until = 20.0
     (wake,) = [effect for effect in play.bind(effects) if isinstance(effect, Wake)]
     assert wake.at == 20.0
 
@@ -329,7 +329,7 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
     play.tell(RebuildAnswer(told.question, 0, own, told.located))
     assert play.lane.phase is Phase.HALTED
-    assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt_line
+    assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt.line
 
 
 @pytest.mark.parametrize(("jumps", "equal_until", "last_epoch"), [(False, 13, 5), (True, 13, 3), (False, 12, 3)])
@@ -361,5 +361,5 @@ def test_a_log_that_holds_only_records_of_a_hole_is_doubted_from_the_first_lost_
     reading = walk(play.lane, [OwnBatch(0, 4, 53, 0, 5)], 0, Log(0, 4, (), compacts=compacts))
     found = msgspec.structs.replace(reading, void=2)
     difference.filled(play.lane, 0.0, found)
-    assert play.lane.differs is not None
-    assert (play.lane.differs.first, play.lane.differs.last) == (0, 56)
+    assert play.lane.comparison.differs is not None
+    assert (play.lane.comparison.differs.first, play.lane.comparison.differs.last) == (0, 56)

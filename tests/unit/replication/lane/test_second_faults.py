@@ -50,13 +50,14 @@ class Faulty(Play):
     """A lane whose fake target answers with a given end and leader epoch."""
 
     def take(self, progress: Progress | None, *, barrier_s: float = 0.0, cleanly: bool = True) -> None:
-        self.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, compacts=True)
+        self.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+        self.lane.gap.compacts = True
         self.bind(self.tell(Start(self.record, progress, "second", barrier_s, cleanly)))
 
     def ask_target(self, end: int, epoch: int = 1, last: int | None = None) -> Effects:
         entry = None if last is None else ProducerEntry(last, 1000)
         self.tell(EndAnswer(self.lane.asked, 0, epoch, end))
-        self.now = max(self.now, self.lane.late_writes_until if last is None else 0.0)
+        self.now = max(self.now, self.lane.late_writes.until if last is None else 0.0)
         self.tell(ProducersAnswer(self.lane.asked, 0, entry))
         self.tell(EndAnswer(self.lane.asked, 0, epoch, end))
         return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
@@ -175,7 +176,7 @@ def test_a_lane_whose_leader_has_not_answered_since_a_batch_was_given_up_does_no
         else:
             play.now += 8
             effects = play.tell(EndAnswer(one(effects, AskEnd).question, 13, -1, -1))
-    assert play.now > play.lane.late_writes_until
+    assert play.now > play.lane.late_writes.until
     assert not one(play.tell(Drain()), Drained).clean
     told = progress_of(play.lane, 1, 1)
     assert told is not None
@@ -200,7 +201,7 @@ def test_the_second_look_waits_again_after_a_late_first_answer() -> None:
     play.now += 7.0
     wake = one(play.tell(EndAnswer(asked.question, 0, 1, 12)), Wake)
     assert wake.at >= play.now + play.lane.limits.request_timeout_s
-    assert play.lane.compares_later
+    assert play.lane.comparison.later_pending
     # It asks again then, and the second answer comes at once.
     play.now = wake.at
     asked = one(play.tell(Woken(wake.question)), AskEnd)
@@ -243,8 +244,8 @@ def test_what_a_cleaner_removed_is_no_difference(again: tuple[tuple[int, int], .
         effects = play.read(play.tell(SharedAnswer(shared[0].question, 0, 2, 8)), log)
     asked = one(effects, AskSuperseded)
     play.tell(SupersededAnswer(asked.question, 0, again))
-    assert play.lane.differs is not None
-    assert play.lane.differs.first == first
+    assert play.lane.comparison.differs is not None
+    assert play.lane.comparison.differs.first == first
 
 
 def test_a_stale_run_inside_a_batch_is_superseded() -> None:

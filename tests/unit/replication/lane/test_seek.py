@@ -148,7 +148,7 @@ def test_an_order_for_what_is_copied_already_comes_to_nothing() -> None:
 
 def test_while_a_former_holder_may_write_the_lane_waits() -> None:
     lane, _ = copying()
-    lane.source_end, lane.former_holder_until, lane.late_writes_until = 9, 14.0, 14.0
+    lane.source_end, lane.late_writes.former_holder_until, lane.late_writes.until = 9, 14.0, 14.0
     effects = give(lane, 7)
     assert [each.at for each in effects if isinstance(each, Wake)] == [14.0]
     assert lane.phase is Phase.WAITING

@@ -44,7 +44,7 @@ def test_a_difference_that_was_found_meanwhile() -> None:
         LaneHalted(LANE, 1, "unexplained", "orders-0: target and source differ", 8, 10),
     )
     assert play.lane.phase is Phase.REBUILDING
-    assert play.lane.differs is not None
+    assert play.lane.comparison.differs is not None
     assert not any(isinstance(effect, Append) for effect in effects)
 
 

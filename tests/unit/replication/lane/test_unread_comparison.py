@@ -33,12 +33,16 @@ def test_the_bound_keeps_sequences_apart() -> None:
 def test_a_lane_stops_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     lane, _, _ = idle()
     lane.fetching = False
-    lane.compares_later, lane.later_comparison, lane.compare_from = True, ask(lane), ResumePosition(0, 0, 1)
+    lane.comparison.later_pending, lane.comparison.later_question, lane.comparison.later_from = (
+        True,
+        ask(lane),
+        ResumePosition(0, 0, 1),
+    )
     assert (lane.phase, lane.acked) == (Phase.COPYING, 6)
     monkeypatch.setattr(unconfirmed_limit, "MOST", 6)
     assert want_more(lane) == []
     assert "ordinals 0 to 5 have been compared" in unconfirmed_limit.line(lane)
-    effects = step(lane, 1.0, CheckAnswer(lane.later_comparison, 0, 0, 5, "equal"))
+    effects = step(lane, 1.0, CheckAnswer(lane.comparison.later_question, 0, 0, 5, "equal"))
     assert [each for each in effects if isinstance(each, FetchFrom)]
     assert unconfirmed_limit.line(lane) == ""
 
@@ -46,7 +50,7 @@ def test_a_lane_stops_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lane_below_the_bound_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     lane, _, _ = idle()
     lane.fetching = False
-    lane.compare_from = ResumePosition(0, 0, 1)
+    lane.comparison.later_from = ResumePosition(0, 0, 1)
     monkeypatch.setattr(unconfirmed_limit, "MOST", 7)
     assert [each for each in want_more(lane) if isinstance(each, FetchFrom)]
 

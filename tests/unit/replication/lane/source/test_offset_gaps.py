@@ -65,12 +65,12 @@ def test_a_policy_that_cannot_be_read_now_is_asked_for_again() -> None:
     lane, asked = at_the_hole()
     (wake,) = step(lane, 0.0, CleanupAnswer(asked.question, None, "no answer"))
     assert isinstance(wake, Wake)
-    assert "no answer" in lane.doubt_line
+    assert "no answer" in lane.origin.line
     (again,) = step(lane, 1.0, Woken(wake.question))
     assert isinstance(again, AskCleanup)
     assert step(lane, 1.0, CleanupAnswer(asked.question, False)) == [], "an answer to the former question"
     assert after(lane, step(lane, 1.0, CleanupAnswer(again.question, False))) == [Verdict(2, 5, "unexplained")]
-    assert not lane.doubt_line
+    assert not lane.origin.line
 
 
 @pytest.mark.parametrize("reason", ["compacted", "unexplained"])
@@ -93,4 +93,4 @@ def test_a_batch_without_some_of_its_records_is_evidence_of_compaction() -> None
     found = data((0, 2, 0, 0)) + toy.encode(2, 4, [(2, 1), (4, 2)], newest_ms=1, leader_epoch=0)
     effects = step(lane, 0.0, chunk(fetch, found + data((8, 1, 0, 0))))
     assert not any(isinstance(each, AskCleanup) for each in effects)
-    assert lane.compacts
+    assert lane.gap.compacts

@@ -274,7 +274,7 @@ def test_a_truncation_waits_for_what_is_on_its_way() -> None:
 
 def test_nobody_else_may_be_writing_when_ordinals_get_another_meaning() -> None:
     lane, _, fetch = idle()
-    lane.former_holder_until = 9.0
+    lane.late_writes.former_holder_until = 9.0
     effects = step(lane, 1.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
@@ -290,6 +290,6 @@ def test_epochs_that_were_told_anew_count_before_they_are_bound() -> None:
     assert is_another(lane, 0)
     assert not is_another(lane, 1)
     recall_copied(lane, 14)
-    assert (lane.recorded_epoch, lane.recorded_epoch_since) == (1, 7)
+    assert (lane.history.recorded_epoch, lane.history.recorded_epoch_since) == (1, 7)
     # What is told next moves up what was told last.
     assert epochs_again(lane, [(6, 7, 1)]) == ((6, 1),)

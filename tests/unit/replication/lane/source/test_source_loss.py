@@ -92,7 +92,7 @@ def test_what_the_source_has_lost_is_reported_and_copied_again(leapt: Leapt, epo
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert fetch.position == start
     play.bind(effects)
-    assert play.lane.unconfirmed_chunk is None
+    assert play.lane.history.unconfirmed_chunk is None
 
 
 def test_a_flow_that_halts_for_losses_halts(leapt: Leapt) -> None:
@@ -100,7 +100,7 @@ def test_a_flow_that_halts_for_losses_halts(leapt: Leapt) -> None:
     play.lane.on_loss = "halt"
     play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
     assert play.lane.phase is Phase.HALTED
-    assert "[11, 13)" in play.lane.halt_line
+    assert "[11, 13)" in play.lane.halt.line
 
 
 def test_a_source_that_does_not_answer_is_asked_again(leapt: Leapt) -> None:
@@ -180,9 +180,9 @@ def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
 def test_a_lane_that_stands_still_holds_no_chunk(leapt: Leapt) -> None:
     play, _ = leapt
     fetched(*leapt)
-    assert play.lane.unconfirmed_chunk is not None
+    assert play.lane.history.unconfirmed_chunk is not None
     halt(play.lane, "unexplained", "a test", 0, 0)
-    assert play.lane.unconfirmed_chunk is None
+    assert play.lane.history.unconfirmed_chunk is None
 
 
 def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
@@ -191,7 +191,7 @@ def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
     play.lane.notes.add(99)
     play.tell(Drain())
     assert play.lane.phase is Phase.DRAINING
-    assert play.lane.unconfirmed_chunk is None
+    assert play.lane.history.unconfirmed_chunk is None
 
 
 def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
@@ -206,10 +206,10 @@ def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
     lane, _, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, bytearray()))
     lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane goes on behind a leap
-    lane.source_confirmed = True
+    lane.history.source_confirmed = True
     effects = step(lane, 0.0, chunk(fetch_of(effects), data((6, 2, 3, 0))))
     fetch = fetch_of(effects)
-    assert (fetch.position, fetch.last_epoch, lane.source_confirmed) == (30, -1, False)
+    assert (fetch.position, fetch.last_epoch, lane.history.source_confirmed) == (30, -1, False)
 
 
 def test_what_was_copied_between_holes_counts() -> None:
@@ -225,7 +225,7 @@ def test_a_chunk_does_not_wait_for_what_is_known_to_be_lost_by_now(leapt: Leapt)
     play, _ = leapt
     (wake,) = play.tell(DivergenceAnswer(fetched(*leapt).question, NOT_LEADER))
     assert isinstance(wake, Wake)
-    play.lane.record, play.lane.left = None, None
+    play.lane.record, play.lane.history.left_position = None, None
     (again,) = play.tell(Woken(wake.question))
     assert isinstance(again, FetchFrom)
-    assert play.lane.unconfirmed_chunk is None
+    assert play.lane.history.unconfirmed_chunk is None

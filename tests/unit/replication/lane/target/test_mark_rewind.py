@@ -131,14 +131,14 @@ def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> 
 def test_a_batch_that_is_acknowledged_in_front_of_the_mark_is_found() -> None:
     """It is a repeat of what stands there, however far in front, and the lane must not send it for ever."""
     lane, produce = in_flight()
-    lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.end_epoch), 20_000
+    lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.log.end_epoch), 20_000
     effects: Effects = []
     for sent in produce.batches:
         effects = step(lane, 0.0, ProduceAnswer(lane.round, sent, 0, 0))
     assert any(isinstance(effect, AskEnd) for effect in effects)
-    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.end_epoch, 20_000))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.log.end_epoch, 20_000))
     step(lane, 0.0, ProducersAnswer(lane.asked, 0, None))
-    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.end_epoch, 20_000))
+    step(lane, 0.0, EndAnswer(lane.asked, 0, lane.log.end_epoch, 20_000))
     (scan,) = step(lane, 0.0, VisibleAnswer(lane.asked, 0, 20_000, 0))
     assert isinstance(scan, AskScan)
     assert (scan.start, scan.end) == (0, 20_000)
@@ -156,7 +156,7 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
     play.fold(HoleFound(LANE, 2, 4, 5, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 8))))
     lane = play.lane
     lane.acknowledged, lane.resume_position, lane.acked = ((10, 1),), ResumePosition(8, 6, 3), 8
-    lane.next_ordinal, lane.position, lane.compares_later = 8, 4, True
+    lane.next_ordinal, lane.position, lane.comparison.later_pending = 8, 4, True
     lane.plan.append(Run(10, 8))
     lane.left_out = [Verdict(4, 5, "skipped")]
     (append,) = intake.leave_out(lane)

@@ -152,7 +152,7 @@ def test_what_may_have_been_appended_ends_in_front_of_a_hole(
     """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
     are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
     play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
-    play.lane.resume_position, play.lane.acknowledged, play.lane.knows_sent = ResumePosition(0, 0), (), False
+    play.lane.resume_position, play.lane.acknowledged, play.lane.takeover.knows_sent = ResumePosition(0, 0), (), False
     play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
     play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
