@@ -161,7 +161,7 @@ async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return ClusterStatus(alias, (await admin.look([])).cluster_id, True)
+            return ClusterStatus(alias, (await admin.describe([])).cluster_id, True)
     except (EnvironmentFault, TimeoutError) as error:
         return ClusterStatus(alias, None, False, error=str(error) or None)
     finally:

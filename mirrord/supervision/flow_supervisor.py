@@ -446,8 +446,8 @@ class FlowSupervisor:
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
             await fleet.hurry(self._figures.urgent(reports, self._services.clock.wall_ms()))
             if reports:
-                self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
-                self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
+                self._source.record(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
+                self._target.record(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
 
     # The parts of the status.

@@ -143,7 +143,7 @@ async def open_logs(
     """Open a reader of these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
     admin = KafkaTopicAdmin(cluster, patience_s)
     try:
-        seen = await admin.look(topics)
+        seen = await admin.describe(topics)
         unknown = sorted(set(topics) - set(seen.topics))
         if unknown:
             raise await _unknown(alias, unknown[0], seen.refused.get(unknown[0], ""), admin)
@@ -161,7 +161,7 @@ async def open_logs(
 
 
 async def _unknown(alias: Alias, topic: str, why: str, admin: KafkaTopicAdmin) -> ConfigError:
-    like = nearest(topic, (await admin.look()).topics)
+    like = nearest(topic, (await admin.describe()).topics)
     hint = f'; did you mean "{like}"?' if like else ""
     told = f" ({why})" if why and why != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name else ""
     return ConfigError(f'{alias} has no topic "{topic}"{told}{hint}')

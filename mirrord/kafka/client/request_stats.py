@@ -35,7 +35,7 @@ class RequestStats:
         """Count the time for which a broker throttles one connection, because a quota is used up."""
         self._throttled_s += seconds
 
-    def told(self) -> RequestsStatus:
+    def status(self) -> RequestsStatus:
         """Return all counts since the process began."""
         errors: Mapping[int, int] = dict(self._errors)
         return RequestsStatus(

@@ -25,8 +25,9 @@ from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
-from mirrord.kafka.protocol.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
+from mirrord.kafka.protocol.fetch import FetchLimits, FetchPosition, FetchResponse, decode, encode
 from mirrord.kafka.protocol.fetch_session import FetchSession
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, first_batch_bytes
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.host.empty_fetch import OUT_OF_RANGE, find_bounds, prefer
@@ -132,7 +133,7 @@ class SourceFetcher:
             feed = self._feeds[leader.node] = FetchFeed(self, leader.node)
         if tap.wish is not None:
             size = feed.lane_bytes(tap)
-            tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
+            tap.position = FetchPosition(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
             feed.add(tap)
 
     def _look_again(self) -> None:
@@ -310,7 +311,7 @@ class Channel:
         self.connecting = False
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
-        self.taps: dict[TopicPartition, PartitionFetch] = {}
+        self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The taps of the request in flight, or of the next request."""
         self.heard = 0.0
         """When the last answer arrived."""
@@ -336,7 +337,7 @@ class Channel:
         usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
-    def key(self, tap: PartitionFetch) -> TopicPartition:
+    def key(self, tap: PartitionFetch) -> TopicAndPartition:
         """Return the key by which this connection names a tap's partition."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
@@ -434,7 +435,7 @@ class Channel:
             self._source.local_starts.suspect(self.taps.values(), empty=False)
         self.size.answered(self._asked_bytes, size, now - self._asked)
         brought = self._hand_out(response, end)
-        self.throttle.told(response.throttle_ms, connection.pipe)
+        self.throttle.record(response.throttle_ms, connection.pipe)
         if not response.throttle_ms:
             self.heard = now  # a throttled answer is always empty (KafkaApis.handleFetchRequest)
         if brought:
