@@ -4,8 +4,8 @@ A broker has two connections, each with a fetch session (KIP-227) and at most on
 fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
 had records within the last second and those that were just added. It uses a short max wait, because a partition that is
 added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
-every request. Under load both return data all the time. Partitions whose next records are in remote storage have
-separate connections (`flow_control.remote_reads`), and so have oversized ones (`flow_control.oversized_fetch`).
+every request. Under load both return data all the time. Partitions that are read from remote storage
+(`flow_control.remote_reads`) and oversized ones (`flow_control.oversized_fetch`) have separate connections.
 
 A lost connection does not concern lanes: their fetch requests are sent again elsewhere. Lanes handle refusals.
 """
