@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mirrord.audit.plan import read_told
-from mirrord.audit.rules.divergence import Side, Stretch, Why, not_begun, stretches
+from mirrord.audit.rules.divergence import Stretch, Why, not_begun, stretches
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import offsets_at
@@ -25,7 +25,7 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.intervals import Interval
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import LaneId, Side, TopicPartition
 from mirrord.operations.cluster_survey import survey_flows
 from mirrord.operations.hazard_survey import producers_back
 from mirrord.runtime.arrow import arrow

@@ -16,7 +16,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.groups import GroupOffsets
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import MirrordError
-from mirrord.model.group_status import Source as Kind
+from mirrord.model.group_status import CommitSource
 from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
@@ -39,7 +39,7 @@ class GroupSource:
         changed: Callable[[set[str]], None],
     ) -> None:
         """`changed` receives groups that have committed something, or have lost a position."""
-        self.kind: Kind = "starting"
+        self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
         self.book = GroupBook(self._filter.passes)

@@ -24,7 +24,7 @@ from mirrord.kafka.protocol.consumer_offsets import OffsetValue
 from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.group_status import GroupStatus, Translated
+from mirrord.model.group_status import GroupStatus, TranslatedPosition
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class GroupRounds:
         """
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last round that the group was part of."""
-        self._translated: dict[tuple[str, TopicAndPartition], Translated] = {}
+        self._translated: dict[tuple[str, TopicAndPartition], TranslatedPosition] = {}
         """The newest translation of each group and partition, until `take_translated` returns it."""
         self._book = book
         self._target = target
@@ -260,9 +260,11 @@ class GroupRounds:
             return
         topic, partition = place
         positions = (course.newest.offset, mapped.offset)
-        self._translated[group, place] = Translated(group, topic, target, partition, *positions, course.newest.metadata)
+        self._translated[group, place] = TranslatedPosition(
+            group, topic, target, partition, *positions, course.newest.metadata
+        )
 
-    def take_translated(self) -> list[Translated]:
+    def take_translated(self) -> list[TranslatedPosition]:
         """Return the translations since the last call."""
         taken, self._translated = self._translated, {}
         return list(taken.values())

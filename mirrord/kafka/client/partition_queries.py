@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, Leader, PartitionId
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.reconnecting_link import ask
@@ -258,7 +258,7 @@ class Asks:
         self._latest.add(PartitionQuestion(partition, partial(answered, LATEST), leader_epoch, LATEST))
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
-    def start(self, partition: PartitionId, start: Start, report: Callable[[int, int], None]) -> None:
+    def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
         """Report (error, offset): where a lane without history begins.
 
         For a time after the last record, that is the log end.
@@ -374,7 +374,7 @@ async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
     return offset
 
 
-async def start_offset(asks: Asks, partition: PartitionId, start: Start) -> int:
+async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) -> int:
     """Return the offset that `start` means now. For a time after the last record, and for "latest", that is the log
     end: the last stable offset if the client reads committed records, and the high watermark otherwise.
 

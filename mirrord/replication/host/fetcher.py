@@ -106,7 +106,6 @@ class SourceFetcher:
 
     def ask_end(self, tap: PartitionFetch) -> None:
         """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
-
         asked = time.monotonic()
 
         def told(error: int, high_watermark: int, log_start: int) -> None:

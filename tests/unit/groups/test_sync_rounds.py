@@ -15,7 +15,7 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.group_status import GroupStatus, Translated
+from mirrord.model.group_status import GroupStatus, TranslatedPosition
 from mirrord.model.names import LaneKey, TopicId
 
 ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
@@ -94,7 +94,7 @@ async def test_many_groups_share_a_round() -> None:
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("in step", 10, 15, 15)
     told = world.rounds.take_translated()
     assert sorted(each.group for each in told) == ["a", "b", "c"]
-    assert min(told, key=lambda each: each.group) == Translated("a", "orders", "eu.orders", 0, 10, 15, "note")
+    assert min(told, key=lambda each: each.group) == TranslatedPosition("a", "orders", "eu.orders", 0, 10, 15, "note")
     assert world.rounds.take_translated() == []
     assert not world.rounds.due
 
