@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from mirrord.config.policy_checks import unknown
 from mirrord.config.policy_names import PolicySettings, is_class
-from mirrord.config.toml_reader import nearest, shown
+from mirrord.config.toml_reader import closest_name, shown
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
@@ -170,7 +170,7 @@ def _article(name: str) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    like = nearest(name, known)
+    like = closest_name(name, known)
     return f'; did you mean "{like}"?' if like else ""
 
 

@@ -115,7 +115,7 @@ async def copy(arguments: argparse.Namespace) -> Cost:
 async def _look(cluster: ClusterConfig, topic: str) -> Any:
     admin = KafkaTopicAdmin(cluster, _ADMIN_S)
     try:
-        return await admin.look([topic])
+        return await admin.describe([topic])
     finally:
         await admin.close()
 

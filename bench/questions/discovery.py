@@ -154,7 +154,7 @@ async def _shown(cluster: Cluster, topics: int) -> None:
     admin = KafkaTopicAdmin(ClusterConfig((cluster.bootstrap,), Security()), LIMIT_S)
     deadline = time.monotonic() + START_S
     try:
-        while sum(1 for each in (await admin.look()).topics.values() if each.partitions == PARTITIONS) < topics:
+        while sum(1 for each in (await admin.describe()).topics.values() if each.partitions == PARTITIONS) < topics:
             if time.monotonic() > deadline:
                 raise EnvironmentFault(f"the broker does not show {topics:,} topics within {START_S:g} s")
             await asyncio.sleep(_POLL_S)

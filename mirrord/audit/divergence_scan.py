@@ -11,21 +11,21 @@ from typing import Any
 import msgspec
 
 from mirrord.audit.plan import read_told
-from mirrord.audit.rules.divergence import Side, Stretch, Why, not_begun, stretches
+from mirrord.audit.rules.divergence import Stretch, Why, not_begun, stretches
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import offsets_at
 from mirrord.kafka.client.log_reader import LogReader, open_logs
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.intervals import Interval
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import LaneId, Side, TopicPartition
 from mirrord.operations.cluster_survey import survey_flows
 from mirrord.operations.hazard_survey import producers_back
 from mirrord.runtime.arrow import arrow
@@ -80,7 +80,7 @@ class Rows:
         except OSError as error:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
 
-    def take(self, told: dict[str, object], record: Record) -> None:
+    def take(self, told: dict[str, object], record: DecodedRecord) -> None:
         """Add one record."""
         headers = [{"key": name, "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
@@ -191,7 +191,7 @@ async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: S
 async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
     admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
     try:
-        return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
+        return {name: topic.topic_id for name, topic in (await admin.describe(topics)).topics.items()}
     finally:
         await admin.close()
 
@@ -267,7 +267,7 @@ async def _read(
 
 async def _records(
     log: LogReader, named: TopicPartition, stretch: Stretch, ours: frozenset[int], *, committed: bool
-) -> AsyncGenerator[Record]:
+) -> AsyncGenerator[DecodedRecord]:
     async with aclosing(log.read(named, stretch.start, stretch.end, committed=committed)) as batches:
         async for batch in batches:
             header = batch.header

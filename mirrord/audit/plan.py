@@ -288,7 +288,7 @@ class _Clusters(msgspec.Struct, frozen=True):
 async def _ids(config: Config, alias: Alias, topics: Collection[str]) -> dict[str, str]:
     admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
     try:
-        return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
+        return {name: topic.topic_id for name, topic in (await admin.describe(topics)).topics.items()}
     finally:
         await admin.close()
 

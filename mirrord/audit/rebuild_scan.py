@@ -31,7 +31,7 @@ from mirrord.kafka.client.log_reader import LogReader
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import PolicyFault
@@ -80,7 +80,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the lane would begin after the records that the source holds if it had no history."""
     refused: str = ""
     """Why the position of this topic's lanes cannot be determined; empty if it can be tried."""
-    keeps: Callable[[Record], bool] | None = None
+    keeps: Callable[[DecodedRecord], bool] | None = None
     """The record filter, if there is one. It raises PolicyFault."""
     foreign: frozenset[int] = frozenset()
     """Producers that wrote copies into the source topic; their batches are not copied back."""
@@ -248,7 +248,7 @@ class LaneLook:
         return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, joined(filtered))))
 
 
-def _leaves(rules: Rules, record: Record) -> bool:
+def _leaves(rules: Rules, record: DecodedRecord) -> bool:
     """Return whether the filter skips the record today. A filter that fails counts as keeping it."""
     try:
         return rules.keeps is not None and not rules.keeps(record)

@@ -9,7 +9,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from mirrord.audit.rules.ledger_audit import losses_within
 from mirrord.audit.rules.results import AuditRange, LaneSummary, RangeResult
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.jobs import AuditLevel
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.runtime.arrow import arrow
 
@@ -53,7 +54,6 @@ _SCHEMA: Any = arrow.schema(
 _SUFFIX = ".parquet"
 MINUTE_MS = 60_000
 _MAP_BYTES = 16
-Level = Literal["ledger", "digest", "records"]
 
 RangeKey = tuple[str, LaneId, int, int, str]
 """A range as it was audited: flow, lane, ordinals, and a digest of the map that says which records correspond."""
@@ -181,7 +181,7 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
     )
 
 
-def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_ms: int) -> RangeAudited | None:
+def proven(lane: PlannedLane, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
     """Return what a lane's results prove together with earlier audits, or None if they prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
@@ -208,7 +208,7 @@ def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_m
     )
 
 
-def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, level: Level) -> LaneSummary:
+def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
     """Return the totals of a lane's results. The level `ledger` proves nothing about records."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from mirrord.config.files import load_file
 from mirrord.config.policy_checks import PolicyCheck, Unjudged
 from mirrord.config.schema import Config
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
@@ -64,14 +64,14 @@ class VerbParser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not re.match(r"--?[A-Za-z]", name) or " " in name or name in self._option_string_actions:
                 continue
-            like = nearest(name.lstrip("-"), known)
+            like = closest_name(name.lstrip("-"), known)
             yield f'no option "{name}"' + (f'; did you mean "{known[like]}"?' if like else "")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Report a value that is not among the choices, as argparse does, with the closest choice."""
         choices = [str(each) for each in action.choices or ()]
         if choices and str(value) not in choices:
-            like = nearest(str(value), choices)
+            like = closest_name(str(value), choices)
             hint = f'; did you mean "{like}"?' if like else ""
             raise argparse.ArgumentError(action, f'found "{value}"; allowed: {", ".join(choices)}{hint}')
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mirrord.cli.arguments import VerbParser, Verbs
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in arguments if not word.startswith("-")), None)
     if name is not None and name not in VERBS:
-        like = nearest(name, VERBS)
+        like = closest_name(name, VERBS)
         hint = f'; did you mean "{like}"?' if like else ""
         return _fail(f'no verb "{name}"{hint} (verbs: {", ".join(sorted(VERBS))})', 2)
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from mirrord.config.keys import BOOLEAN, REGEXES, TEXT, Key, Kind, duration, either, number, one_of
+from mirrord.config.keys import BOOLEAN, REGEXES, TEXT, Key, ValueKind, duration, either, number, one_of
 from mirrord.config.policy_names import (
     CONFIG_FILTER,
     RECORD_FILTER,
@@ -23,7 +23,7 @@ AclsMode = Literal["read-only", "exact", "off"]
 DefaultsFrom = Literal["source", "target"]
 EmitOn = Literal["target", "source", "both", "off"]
 OffsetSyncsOn = Literal["target", "source", "off"]
-Mm2Takeover = Literal["verify", "trust", "off"]
+Mm2TakeoverMode = Literal["verify", "trust", "off"]
 OnError = Literal["halt", "reject"]
 InternalFactor = int | Literal["broker"]
 
@@ -62,8 +62,8 @@ def separator(found: object) -> str:
     return found
 
 
-SEPARATOR = Kind(separator, "up to 16 letters, digits, `.`, `_` and `-`")
-_TOPIC_NAME = Kind(topic_name, "a topic name")
+SEPARATOR = ValueKind(separator, "up to 16 letters, digits, `.`, `_` and `-`")
+_TOPIC_NAME = ValueKind(topic_name, "a topic name")
 
 
 class GroupsConfig(msgspec.Struct, frozen=True):
@@ -214,9 +214,9 @@ class FromMm2Config(msgspec.Struct, frozen=True):
     """
 
     takeover: Annotated[
-        Mm2Takeover,
+        Mm2TakeoverMode,
         Key(
-            one_of(Mm2Takeover),
+            one_of(Mm2TakeoverMode),
             'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, once the end of the target '
             'matches the source. `"trust"`: at that position, without a comparison. `"off"`: as for any other topic.',
         ),

@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal, cast
+from typing import Annotated, cast
 
 import msgspec
 
-from mirrord.config.keys import BOOLEAN, RATE, REGEXES, TEXT, Key, Kind, duration, number, one_of
+from mirrord.config.keys import BOOLEAN, RATE, REGEXES, TEXT, Key, ValueKind, duration, number, one_of
 from mirrord.config.struct_reader import read_struct
 from mirrord.config.toml_reader import Table
-
-Level = Literal["ledger", "digest", "records"]
+from mirrord.model.jobs import AuditLevel
 
 MASTER_RULE = "such as local[2], spark://host:7077, k8s://https://host:6443, yarn"
 _MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn")
@@ -60,8 +59,8 @@ def share(found: object) -> float:
     return float(found)
 
 
-_SHARE = Kind(share, "a share above 0 and up to 1, such as `0.1`")
-_SPARK = Kind(spark_settings, 'settings of Spark by their full names, such as `spark.master = "local[2]"`')
+_SHARE = ValueKind(share, "a share above 0 and up to 1, such as `0.1`")
+_SPARK = ValueKind(spark_settings, 'settings of Spark by their full names, such as `spark.master = "local[2]"`')
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +68,9 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     every_ms: Annotated[int | None, Key(_EVERY, "Interval between audits.", name="every", unset=_NO_SCHEDULE)] = None
     level: Annotated[
-        Level,
+        AuditLevel,
         Key(
-            one_of(Level),
+            one_of(AuditLevel),
             "What is compared: positions and verdicts of the ledger, checksums of the batches, or every record.",
         ),
     ] = "digest"

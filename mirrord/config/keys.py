@@ -39,7 +39,7 @@ REQUIRED = msgspec.NODEFAULT
 """The default of a key that must be in the file."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ValueKind(msgspec.Struct, frozen=True):
     """What a key accepts: how its values are read, written and described."""
 
     read: Convert[Any]
@@ -64,7 +64,7 @@ class Kind(msgspec.Struct, frozen=True):
         return self.write(value)
 
 
-class ListKind(Kind, frozen=True):
+class ListKind(ValueKind, frozen=True):
     """A list. Its items are read and written one by one. A required list must not be empty."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
@@ -78,7 +78,7 @@ class ListKind(Kind, frozen=True):
         return format_list([self.write(item) for item in value])
 
 
-class TableKind(Kind, frozen=True):
+class TableKind(ValueKind, frozen=True):
     """A table whose keys are chosen by the user. Its values are read one by one."""
 
     read_name: Convert[str] = text
@@ -91,7 +91,7 @@ class TableKind(Kind, frozen=True):
 class Key(msgspec.Struct, frozen=True):
     """The declaration of a key, in the `Annotated` type of its field. The field's default is the key's default."""
 
-    kind: Kind
+    kind: ValueKind
     help: str
     """What the key does, in one line."""
     name: str = ""
@@ -165,49 +165,49 @@ def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
     return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
 
 
-BOOLEAN = Kind(boolean, "`true` or `false`")
-TEXT = Kind(text, "a text")
-START = Kind(start_point, _in_code(START_RULE))
-RATE = Kind(rate_bytes_per_s, _in_code(RATE_RULE), _quantity(rate_text))
-ADDRESS = Kind(host_port, _in_code(HOST_RULE), lambda value: format_text(str(value)))
+BOOLEAN = ValueKind(boolean, "`true` or `false`")
+TEXT = ValueKind(text, "a text")
+START = ValueKind(start_point, _in_code(START_RULE))
+RATE = ValueKind(rate_bytes_per_s, _in_code(RATE_RULE), _quantity(rate_text))
+ADDRESS = ValueKind(host_port, _in_code(HOST_RULE), lambda value: format_text(str(value)))
 REGEXES = ListKind(regex, "a list of regular expressions")
 
 
-def number(low: int, high: int) -> Kind:
+def number(low: int, high: int) -> ValueKind:
     """Accept a whole number within [low, high]."""
-    return Kind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
+    return ValueKind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
 
 
-def duration(low_ms: int, high_ms: int) -> Kind:
+def duration(low_ms: int, high_ms: int) -> ValueKind:
     """Accept a duration within these bounds."""
     return _within(duration_ms, duration_text, low_ms, high_ms)
 
 
-def size(low_bytes: int, high_bytes: int) -> Kind:
+def size(low_bytes: int, high_bytes: int) -> ValueKind:
     """Accept a size within these bounds."""
     return _within(size_bytes, size_text, low_bytes, high_bytes)
 
 
-def one_of(names: Any) -> Kind:
+def one_of(names: Any) -> ValueKind:
     """Accept the names of this Literal type."""
     choices = get_args(names)
-    return Kind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
+    return ValueKind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
 
 
-def either(name: str, other: Kind, meaning: object = REQUIRED) -> Kind:
+def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
     """Accept this name, or what another kind accepts. `meaning` is the name's value, by default the name itself."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
-    return Kind(
+    return ValueKind(
         lambda found: value if found == name else convert(found),
         f'`"{name}"`, or {other.allowed}',
         lambda found: format_text(name) if found == value else other.write(found),
     )
 
 
-def _within(convert: Convert[int], unit: Callable[[int], str], low: int, high: int) -> Kind:
+def _within(convert: Convert[int], unit: Callable[[int], str], low: int, high: int) -> ValueKind:
     first, last = format_text(unit(low)), format_text(unit(high))
-    return Kind(
+    return ValueKind(
         within(convert, low, high, f"{first} to {last}"),
         f"`{first}` to `{last}`",
         _quantity(unit),

@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.config.cross_checks import check_flows
 from mirrord.config.jobs import AuditConfig, CompactConfig, read_audit, read_compact
-from mirrord.config.keys import Kind
+from mirrord.config.keys import ValueKind
 from mirrord.config.policy_checks import BUILT_IN, PolicyCheck
 from mirrord.config.schema import ALIAS, ALIAS_RULE, CLUSTER, ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Security
@@ -71,7 +71,7 @@ def _cluster(alias: Alias, table: Table) -> ClusterConfig:
 
 
 def _flow(table: Table, aliases: tuple[Alias, ...]) -> FlowConfig:
-    kinds = {CLUSTER: Kind(choice(*aliases), CLUSTER.allowed)} if aliases else {}
+    kinds = {CLUSTER: ValueKind(choice(*aliases), CLUSTER.allowed)} if aliases else {}
     flow = read_struct(table, FlowConfig, kinds=kinds)
     if flow.name:
         return flow

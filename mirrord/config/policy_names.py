@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from mirrord.config.keys import Kind
-from mirrord.config.toml_reader import nearest
+from mirrord.config.keys import ValueKind
+from mirrord.config.toml_reader import closest_name
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
@@ -30,7 +30,7 @@ def is_class(text: str) -> bool:
     return _CLASS.fullmatch(text) is not None
 
 
-class PolicyKind(Kind, frozen=True):
+class PolicyKind(ValueKind, frozen=True):
     """A policy: a built-in one by its name, one that a package offers by its name, or a dotted path to a class."""
 
     built_in: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class PolicyKind(Kind, frozen=True):
             *(['a template such as "dr-{topic}"'] if self.has_templates else []),
             *(f'"{name}"' for name in names),
         ]
-        like = nearest(found, names) if isinstance(found, str) else None
+        like = closest_name(found, names) if isinstance(found, str) else None
         if allowed:
             rule = " or ".join([", ".join(allowed), CLASS_RULE])
         else:
@@ -59,7 +59,7 @@ class PolicyKind(Kind, frozen=True):
         return rule + (f'; did you mean "{like}"?' if like else "")
 
 
-class SettingsKind(Kind, frozen=True):
+class SettingsKind(ValueKind, frozen=True):
     """The table of settings of a policy."""
 
     policy: str = ""

@@ -15,14 +15,14 @@ import msgspec
 from mirrord.config.java_properties import decode, parse
 from mirrord.model.errors import EnvironmentFault
 
-Kind = Literal["env", "file", "directory"]
+ProviderKind = Literal["env", "file", "directory"]
 DECLARATION = "config.providers"
-CLASSES: dict[str, Kind] = {
+CLASSES: dict[str, ProviderKind] = {
     "org.apache.kafka.common.config.provider.EnvVarConfigProvider": "env",
     "org.apache.kafka.common.config.provider.FileConfigProvider": "file",
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
-UNDECLARED: dict[str, Kind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
+UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
 """Meaning of these names if the file declares no provider of that name. Kafka would leave the text unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
@@ -30,7 +30,7 @@ _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 class Expression(msgspec.Struct, frozen=True):
     """One `${provider:path:key}`."""
 
-    kind: Kind
+    kind: ProviderKind
     path: str
     key: str
 
@@ -61,13 +61,13 @@ class Expression(msgspec.Struct, frozen=True):
 class Providers:
     """The providers that a file declares, by name and kind."""
 
-    def __init__(self, declared: Mapping[str, Kind]) -> None:
-        self._kinds: dict[str, Kind] = {**UNDECLARED, **declared}
+    def __init__(self, declared: Mapping[str, ProviderKind]) -> None:
+        self._kinds: dict[str, ProviderKind] = {**UNDECLARED, **declared}
 
     @staticmethod
     def of(values: Mapping[str, str]) -> "Providers":
         """Read the declarations of a file. Providers of other classes are ignored."""
-        found: dict[str, Kind] = {}
+        found: dict[str, ProviderKind] = {}
         for key, value in values.items():
             name = key.removeprefix(f"{DECLARATION}.").removesuffix(".class")
             if key == f"{DECLARATION}.{name}.class" and value.strip() in CLASSES:

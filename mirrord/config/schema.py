@@ -28,8 +28,8 @@ from mirrord.config.keys import (
     START,
     TEXT,
     Key,
-    Kind,
     TableKind,
+    ValueKind,
     duration,
     either,
     number,
@@ -39,12 +39,12 @@ from mirrord.config.keys import (
 from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
 from mirrord.config.security import SECRET, Secret, Security
 from mirrord.config.toml_format import format_text
-from mirrord.config.toml_reader import nearest, text
-from mirrord.config.units import HostPort, Start, host_port, regex, start_point
+from mirrord.config.toml_reader import closest_name, text
+from mirrord.config.units import HostPort, StartPoint, host_port, regex, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
-Naming = str
+NamingSetting = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a third-party policy (`mirrord.config.policy_names`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
@@ -53,14 +53,14 @@ OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
 OnUnknownCopies = Literal["wait", "begin"]
-Engine = Literal["ray", "process"]
+EngineKind = Literal["ray", "process"]
 Placement = Literal["balanced", "spread"]
 
 ReplicationFactor = int | Literal["broker", "source"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
-CLUSTER = Kind(text, "the alias of a `[clusters.ALIAS]` table")
+CLUSTER = ValueKind(text, "the alias of a `[clusters.ALIAS]` table")
 """A cluster of the file. The loader replaces this kind by one that knows the aliases."""
 _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
@@ -70,13 +70,13 @@ DEFAULT_PORT = 8182
 """The port at which a daemon answers over HTTP. If it is taken, the next free one."""
 
 
-def _names(pattern: re.Pattern[str], length: int) -> Kind:
+def _names(pattern: re.Pattern[str], length: int) -> ValueKind:
     def convert(found: object) -> str:
         if not isinstance(found, str) or not pattern.fullmatch(found):
             raise ValueError('a name of letters, digits, "_" and "-"')
         return found
 
-    return Kind(convert, f"up to {length} letters, digits, `_` and `-`")
+    return ValueKind(convert, f"up to {length} letters, digits, `_` and `-`")
 
 
 def _bootstrap(found: object) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def _bootstrap(found: object) -> tuple[str, ...]:
         raise ValueError(rule) from None
 
 
-_BOOTSTRAP = Kind(
+_BOOTSTRAP = ValueKind(
     _bootstrap,
     'addresses such as `"kafka1:9092,kafka2:9092"`',
     lambda addresses: format_text(",".join(addresses)),
@@ -153,7 +153,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     select: Annotated[str, Key(SELECTION, "Policy that excludes more topics.", unset="none")] = ""
     select_settings: Annotated[PolicySettings, Key(settings_of("select"), "Arguments of `select`.")] = {}
     naming: Annotated[
-        Naming,
+        NamingSetting,
         Key(
             NAMING,
             'Name of a target topic. `"prefix"`: the alias of the source, `separator` and the name of the source '
@@ -165,7 +165,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         str, Key(SEPARATOR, "Separator between alias and topic in names that carry the alias, such as `eu.orders`.")
     ] = "."
     start: Annotated[
-        Start,
+        StartPoint,
         Key(
             START,
             "Where copying begins, for topics that exist when the flow first starts. What is created or added later is "
@@ -173,7 +173,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         ),
     ] = "earliest"
     start_of: Annotated[
-        dict[str, Start],
+        dict[str, StartPoint],
         Key(
             TableKind(start_point, "a table such as `{ 'logs\\..*' = \"latest\" }`", read_name=regex),
             "Start of topics that match a regular expression, instead of `start`. The first one that matches counts.",
@@ -283,7 +283,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         """The name of a flow whose file does not name it."""
         return f"{self.source}-{self.target}"
 
-    def start_at(self, topic: str) -> Start:
+    def start_at(self, topic: str) -> StartPoint:
         """Return where copying begins for a partition of a source topic that was never copied."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
@@ -325,7 +325,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     """The engine that runs the replicators, and the two times that bound a takeover: lease + request timeout."""
 
     engine: Annotated[
-        Engine, Key(one_of(Engine), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
+        EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
     ] = "ray"
     lease_ttl_ms: Annotated[
         int, Key(_LEASE, "Time without a sign of life after which another daemon takes over.", name="lease_ttl")
@@ -423,7 +423,7 @@ class Config(msgspec.Struct, frozen=True):
             if flow.name == name:
                 return flow
         names = [flow.name for flow in self.flows]
-        like = nearest(name, names)
+        like = closest_name(name, names)
         hint = f' Did you mean "{like}"?' if like else ""
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
@@ -435,7 +435,7 @@ class Config(msgspec.Struct, frozen=True):
         wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
         for alias in wanted:
             if alias not in self.clusters:
-                like = nearest(alias, self.clusters)
+                like = closest_name(alias, self.clusters)
                 hint = f' Did you mean "{like}"?' if like else ""
                 raise ConfigError(f'no cluster "{alias}" has a flow; there are: {", ".join(self.clusters)}.{hint}')
         flows = tuple(_writing_only(flow, wanted) for flow in self.flows if flow.target in wanted)

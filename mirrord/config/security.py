@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mirrord.config.jaas import parse_jaas
-from mirrord.config.keys import BOOLEAN, TEXT, Key, Kind, one_of
+from mirrord.config.keys import BOOLEAN, TEXT, Key, ValueKind, one_of
 from mirrord.config.property_providers import read_property
 from mirrord.config.toml_format import format_text
 from mirrord.model.errors import EnvironmentFault
@@ -121,13 +121,13 @@ def _reference(secret: Secret) -> str:
     return format_text(secret.reference)
 
 
-SECRET = Kind(
+SECRET = ValueKind(
     Secret.parse,
     "a reference: `env:NAME`, `file:PATH` or `properties:PATH#KEY`",
     _reference,
     secret=True,
 )
-_TOKEN_ADDRESS = Kind(token_address, "an HTTP or HTTPS address")
+_TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address")
 
 
 class Security(msgspec.Struct, frozen=True):

@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mirrord.config.keys import Kind, keys_of, tables_of
+from mirrord.config.keys import ValueKind, keys_of, tables_of
 from mirrord.config.toml_reader import Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 Readers = Mapping[type[msgspec.Struct], Callable[[Table], msgspec.Struct]]
 _NO_READERS: Readers = {}
-_NO_KINDS: Mapping[Kind, Kind] = {}
+_NO_KINDS: Mapping[ValueKind, ValueKind] = {}
 
 
 def read_struct(
@@ -19,7 +19,7 @@ def read_struct(
     struct: type[S],
     *,
     readers: Readers = _NO_READERS,
-    kinds: Mapping[Kind, Kind] = _NO_KINDS,
+    kinds: Mapping[ValueKind, ValueKind] = _NO_KINDS,
     **given: Any,
 ) -> S:
     """Return the struct with the values of a table and of the tables within it. Records every fault.

@@ -63,7 +63,7 @@ def locate_keys(text: str) -> dict[str, int]:
     return lines
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def closest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to this one, or None if no name is similar."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.55)
@@ -129,7 +129,7 @@ def choice(*names: T) -> Convert[T]:
             if found == name:
                 return name
         allowed = " or ".join([", ".join(f'"{name}"' for name in names[:-1]), f'"{names[-1]}"'])
-        like = nearest(found, [str(name) for name in names]) if isinstance(found, str) else None
+        like = closest_name(found, [str(name) for name in names]) if isinstance(found, str) else None
         raise ValueError(allowed + (f'; did you mean "{like}"?' if like else ""))
 
     return convert
@@ -316,7 +316,7 @@ class Table:
         """Record a fault for each key that was never read."""
         for key in self._values:
             if key not in self._known:
-                like = nearest(key, self._known)
+                like = closest_name(key, self._known)
                 hint = f'; did you mean "{like}"?' if like else ""
                 self.fault(key, f"unknown key{hint} (known here: {', '.join(sorted(self._known))})")
 

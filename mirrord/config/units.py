@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-Start = Literal["earliest", "latest"] | int
+StartPoint = Literal["earliest", "latest"] | int
 """Where a new lane begins: the first offset, the end, or the first record at or after this time (epoch ms)."""
 
 DURATION_RULE = 'a duration such as "500ms", "5s", "2m" or "1h"'
@@ -97,7 +97,7 @@ def rate_text(value_bytes_per_s: int) -> str:
     return f"{size_text(value_bytes_per_s)}/s"
 
 
-def start_point(found: object) -> Start:
+def start_point(found: object) -> StartPoint:
     """Return where to begin. TOML's own date-times are accepted too.
 
     A time without a zone is refused, because it is ambiguous.

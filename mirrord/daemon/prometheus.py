@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.model.group_status import GroupState
-from mirrord.model.jobs import Outcome
+from mirrord.model.jobs import JobOutcome
 from mirrord.model.metrics import CATALOGUE, LATENCY_BOUNDS_S, Metric
 from mirrord.model.status import CountsStatus, FlowStatus, LaneStatus, RequestsStatus, Status
 
@@ -146,7 +146,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
         yield "mirrord_job_runs", (job.job,), job.runs
         if job.succeeded_ms is not None:
             yield "mirrord_job_succeeded_timestamp_seconds", (job.job,), job.succeeded_ms / 1000
-        for outcome in get_args(Outcome) if job.outcome is not None else ():
+        for outcome in get_args(JobOutcome) if job.outcome is not None else ():
             yield "mirrord_job_outcome", (job.job, outcome), job.outcome == outcome
     if flow.groups is not None:
         for state in get_args(GroupState):

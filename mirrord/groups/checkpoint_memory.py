@@ -12,8 +12,8 @@ import structlog
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.groups.rules.reverse_plan import Pairs
 from mirrord.kafka.protocol.errors import WireError
-from mirrord.kafka.protocol.groups import TopicPartition
 from mirrord.kafka.protocol.mm2_records import Checkpoint
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.mm2.client_topic import Mm2Topic
 from mirrord.model.errors import EnvironmentFault
 from policies.mm2_names import checkpoints_topic
@@ -27,7 +27,7 @@ async def remember(
     flow: FlowConfig,
     target: ClusterConfig,
     timeout_s: float,
-    copies: Mapping[TopicPartition, TopicPartition],
+    copies: Mapping[TopicAndPartition, TopicAndPartition],
     pairs: Pairs,
 ) -> None:
     """Add the contents of the checkpoints to `pairs`; `copies` maps each target partition to its source partition.

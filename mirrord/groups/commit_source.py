@@ -13,9 +13,10 @@ from mirrord.kafka.client.group_admin import LATER, GroupAdmin
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.groups import GroupOffsets, TopicPartition
+from mirrord.kafka.protocol.groups import GroupOffsets
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import MirrordError
-from mirrord.model.group_status import Source as Kind
+from mirrord.model.group_status import CommitSource
 from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
@@ -38,7 +39,7 @@ class GroupSource:
         changed: Callable[[set[str]], None],
     ) -> None:
         """`changed` receives groups that have committed something, or have lost a position."""
-        self.kind: Kind = "starting"
+        self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
         self.book = GroupBook(self._filter.passes)
@@ -134,7 +135,7 @@ class GroupSource:
         self.note = line
 
 
-def values_of(told: GroupOffsets) -> dict[TopicPartition, OffsetValue]:
+def values_of(told: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
     """Return polled offsets in the form of read ones. The commit time is missing, because it is only in the log."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in told.offsets.items()

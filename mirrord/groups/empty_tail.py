@@ -27,7 +27,7 @@ async def empty_until(view: ClusterView, partition: PartitionId, position: int) 
     connection = await view.link(leader.node, "tail").get()
     version = connection.version(FETCH)
     topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
-    where = fetch.Position(position, leader.epoch, -1, ONE_BATCH)
+    where = fetch.FetchPosition(position, leader.epoch, -1, ONE_BATCH)
     step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
     body = fetch.encode(version, _LIMITS, step)
     response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))

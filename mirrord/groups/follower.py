@@ -25,7 +25,7 @@ from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.receive_buffers import BufferPool
-from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state_records import StateRecord
 from mirrord.ledger.store.leased_worker import LeasedWorker
@@ -162,7 +162,7 @@ class GroupSync(LeasedWorker):
         if self._parts is not None:
             await self._parts.close()
 
-    async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
+    async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         """Return the maps.
 
         Marks and ends are taken first, because the ledger that is read next explains everything below them.
@@ -175,7 +175,7 @@ class GroupSync(LeasedWorker):
         await self._store.read_to_end()
         return Atlas(self._lanes.of(self._store.state), marks, ends)
 
-    async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicPartition, int]) -> Atlas:
+    async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         lanes = self._lanes.of(self._store.state)
         await crossings.look([lanes[place] for place in furthest if place in lanes])
         marks = dict(self._store.state.progress)
@@ -239,7 +239,7 @@ class _Parts:
     def __init__(
         self,
         setup: FlowSetup,
-        chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
+        chart: Callable[[Mapping[TopicAndPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
         changed: Callable[[set[str]], None],
         clock: Clock,

@@ -7,13 +7,12 @@ position may be set.
 import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Literal
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.watched_topics import WatchedTopics
 from mirrord.ledger.state import LaneState
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
 """Without an answer within this time, the caller continues without it."""
@@ -22,7 +21,7 @@ ANSWER_S = 0.5
 class LaneEnds:
     """Asks one cluster about the lanes' partitions on that side."""
 
-    def __init__(self, view: ClusterView, side: Literal["source", "target"], answer_s: float = ANSWER_S) -> None:
+    def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:
         self._side = side
         self._answer_s = answer_s
         self._asks = Asks(view, read_committed=False)

@@ -24,8 +24,8 @@ from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
 from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
 from mirrord.kafka.protocol.legacy_messages import group as old_messages
-from mirrord.kafka.protocol.record import Record
-from mirrord.kafka.protocol.record_batch import CONTROL, Scanned, scan
+from mirrord.kafka.protocol.record import DecodedRecord
+from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 from mirrord.replication.host.fetcher import SourceFetcher
@@ -111,7 +111,7 @@ class GroupLog:
             view.unwatch(self._followed[0].partition.topic_id)
         self._followed = []
 
-    def records(self, records: list[Record], position: int) -> set[str]:
+    def records(self, records: list[DecodedRecord], position: int) -> set[str]:
         """Process these records; return the groups that they belong to."""
         groups: set[str] = set()
         for record in records:
@@ -231,7 +231,7 @@ class _Partition:
         else:
             self._waiting |= groups
 
-    def _batches(self, chunk: Chunk) -> Iterator[list[Record]]:
+    def _batches(self, chunk: Chunk) -> Iterator[list[DecodedRecord]]:
         """Yield the records of each batch that counts."""
         start = chunk.start
         while start < chunk.end:
@@ -249,7 +249,7 @@ class _Partition:
             yield self._decode(chunk, messages.start, messages.end)
             start, self._behind = messages.end, messages.last + 1
 
-    def _decode(self, chunk: Chunk, start: int, end: int) -> list[Record]:
+    def _decode(self, chunk: Chunk, start: int, end: int) -> list[DecodedRecord]:
         try:
             return decode(chunk.buffer, start, end)
         except ValueError as error:
@@ -263,7 +263,7 @@ class _Partition:
             self._owner.changed(waiting)
 
 
-def _scan(chunk: Chunk, start: int) -> tuple[list[Scanned], int, bool]:
+def _scan(chunk: Chunk, start: int) -> tuple[list[ScannedBatch], int, bool]:
     """Return batches, the position after them, and whether messages of an old format follow there."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mirrord.groups.rules.commit_plan import Mapped
-from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import NOTHING, Copied, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
@@ -24,9 +24,9 @@ class Lanes:
     def __init__(self) -> None:
         self._of: object = None
         self._count = -1
-        self._lanes: dict[TopicPartition, LaneState] = {}
+        self._lanes: dict[TopicAndPartition, LaneState] = {}
 
-    def of(self, state: FlowState) -> Mapping[TopicPartition, LaneState]:
+    def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
         """Return the newest lanes by source topic and partition. A topic that was created again has new lanes."""
         if state is not self._of or len(state.lanes) != self._count:
             self._of, self._count = state, len(state.lanes)
@@ -45,9 +45,9 @@ class Position(NamedTuple):
 
 
 def ahead_of(
-    lanes: Mapping[TopicPartition, LaneState],
+    lanes: Mapping[TopicAndPartition, LaneState],
     marks: Mapping[LaneId, Progress],
-    positions: Mapping[TopicPartition, int],
+    positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
     """Return the lanes whose marks may lag the copy to an extent that matters for these source positions.
 
@@ -74,7 +74,7 @@ class Atlas:
 
     def __init__(
         self,
-        lanes: Mapping[TopicPartition, LaneState],
+        lanes: Mapping[TopicAndPartition, LaneState],
         marks: Mapping[LaneId, Progress],
         ends: Mapping[LaneId, int] | None = None,
     ) -> None:
@@ -83,16 +83,16 @@ class Atlas:
         self._ends = ends or {}
         self._maps: dict[LaneId, LaneMap] = {}
 
-    def lane(self, place: TopicPartition) -> LaneState | None:
+    def lane(self, place: TopicAndPartition) -> LaneState | None:
         """Return the lane that copies this source partition."""
         return self._lanes.get(place)
 
     @cached_property
-    def copies(self) -> Mapping[TopicPartition, TopicPartition]:
+    def copies(self) -> Mapping[TopicAndPartition, TopicAndPartition]:
         """The source partition of each target partition that is a copy."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
-    def mapped(self, place: TopicPartition, position: Position) -> Mapped:
+    def mapped(self, place: TopicAndPartition, position: Position) -> Mapped:
         """Return the position at the target."""
         lane = self._lanes.get(place)
         if lane is None:
@@ -112,7 +112,7 @@ class Atlas:
                 return Mapped(sooner.offset, 0, "", provisional=True)
         return Mapped(told.offset, told.ahead, line_of(told))
 
-    def back(self, place: TopicPartition, offset: int) -> Mapped:
+    def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the source position for a position that the target has in the copy of this partition.
 
         Only marks are used. After a mark there may be records of other writers, and counting them as copied records

@@ -1,12 +1,13 @@
 """Explains why nothing is committed for a group: what a cluster lists of it, and how a broker answers a commit."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from mirrord.kafka.client.group_admin import LATER
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.groups import ListedGroup
 from mirrord.model.group_status import GroupState
+from mirrord.model.names import Side
 
 SHARE = "Share"
 """org.apache.kafka.common.GroupType: the positions of a share group are stored elsewhere (KIP-932)."""
@@ -14,8 +15,6 @@ WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 """org.apache.kafka.common.GroupState, for classic groups, KIP-848 groups and Kafka Streams groups alike."""
 MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 """The broker's errors for a group that has members."""
-
-Side = Literal["source", "target"]
 
 
 def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:

@@ -15,7 +15,8 @@ from mirrord.groups.position_map import NOT_BACK, Atlas, Position
 from mirrord.groups.refusal_reasons import Refusal, kept, left_alone, refusal
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Write
 from mirrord.groups.rules.reverse_plan import Asked, Pairs, plan_back, unexplained_line
-from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupState, GroupStatus
@@ -36,8 +37,8 @@ class Side(Protocol):
         ...
 
     async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicAndPartition, int]]:
         """Commit for these groups; return the error of each partition."""
         ...
 
@@ -54,7 +55,7 @@ class BackWrite(NamedTuple):
     """A commit to be made at the source."""
 
     group: str
-    place: TopicPartition
+    place: TopicAndPartition
     lane: LaneState
     newest: CommittedOffset
     """The committed offset at the target."""
@@ -66,7 +67,7 @@ class GroupBack:
     """Syncs the groups of one flow back to the source."""
 
     def __init__(self, source: Side, bounds: Bounds, pairs: Pairs, asked: Asked) -> None:
-        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last round that the group was part of."""
         self.waiting: set[str] = set()
         """Groups whose positions wait for the map."""
@@ -114,7 +115,7 @@ class GroupBack:
         self._writes = []
 
     def decide(
-        self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicPartition]
+        self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicAndPartition]
     ) -> None:
         """Decide what must be committed for one group.
 
@@ -153,7 +154,7 @@ class GroupBack:
     def _step(
         self,
         group: str,
-        place: TopicPartition,
+        place: TopicAndPartition,
         newest: CommittedOffset,
         mapped: Mapped,
         present: CommittedOffset | None,
@@ -190,12 +191,12 @@ class GroupBack:
             self._replace(each, state="unknown", why=why)
         self._writes = kept
 
-    async def commit(self, settled: Callable[[str, TopicPartition, int], None]) -> None:
+    async def commit(self, settled: Callable[[str, TopicAndPartition, int], None]) -> None:
         """Make the commits; `settled` receives the offsets that the source has then. Raises EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
             return
-        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        commits: dict[str, dict[TopicAndPartition, CommittedOffset]] = {}
         for each in writes:
             commits.setdefault(each.group, {})[each.place] = each.write.commit
         try:
@@ -206,7 +207,7 @@ class GroupBack:
         for each in writes:
             self._answered(each, answers[each.group][each.place], settled)
 
-    def _answered(self, each: BackWrite, error: int, settled: Callable[[str, TopicPartition, int], None]) -> None:
+    def _answered(self, each: BackWrite, error: int, settled: Callable[[str, TopicAndPartition, int], None]) -> None:
         told = refusal(error, "source")
         offset = each.write.commit.offset
         if told.is_later:
@@ -240,7 +241,7 @@ class GroupBack:
 
 def _status(
     group: str,
-    place: TopicPartition,
+    place: TopicAndPartition,
     lane: LaneState,
     newest: CommittedOffset,
     mapped: Mapped,

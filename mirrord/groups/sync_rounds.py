@@ -21,9 +21,10 @@ from mirrord.groups.rules.commit_plan import NO_EPOCH, Course, GroupBook, Hold, 
 from mirrord.groups.rules.reverse_plan import Pairs
 from mirrord.kafka.client.group_admin import LATER
 from mirrord.kafka.protocol.consumer_offsets import OffsetValue
-from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.group_status import GroupStatus, Translated
+from mirrord.model.group_status import GroupStatus, TranslatedPosition
 
 log = structlog.get_logger()
 
@@ -31,7 +32,7 @@ log = structlog.get_logger()
 class _Planned(NamedTuple):
     """A write to be carried out."""
 
-    place: TopicPartition
+    place: TopicAndPartition
     """The partition at the source."""
     value: OffsetValue
     write: Write
@@ -46,7 +47,7 @@ class GroupRounds:
         book: GroupBook,
         target: Side,
         mode: GroupsMode,
-        chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
+        chart: Callable[[Mapping[TopicAndPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
         pairs: Pairs | None = None,
         back: GroupBack | None = None,
@@ -56,9 +57,9 @@ class GroupRounds:
         It receives the furthest position of each source partition that will be translated. With `back`, the source also
         follows the target; both share the `pairs`.
         """
-        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last round that the group was part of."""
-        self._translated: dict[tuple[str, TopicPartition], Translated] = {}
+        self._translated: dict[tuple[str, TopicAndPartition], TranslatedPosition] = {}
         """The newest translation of each group and partition, until `take_translated` returns it."""
         self._book = book
         self._target = target
@@ -144,7 +145,7 @@ class GroupRounds:
         await self._plan(groups)
 
     async def _plan(self, groups: Collection[str]) -> tuple[Atlas, dict[str, list[_Planned]]]:
-        furthest: dict[TopicPartition, int] = {}
+        furthest: dict[TopicAndPartition, int] = {}
         for group in groups:
             for place, course in self._book.courses(group):
                 if course.newest is not None:
@@ -176,7 +177,7 @@ class GroupRounds:
         group: str,
         told: GroupOffsets,
         atlas: Atlas,
-        asked: Mapping[TopicPartition, CommittedOffset] | None = None,
+        asked: Mapping[TopicAndPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
         """Return the commits to make and update the statuses.
 
@@ -221,7 +222,7 @@ class GroupRounds:
     def _step(
         self,
         group: str,
-        place: TopicPartition,
+        place: TopicAndPartition,
         course: Course,
         mapped: Mapped,
         present: CommittedOffset | None,
@@ -241,12 +242,12 @@ class GroupRounds:
             return Hold(*left_alone(self._members[group], "target"))
         return step
 
-    def _is_own(self, group: str, place: TopicPartition, newest: OffsetValue | None) -> bool:
+    def _is_own(self, group: str, place: TopicAndPartition, newest: OffsetValue | None) -> bool:
         if newest is None:
             return False
         return newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, source=newest.offset)
 
-    def _met(self, group: str, place: TopicPartition, source: int, target: int, *, settled: bool) -> None:
+    def _met(self, group: str, place: TopicAndPartition, source: int, target: int, *, settled: bool) -> None:
         if settled:
             self._book.settled(group, place, source)
         if self._back is not None:
@@ -254,20 +255,22 @@ class GroupRounds:
         elif settled:
             self._pairs.forget(group, place)
 
-    def _tell(self, group: str, place: TopicPartition, target: str, course: Course, mapped: Mapped) -> None:
+    def _tell(self, group: str, place: TopicAndPartition, target: str, course: Course, mapped: Mapped) -> None:
         if course.newest is None or mapped.offset is None:
             return
         topic, partition = place
         positions = (course.newest.offset, mapped.offset)
-        self._translated[group, place] = Translated(group, topic, target, partition, *positions, course.newest.metadata)
+        self._translated[group, place] = TranslatedPosition(
+            group, topic, target, partition, *positions, course.newest.metadata
+        )
 
-    def take_translated(self) -> list[Translated]:
+    def take_translated(self) -> list[TranslatedPosition]:
         """Return the translations since the last call."""
         taken, self._translated = self._translated, {}
         return list(taken.values())
 
     async def _commit(self, planned: Mapping[str, list[_Planned]], atlas: Atlas) -> None:
-        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        commits: dict[str, dict[TopicAndPartition, CommittedOffset]] = {}
         for group, writes in planned.items():
             for each in writes:
                 lane = atlas.lane(each.place)
@@ -319,14 +322,14 @@ def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
     return Course(OffsetValue(told.offset, told.leader_epoch, told.metadata, 0), max(course.peak, told.offset))
 
 
-def _mapped(atlas: Atlas, place: TopicPartition, course: Course) -> Mapped:
+def _mapped(atlas: Atlas, place: TopicAndPartition, course: Course) -> Mapped:
     newest = course.newest
     return Mapped(None) if newest is None else atlas.mapped(place, Position(newest.offset, newest.topic_id))
 
 
 def _status(
     group: str,
-    place: TopicPartition,
+    place: TopicAndPartition,
     target: str,
     course: Course,
     mapped: Mapped | None,

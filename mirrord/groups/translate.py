@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import Copied, Kind, LaneMap, Translation
@@ -163,7 +163,7 @@ def _lane(state: FlowState, question: Question) -> LaneState:
     if any(name(lane, reverse=not question.reverse) == question.topic for lane in lanes):
         side, other = ("source", "without") if question.reverse else ("target", "with")
         raise ConfigError(f"{question.topic} is a topic of the {side}: ask {other} --reverse")
-    like = nearest(question.topic, [name(lane, reverse=question.reverse) for lane in lanes])
+    like = closest_name(question.topic, [name(lane, reverse=question.reverse) for lane in lanes])
     hint = f'; did you mean "{like}"?' if like else ""
     raise ConfigError(f'the ledger of {question.flow} knows no topic "{question.topic}"{hint}')
 

@@ -19,7 +19,7 @@ from mirrord.groups.lane_bounds import LaneEnds
 from mirrord.groups.position_map import NOT_BACK, NOT_COPIED, Atlas, Position, line_of
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
-from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import NOTHING, Copied, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
@@ -108,9 +108,9 @@ class CrossedAtlas(Atlas):
 
     def __init__(
         self,
-        lanes: Mapping[TopicPartition, LaneState],
+        lanes: Mapping[TopicAndPartition, LaneState],
         marks: Mapping[LaneId, Progress],
-        backs: Mapping[TopicPartition, tuple[Way, Way] | str],
+        backs: Mapping[TopicAndPartition, tuple[Way, Way] | str],
     ) -> None:
         """`backs` holds both directions of each partition, or why its positions are unknown.
 
@@ -119,7 +119,7 @@ class CrossedAtlas(Atlas):
         super().__init__(lanes, marks)
         self._backs = backs
 
-    def mapped(self, place: TopicPartition, position: Position) -> Mapped:
+    def mapped(self, place: TopicAndPartition, position: Position) -> Mapped:
         """Return the position at the target."""
         lane = self.lane(place)
         if lane is None or lane.source_topic != lane.target_topic:
@@ -129,7 +129,7 @@ class CrossedAtlas(Atlas):
         ways = self._backs.get(place, NOT_BACK)
         return Mapped(None, 0, ways) if isinstance(ways, str) else across(position.offset, *ways)
 
-    def back(self, place: TopicPartition, offset: int) -> Mapped:
+    def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the position at the source."""
         lane = self.lane(place)
         if lane is None:
@@ -201,8 +201,8 @@ class Crossings:
                 self._ends.note(key, first[key], source[key], again[key])
 
     async def ways(
-        self, lanes: Mapping[TopicPartition, LaneState], marks: Mapping[LaneId, Progress]
-    ) -> dict[TopicPartition, tuple[Way, Way] | str]:
+        self, lanes: Mapping[TopicAndPartition, LaneState], marks: Mapping[LaneId, Progress]
+    ) -> dict[TopicAndPartition, tuple[Way, Way] | str]:
         """Return both directions of each partition.
 
         The ledger of these lanes must have been read after the marks were taken, and `look` must have been called

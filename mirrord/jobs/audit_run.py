@@ -8,14 +8,14 @@ import msgspec
 
 from mirrord.audit.plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
 from mirrord.audit.proof import tell
-from mirrord.audit.result_files import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
+from mirrord.audit.result_files import LaneSummary, RangeKey, Results, Row, proven, range_key, summary
 from mirrord.audit.rules.html_report import ProvenPoint, Report
 from mirrord.audit.rules.repaired import with_repairs
 from mirrord.audit.rules.results import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
 from mirrord.audit.rules.summary import whole_result
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.jobs import Outcome
+from mirrord.model.jobs import AuditLevel, JobOutcome
 from mirrord.model.names import LaneId
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock
@@ -26,7 +26,7 @@ KEPT_AT_ONCE = 32
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The scope of an audit: how closely it compares, which data, and on which Spark."""
 
-    level: Level = "digest"
+    level: AuditLevel = "digest"
     topics: tuple[str, ...] = ()
     """Source topics, as regexes that match the whole name. Empty for all."""
     since_ms: int | None = None
@@ -145,7 +145,7 @@ class Audit:
         """Return why flows could not be audited, one line for each."""
         return [f"flow {plan.flow}: {plan.trouble}" for plan in self._plans if plan.trouble]
 
-    def outcome(self, flow: str) -> tuple[Outcome, str]:
+    def outcome(self, flow: str) -> tuple[JobOutcome, str]:
         """Return the outcome in one line."""
         trouble = next((plan.trouble for plan in self._plans if plan.flow == flow and plan.trouble), "")
         if trouble:

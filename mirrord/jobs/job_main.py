@@ -22,7 +22,7 @@ from mirrord.ledger.compaction_plan import PART_RUNS
 from mirrord.ledger.store.compaction import Wanted
 from mirrord.ledger.store.job_lease import JobLease
 from mirrord.model.errors import MirrordError
-from mirrord.model.jobs import Outcome
+from mirrord.model.jobs import JobOutcome
 from mirrord.runtime import logs
 from mirrord.runtime.clock import SystemClock
 from mirrord.runtime.leash import tie_to
@@ -73,7 +73,7 @@ def _end_on_signal(lease: JobLease) -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _audit(config: Config, flow: str, lease: JobLease) -> tuple[Outcome, str]:
+def _audit(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]:
     wanted = config.audit
     audit = Audit(
         config,
@@ -103,7 +103,7 @@ def _audit(config: Config, flow: str, lease: JobLease) -> tuple[Outcome, str]:
     return audit.outcome(flow)
 
 
-def _compact(config: Config, _: str, lease: JobLease) -> tuple[Outcome, str]:
+def _compact(config: Config, _: str, lease: JobLease) -> tuple[JobOutcome, str]:
     wanted = Wanted(topics=config.compact.topics, least=config.compact.least or PART_RUNS)
     folder = Path(config.compact.path or "")
     settings = config.compact.spark

@@ -14,7 +14,7 @@ from mirrord.config.loader import load
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.config.security_table import read_security
-from mirrord.config.toml_reader import Document, Table, nearest, shown
+from mirrord.config.toml_reader import Document, Table, closest_name, shown
 from mirrord.config.units import HOST_RULE, SIZE_RULE, host_port, size_bytes
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import TopicPartition
@@ -95,7 +95,7 @@ def parse(options: Mapping[str, str]) -> BatchesOptions:
 def _of_conf(path: str, alias: str) -> ClusterConfig:
     config = load(path)
     if alias not in config.clusters:
-        like = nearest(alias, config.clusters)
+        like = closest_name(alias, config.clusters)
         hint = f'; did you mean "{like}"?' if like else ""
         raise ConfigError(f'{NAME}: cluster: {path} has no cluster "{alias}"{hint}')
     return config.clusters[alias]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.archive import ArchivedRuns, Side
-from mirrord.model.names import LaneId
-from mirrord.model.packed_runs import Columns, Packed
-from mirrord.model.run_memory import PIECE_RUNS, Piece
+from mirrord.model.archive import ArchivedRuns
+from mirrord.model.names import LaneId, Side
+from mirrord.model.packed_runs import Packed, RunColumns
+from mirrord.model.run_memory import PIECE_RUNS, PackedPiece
 
 PART_RUNS = 8 * PIECE_RUNS
 """Number of runs in a part. All runs of a part are read together when any of them is needed. The description of a part
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     partition: int
     lane: LaneId
     side: Side
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PackedPiece, ...]
 
     @property
     def runs(self) -> int:
@@ -64,7 +64,7 @@ def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) ->
 
 def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, least: int) -> Iterator[Part]:
     runs = lane.source_runs if side == "source" else lane.target_runs
-    group: list[Piece] = []
+    group: list[PackedPiece] = []
     for piece in (*runs.pieces, None):
         movable = piece is not None and piece.archived is None and piece.last_ordinal < end
         held = sum(each.count for each in group)
@@ -76,7 +76,7 @@ def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, 
             group.append(piece)
 
 
-def unpacked(packed: Iterator[bytes]) -> Columns:
+def unpacked(packed: Iterator[bytes]) -> RunColumns:
     """Return consecutive packed runs as one pair of columns. Raises ValueError if they are damaged."""
     ordinals, offsets = array("q"), array("q")
     for each in packed:
@@ -86,7 +86,7 @@ def unpacked(packed: Iterator[bytes]) -> Columns:
     return ordinals, offsets
 
 
-def columns_checksum(columns: Columns) -> int:
+def columns_checksum(columns: RunColumns) -> int:
     """Return the checksum as defined for `ArchivedRuns.checksum`."""
     both = columns[0] + columns[1]
     if byteorder == "big":

@@ -35,10 +35,10 @@ from mirrord.ledger.state_records import (
     lane_key,
     runs_key,
 )
-from mirrord.model.archive import ArchivedPart, ArchivedRuns, Side
-from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.model.archive import ArchivedPart, ArchivedRuns
+from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.packed_runs import Packed
-from mirrord.model.run_memory import ALL_OF_IT, Piece, RunMemory
+from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 from mirrord.model.runs import Runs
 
 COLUMNS, PACKED = 0, 1
@@ -84,7 +84,7 @@ class PieceOfLane(NamedTuple):
 
     lane: LaneId
     side: Side
-    piece: Piece
+    piece: PackedPiece
 
     def record(self, tenure: Tenure) -> RunsPiece:
         """Return the record that is written for the piece."""
@@ -187,7 +187,7 @@ class Rows:
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory
         self._rows: dict[str, bytes] = {}
-        self._pieces: dict[str, Piece] = {}
+        self._pieces: dict[str, PackedPiece] = {}
 
     def take(self, key: str, value: bytes | None) -> None:
         """Take in the next row."""
@@ -218,7 +218,7 @@ class Read(NamedTuple):
     """The contents of the state topic, by key."""
 
     records: Mapping[str, StateRecord]
-    pieces: Mapping[str, Piece] = {}
+    pieces: Mapping[str, PackedPiece] = {}
     """Pieces of packed runs. Pieces that are not here are among the records."""
 
     def kept(self) -> Kept:
@@ -332,7 +332,7 @@ def _split(
     return new, RunsSnapshot(keys, runs.tail_packed(), PACKED, archived)
 
 
-def _checksum(piece: Piece) -> int:
+def _checksum(piece: PackedPiece) -> int:
     """Return the checksum of the piece's bytes. The bytes may be stored elsewhere, so it is computed only once."""
     if piece.checksum is None:
         piece.checksum = checksum(piece.packed)
@@ -457,7 +457,7 @@ def _by_ordinal(found: tuple[int, object]) -> int:
     return found[0]
 
 
-def _restore_piece(key: str, read: Read, memory: RunMemory) -> Piece:
+def _restore_piece(key: str, read: Read, memory: RunMemory) -> PackedPiece:
     return read.pieces.get(key) or memory.keep(_piece_record(key, read, PACKED).packed)
 
 

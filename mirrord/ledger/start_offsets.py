@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import ConfigChanged
 from mirrord.ledger.facts.first_seen import BEGUN, UNRESOLVED, TopicStarts
@@ -72,7 +72,7 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
     ]
 
 
-def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[str], Start]) -> list[TopicStarts]:
+def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[str], StartPoint]) -> list[TopicStarts]:
     """Return the ledger's start offsets of those topics for which offsets still have to be queried under the current
     `start`.
 

@@ -82,7 +82,7 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     packed: bytes
     form: int = 0
-    """0: the format that `Runs.extend_columns` reads; 1: a `Piece`."""
+    """0: the format that `Runs.extend_columns` reads; 1: a `PackedPiece`."""
     turn: int = 1
 
 

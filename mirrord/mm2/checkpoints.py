@@ -14,7 +14,7 @@ from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.mm2.client_topic import SMALL, Mm2Topic
 from mirrord.mm2.rules.checkpoints import CheckpointBook
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.runtime.warn_once import Troubles
 from policies.mm2_names import checkpoints_topic
 
@@ -32,7 +32,7 @@ class Checkpoints:
         self._book = CheckpointBook()
         self._troubles = Troubles("checkpoints", flow=flow.name)
 
-    def tell(self, positions: Iterable[Translated]) -> None:
+    def tell(self, positions: Iterable[TranslatedPosition]) -> None:
         """Record the current positions of groups. Their records are acknowledged at the target."""
         for position in positions:
             self._book.tell(position)

@@ -18,7 +18,7 @@ from mirrord.mm2.heartbeats import Heartbeats
 from mirrord.mm2.offset_syncs import OffsetSyncs
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.errors import PolicyFault
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
@@ -66,7 +66,7 @@ class Mm2Upkeep:
                     self._checkpoints.forget(topic)
         self._topics |= topics
 
-    def tell(self, positions: Iterable[Translated]) -> None:
+    def tell(self, positions: Iterable[TranslatedPosition]) -> None:
         """Accept new positions of groups. Their records are acknowledged at the target."""
         if self._checkpoints is not None:
             self._checkpoints.tell(each for each in positions if self._is_named(each.topic, each.target_topic))

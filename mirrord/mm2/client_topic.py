@@ -42,7 +42,7 @@ class Mm2Topic(LedgerTopics):
 
         With too few brokers, it gets fewer replicas.
         """
-        seen = await self._admin.look([self._name])
+        seen = await self._admin.describe([self._name])
         known = seen.topics.get(self._name)
         if known is not None:
             if known.partitions != 1:
@@ -57,7 +57,7 @@ class Mm2Topic(LedgerTopics):
 
     async def exists(self) -> bool:
         """Return whether the topic exists and is visible."""
-        return self._name in (await self._admin.look([self._name])).topics
+        return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
         """Append records, and return when all of them are replicated.

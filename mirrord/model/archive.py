@@ -1,13 +1,11 @@
 """Older runs in a dataset outside the ledger (`mirrord compact`), and what the ledger records about them."""
 
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId
-
-Side = Literal["source", "target"]
+from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):

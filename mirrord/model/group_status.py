@@ -17,7 +17,7 @@ has the position, and the other side is left unchanged. "not copied": the topic 
 has no counterpart, and the reason says why. "unsure": it is not known on which side the position moved last. "refused":
 the broker does not accept the commit. "behind": the position will be committed next.
 """
-Source = Literal["log", "polling", "starting"]
+CommitSource = Literal["log", "polling", "starting"]
 """How commits are observed, at the source or with `reverse` at the target. "log": from `__consumer_offsets`. "polling":
 by requests. "starting": not yet.
 """
@@ -60,7 +60,7 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     In that case no lags are reported.
     """
-    source: Source
+    source: CommitSource
     note: str = ""
     """One line for people that says why groups are not followed, or not fully."""
     skipped: int = 0
@@ -68,7 +68,7 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupStatus, ...] = ()
 
 
-class Translated(msgspec.Struct, frozen=True, array_like=True):
+class TranslatedPosition(msgspec.Struct, frozen=True, array_like=True):
     """A group's position on both sides, whether or not it was committed."""
 
     group: str
@@ -87,7 +87,7 @@ class GroupsNews(msgspec.Struct, frozen=True):
 
     note: str = ""
     """One line for people that says why groups are not followed, or not fully. Empty if there is nothing to say."""
-    translated: tuple[Translated, ...] = ()
+    translated: tuple[TranslatedPosition, ...] = ()
     """The newest position of each group and partition."""
     states: dict[str, int] | None = None
     """Number of positions in each state, or None if it is unchanged since the last report."""

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+AuditLevel = Literal["ledger", "digest", "records"]
+"""How closely an audit compares: the ledger with itself, batches by a digest, or every record."""
 ProvingLevel = Literal["digest", "records"]
 """How closely records were compared. An audit of the ledger alone proves nothing about the records."""
 
@@ -9,5 +11,5 @@ ProvingLevel = Literal["digest", "records"]
 Job = Literal["audit", "compact"]
 
 
-Outcome = Literal["done", "differences", "failed", "stopped"]
+JobOutcome = Literal["done", "differences", "failed", "stopped"]
 """How a job ended. "differences": an audit completed and found differences. "stopped": it was asked to stop."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["gauge", "counter", "histogram", "info"]
+MetricKind = Literal["gauge", "counter", "histogram", "info"]
 
 FLOW = ("flow",)
 LANE = ("flow", "topic", "partition")
@@ -27,7 +27,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     name: str
     """The name as Prometheus clients declare it. Samples of a counter end in `_total`, those of an info in `_info`."""
-    kind: Kind
+    kind: MetricKind
     unit: str
     labels: tuple[str, ...]
     meaning: str

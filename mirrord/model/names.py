@@ -4,7 +4,7 @@ A lane is keyed by topic *ids* (KIP-516), never by alias or topic name. A topic 
 the same name is a different topic, and a cluster that was given another alias is still the same cluster.
 """
 
-from typing import NewType
+from typing import Literal, NewType
 
 import msgspec
 
@@ -19,6 +19,10 @@ TopicId = NewType("TopicId", str)
 
 LaneId = NewType("LaneId", str)
 """The text form of a `LaneKey`, as used in facts, in state keys and on the command line."""
+
+
+Side = Literal["source", "target"]
+"""One of the two clusters of a flow."""
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):

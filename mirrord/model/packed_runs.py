@@ -25,7 +25,7 @@ _HALF = 1 << 63
 _OBJECTS_BYTES = 512
 """Memory that Python needs for a `Packed` in addition to the numbers."""
 
-Columns = tuple["array[int]", "array[int]"]
+RunColumns = tuple["array[int]", "array[int]"]
 """Ordinals and offsets of consecutive runs."""
 
 
@@ -62,7 +62,7 @@ class Packed:
         """Return the block that contains an ordinal, or the first block."""
         return max(bisect_right(self.ordinals, ordinal) - 1, 0)
 
-    def unpack(self) -> Columns:
+    def unpack(self) -> RunColumns:
         """Return all runs. Raises ValueError if they are damaged."""
         ordinals, offsets = array("q"), array("q")
         try:
@@ -76,7 +76,7 @@ class Packed:
             raise ValueError("damaged packed runs: not as many as there should be")
         return ordinals, offsets
 
-    def inflate(self, number: int) -> Columns:
+    def inflate(self, number: int) -> RunColumns:
         """Unpack the runs of a block. The result is not cached."""
         start = self._start + (self._ends[number - 1] if number else 0)
         block = self.packed[start : self._start + self._ends[number]]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
-from mirrord.model.packed_runs import Columns, Packed
+from mirrord.model.packed_runs import Packed, RunColumns
 
 RUN_BYTES = 16
 """Size of an unpacked run."""
@@ -93,21 +93,21 @@ class RunMemory:
         """Unregister a list of runs. Its share is redistributed when the next list is registered."""
         self._users -= 1
 
-    def keep(self, packed: bytes) -> "Piece":
+    def keep(self, packed: bytes) -> "PackedPiece":
         """Create a new piece. Raises ValueError if the data is not a piece."""
         opened = Packed(packed)
         number, self._next = self._next, self._next + 1
-        piece = Piece(self, number, opened)
+        piece = PackedPiece(self, number, opened)
         self._pieces += 1
         self._take_in(number, opened)
         return piece
 
-    def archived(self, part: ArchivedPart) -> "Piece":
+    def archived(self, part: ArchivedPart) -> "PackedPiece":
         """Create a piece of the archive. It is not read before it is needed."""
         number, self._next = self._next, self._next + 1
         self._archived[number] = part
         self._pieces += 1
-        return Piece(self, number, part)
+        return PackedPiece(self, number, part)
 
     def open(self, number: int) -> Packed:
         """Return a piece's runs."""
@@ -174,7 +174,7 @@ class RunMemory:
                 self._attic.free(place)
 
 
-class Piece:
+class PackedPiece:
     """Packed runs that never change, wherever they are stored. A piece is equal only to itself."""
 
     __slots__ = (
@@ -220,13 +220,13 @@ class Piece:
         """Return its runs."""
         return self._memory.open(self._number)
 
-    def block(self, number: int) -> Columns:
+    def block(self, number: int) -> RunColumns:
         """Return the runs of a block. The result must not be changed."""
         return _block(self, number)
 
 
 @lru_cache(maxsize=UNPACKED_BLOCKS)
-def _block(piece: Piece, number: int) -> Columns:
+def _block(piece: PackedPiece, number: int) -> RunColumns:
     return piece.open().inflate(number)
 
 

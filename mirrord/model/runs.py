@@ -14,8 +14,8 @@ from sys import byteorder
 import msgspec
 
 from mirrord.model.archive import ArchivedPart
-from mirrord.model.packed_runs import BLOCK_RUNS, Columns, Packed, pack
-from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, Piece, RunMemory
+from mirrord.model.packed_runs import BLOCK_RUNS, Packed, RunColumns, pack
+from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, PackedPiece, RunMemory
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -98,7 +98,7 @@ class Runs:
         return self._turns
 
     @property
-    def pieces(self) -> Sequence[Piece]:
+    def pieces(self) -> Sequence[PackedPiece]:
         """The packed runs, which precede the unpacked ones."""
         return self._pieces
 
@@ -200,7 +200,7 @@ class Runs:
         if not parts:
             return
         self._pack_through(parts[-1].runs.last_ordinal)
-        pieces, kept, at = list(self._pieces), list[Piece](), 0
+        pieces, kept, at = list(self._pieces), list[PackedPiece](), 0
         for part in parts:
             start, last = part.runs.first_ordinal, part.runs.last_ordinal
             while at < len(pieces) and pieces[at].last_ordinal < start:
@@ -280,7 +280,7 @@ class Runs:
         return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
-    def restored(pieces: Sequence[Piece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
+    def restored(pieces: Sequence[PackedPiece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
         """Restore runs from `pieces` and the result of `tail_packed`. Raises ValueError if that is not possible."""
         runs = Runs(memory=memory)
         last = Packed(tail) if tail else pieces[-1].open() if pieces else None
@@ -330,7 +330,7 @@ class Runs:
         twin._index(self._pieces[:])
         return twin
 
-    def _index(self, pieces: list[Piece]) -> None:
+    def _index(self, pieces: list[PackedPiece]) -> None:
         self._pieces = pieces
         self._piece_ordinals = array("q", [piece.first_ordinal for piece in pieces])
         self._piece_offsets = array("q", [piece.first_offset for piece in pieces])
@@ -367,14 +367,16 @@ class Runs:
         turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
         self._index([*self._pieces, self._memory.keep(pack(ordinals, offsets, turns))])
 
-    def _split(self, pieces: Sequence[Piece], first: int, last: int) -> tuple[list[Piece], int, list[Piece]]:
+    def _split(
+        self, pieces: Sequence[PackedPiece], first: int, last: int
+    ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
         """Split some pieces at two ordinals.
 
         Return the pieces before the first ordinal, the number of runs that begin between the two, and the pieces after
         the last ordinal.
         """
-        before: list[Piece] = []
-        behind: list[Piece] = []
+        before: list[PackedPiece] = []
+        behind: list[PackedPiece] = []
         within = 0
         for piece in pieces:
             if first <= piece.first_ordinal and piece.last_ordinal <= last:
@@ -387,13 +389,13 @@ class Runs:
             behind += self._piece_of(ordinals[high:], offsets[high:])
         return before, within, behind
 
-    def _piece_of(self, ordinals: "array[int]", offsets: "array[int]") -> list[Piece]:
+    def _piece_of(self, ordinals: "array[int]", offsets: "array[int]") -> list[PackedPiece]:
         if not ordinals:
             return []
         turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
         return [self._memory.keep(pack(ordinals, offsets, turns))]
 
-    def _drop_last(self) -> Columns:
+    def _drop_last(self) -> RunColumns:
         """Remove the last piece and return its runs."""
         for column in (self._piece_ordinals, self._piece_offsets, self._starts):
             column.pop()
@@ -427,7 +429,7 @@ class Runs:
         block = piece.open().block_of(ordinal)
         return *piece.block(block), self._starts[number] + block * BLOCK_RUNS
 
-    def _columns(self, position: int) -> Iterator[Columns]:
+    def _columns(self, position: int) -> Iterator[RunColumns]:
         """Yield all runs from a position on."""
         while position < self._starts[-1]:
             number = bisect_right(self._starts, position) - 1

@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.model.jobs import Job, Outcome, ProvingLevel
+from mirrord.model.jobs import Job, JobOutcome, ProvingLevel
 from mirrord.model.names import Alias, ClusterId
 
-LaneState = Literal[
+LanePhase = Literal[
     "opening",
     "waiting",
     "resuming",
@@ -32,10 +32,10 @@ LaneState = Literal[
 reports it.
 """
 
-WAITING: frozenset[LaneState] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
+WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
 """States in which nothing is copied and a lane tries to continue by itself, or waits for an operator."""
 
-FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
+FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """"standby": another daemon holds the lease. "stopped": the last holder drained and left. "down": the last holder
 vanished.
 """
@@ -128,7 +128,7 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     target_topic: str
-    state: LaneState
+    state: LanePhase
     host: str = ""
     """The replicator that hosts the lane."""
     ordinal: int | None = None
@@ -177,13 +177,13 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One line for people that says why the lane is halted, or what it waits for."""
 
 
-Api = Literal["fetch", "produce"]
+RequestKind = Literal["fetch", "produce"]
 
 
 class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of one kind of request, since the reporting process started."""
 
-    api: Api
+    api: RequestKind
     buckets: tuple[int, ...]
     """Number of answers by latency (`mirrord.model.metrics.LATENCY_BOUNDS_S`; the last bucket holds everything above).
     For fetches, only those that returned records are counted, because the others wait at the broker on purpose.
@@ -350,7 +350,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     succeeded_ms: int | None = None
     """End time of the last one that completed its work, even if it found differences."""
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     """None if it is running, or its process has died."""
     line: str = ""
     """Result of the last one, for people."""
@@ -366,7 +366,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     source: ClusterStatus
     target: ClusterStatus
-    state: FlowState
+    state: FlowPhase
     lease: LeaseStatus | None
     totals: Totals
     lanes: tuple[LaneStatus, ...]

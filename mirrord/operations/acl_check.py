@@ -113,7 +113,7 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
     gone = sorted(topic for topic in copied - there.keys() if selection.copy_of(topic) is not None)
     if not gone:
         return []
-    refused = (await source.look(gone)).refused
+    refused = (await source.describe(gone)).refused
     return [topic for topic in gone if UNAUTHORIZED in refused.get(topic, "")]
 
 

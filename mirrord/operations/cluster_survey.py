@@ -58,7 +58,7 @@ async def _survey(
     # Both clusters are asked, so that faults of both are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
-            await cluster.look([])
+            await cluster.describe([])
         except EnvironmentFault as fault:
             faults.append(f"cluster {alias}: {fault}")
     if faults:

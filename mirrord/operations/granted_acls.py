@@ -48,7 +48,7 @@ async def see_rights(
         alias: sorted({right.name for right in topics if right.cluster == alias})
         for alias in (flow.source, flow.target)
     }
-    answers = await asyncio.gather(*(admins[alias].look(names[alias], rights=True) for alias in names))
+    answers = await asyncio.gather(*(admins[alias].describe(names[alias], rights=True) for alias in names))
     seen = dict(zip(names, answers, strict=True))
     creating = {need.right for need in needs if need.right.operation == "CREATE"}
     refused = await _refused(creating, admins, seen, shapes)

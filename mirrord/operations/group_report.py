@@ -18,7 +18,8 @@ from mirrord.kafka.client.cluster_metadata import ClusterView
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.client.receive_buffers import BufferPool
-from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -75,7 +76,7 @@ async def _both(
     config: Config,
     flow: FlowConfig,
     view: LedgerView,
-    lanes: Mapping[TopicPartition, LaneState],
+    lanes: Mapping[TopicAndPartition, LaneState],
     target: ClusterView,
 ) -> tuple[list[GroupStatus], str]:
     """Return what both clusters say, and a line for operators."""
@@ -87,7 +88,7 @@ async def _both(
         note = f"neither a daemon nor the source answers: {fault}"
         return await _target_alone(GroupAdmin(target), flow, lanes), note
 
-    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
+    async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:
         return Atlas(lanes, view.state.progress)
 
     rounds = GroupRounds(book, GroupAdmin(target), flow.groups.mode, chart, lambda: False)
@@ -110,7 +111,7 @@ async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook) -> None:
 
 
 async def _target_alone(
-    admin: GroupAdmin, flow: FlowConfig, lanes: Mapping[TopicPartition, LaneState]
+    admin: GroupAdmin, flow: FlowConfig, lanes: Mapping[TopicAndPartition, LaneState]
 ) -> list[GroupStatus]:
     copies = {(lane.target_topic, lane.partition): place for place, lane in lanes.items()}
     passes = GroupFilter(flow.groups).passes
@@ -124,7 +125,7 @@ async def _target_alone(
     ]
 
 
-def _unknown(group: str, place: TopicPartition, copy: TopicPartition, commit: CommittedOffset) -> GroupStatus:
+def _unknown(group: str, place: TopicAndPartition, copy: TopicAndPartition, commit: CommittedOffset) -> GroupStatus:
     return GroupStatus(
         group=group,
         topic=place[0],

@@ -91,7 +91,7 @@ def token_fault(config: Config) -> str:
 
 async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
     """Return the ids of the clusters that answer. Raises EnvironmentFault when a cluster refuses us."""
-    answers = await asyncio.gather(*(each.look([]) for each in admins.values()), return_exceptions=True)
+    answers = await asyncio.gather(*(each.describe([]) for each in admins.values()), return_exceptions=True)
     ids: dict[Alias, ClusterId] = {}
     faults: list[str] = []
     for alias, answer in zip(admins, answers, strict=True):

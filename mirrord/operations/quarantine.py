@@ -147,7 +147,7 @@ async def _goal(config: Config, found: Found, into: str | None) -> TopicPartitio
     admin = access.admin(flow.target)
     name = into or lane.target_topic
     try:
-        there = (await admin.look([name])).topics.get(name)
+        there = (await admin.describe([name])).topics.get(name)
     finally:
         await admin.close()
     if there is None:
@@ -177,7 +177,7 @@ async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
     if flow.naming == "identity":
         source = access.admin(flow.source)
         try:
-            ledgers = sorted(filter(flow_of_ledger, (await source.look()).topics))
+            ledgers = sorted(filter(flow_of_ledger, (await source.describe()).topics))
         finally:
             await source.close()
         if ledgers:

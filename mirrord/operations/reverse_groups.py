@@ -19,7 +19,7 @@ from mirrord.groups.rules.reverse_plan import Asked, Pairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.client.cluster_metadata import ClusterView
 from mirrord.kafka.client.group_admin import GroupAdmin
-from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.group_status import GroupsReport, GroupStatus
@@ -112,7 +112,7 @@ async def _rounds(
 ) -> list[GroupStatus]:
     """Run rounds until every group has been answered."""
 
-    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
+    async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:
         return atlas
 
     passes = GroupFilter(flow.groups).passes

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.config.schema import Config
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.state import LaneState
@@ -140,6 +140,6 @@ def _refuse(name: str, views: Mapping[str, object], found: list[str]) -> None:
     if not told:
         raise EnvironmentFault("\n".join(faults))
     known = {f"{lane.source_topic}-{lane.partition}" for view in told for lane in view.state.lanes.values()}
-    like = nearest(name, sorted(known))
+    like = closest_name(name, sorted(known))
     hint = f'; did you mean "{like}"?' if like else ""
     raise ConfigError(f'no partition "{name}" is copied{hint}')

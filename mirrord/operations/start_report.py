@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks
@@ -166,7 +166,7 @@ class _Look:
         return msgspec.convert(told | fields, Beginning)
 
 
-def _note(decided: PartitionStart, start: Start) -> str:
+def _note(decided: PartitionStart, start: StartPoint) -> str:
     """Return the rule by which a lane begins, in one line."""
     match decided.reason:
         case "target-recreated":

@@ -17,13 +17,13 @@ from mirrord.kafka.client.log_offsets import LogOffsets
 from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.source_ends import SourcePartition, former_losses
-from mirrord.ledger.state import FlowState as LedgerState
+from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.lease_observer import lease_status
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, TopicPartition
-from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, Status, Totals
+from mirrord.model.status import ClusterStatus, FlowPhase, FlowStatus, Status, Totals
 from mirrord.model.version import version
 from mirrord.supervision.jobs.schedule import job_statuses
 from mirrord.supervision.lane_status import present_lanes, recorded_lanes
@@ -40,7 +40,7 @@ class LedgerView(msgspec.Struct, frozen=True):
     """A flow according to its ledger."""
 
     flow: FlowConfig
-    state: LedgerState
+    state: FlowState
     renewal: LeaseRenewed | None
 
     @property
@@ -161,7 +161,7 @@ async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return ClusterStatus(alias, (await admin.look([])).cluster_id, True)
+            return ClusterStatus(alias, (await admin.describe([])).cluster_id, True)
     except (EnvironmentFault, TimeoutError) as error:
         return ClusterStatus(alias, None, False, error=str(error) or None)
     finally:
@@ -169,7 +169,7 @@ async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
 
 
 def _flow_status(
-    flow: FlowConfig, *, source: ClusterStatus, target: ClusterStatus, state: FlowState, note: str
+    flow: FlowConfig, *, source: ClusterStatus, target: ClusterStatus, state: FlowPhase, note: str
 ) -> FlowStatus:
     return FlowStatus(
         name=flow.name,
@@ -184,7 +184,7 @@ def _flow_status(
     )
 
 
-def _state(view: LedgerView, now_ms: int) -> FlowState:
+def _state(view: LedgerView, now_ms: int) -> FlowPhase:
     state = view.state
     if state.holder is None or state.released:
         return "stopped"
@@ -193,7 +193,7 @@ def _state(view: LedgerView, now_ms: int) -> FlowState:
     return "running"
 
 
-async def _source_ends(cluster: ClusterConfig, state: LedgerState) -> tuple[dict[TopicPartition, int], str]:
+async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[TopicPartition, int], str]:
     """Return the high watermarks of the lanes' source partitions, or nothing and the reason.
 
     A topic that was created again says nothing about the lanes of the former one.

@@ -302,7 +302,7 @@ class _Probe:
         version = connection.version(FETCH)
         topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic
         while start < end:
-            step = fetch.SessionStep(0, -1, [((topic, 0), fetch.Position(start, self._epoch))], ())
+            step = fetch.SessionStep(0, -1, [((topic, 0), fetch.FetchPosition(start, self._epoch))], ())
             body = fetch.encode(version, fetch.FetchLimits(max_wait_ms=100, read_committed=False), step)
             reader = await connection.call(FETCH, body, version)
             response = fetch.decode(version, reader)

@@ -9,7 +9,7 @@ from operator import neg
 
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
-from mirrord.model.status import Api, CountsStatus, RequestsStatus
+from mirrord.model.status import CountsStatus, RequestKind, RequestsStatus
 from mirrord.replication.host.flow_control.fetch_priority import URGENT_S
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
 from mirrord.replication.lane.flow_control.retention_forecast import RetentionForecast
@@ -184,16 +184,16 @@ class Counts:
         self._records = self._bytes = self._raw = 0
         self._deaths = self._deaths_told = 0
         self._rebuilt: Counter[str] = Counter()
-        self._requests: dict[Api, _Requests] = {}
+        self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
         """Hosts whose next report is the starting point for counting."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
-        self._seen: dict[tuple[str, Api], RequestsStatus] = {}
+        self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
         """Count the increase, and forget hosts and lanes that are gone."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
-        seen: dict[tuple[str, Api], RequestsStatus] = {}
+        seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
         for host, report in reports.items():
             for lane in report.lanes:
                 known = _Lane(lane) if host in self.adopted else self._lanes.get((lane.lane, host)) or _Lane()

@@ -19,7 +19,7 @@ from mirrord.ledger.store.lease import LeaseKeeper, Superseded
 from mirrord.ledger.store.lease_observer import SeenLease, lease_status
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
+from mirrord.model.status import FlowPhase, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.wait import wait_for
 from mirrord.supervision.delivery_guarantee import TargetMode
@@ -88,7 +88,7 @@ class FlowSupervisor:
         """Set when `_upkeep` is replaced."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
-        self._state: FlowState = "starting"
+        self._state: FlowPhase = "starting"
         self._note = ""
         self._stopping = asyncio.Event()
         self._store: LedgerStore | None = None
@@ -446,8 +446,8 @@ class FlowSupervisor:
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
             await fleet.hurry(self._figures.urgent(reports, self._services.clock.wall_ms()))
             if reports:
-                self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
-                self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
+                self._source.record(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
+                self._target.record(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
 
     # The parts of the status.
@@ -467,7 +467,7 @@ class FlowSupervisor:
         faults = found.faults if found else ()
         return rpo_status(self.flow.rpo_ms, self._shown_state(), lanes, faults, looked=found is not None)
 
-    def _shown_state(self) -> FlowState:
+    def _shown_state(self) -> FlowPhase:
         if self._state != "standby" or self._store is None:
             return self._state
         ledger = self._store.state

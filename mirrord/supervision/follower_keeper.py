@@ -11,7 +11,7 @@ from mirrord.config.changes import LIVE
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.state_records import Tenure
 from mirrord.model.errors import MirrordError
-from mirrord.model.group_status import GroupsReport, Translated
+from mirrord.model.group_status import GroupsReport, TranslatedPosition
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.build_info import program
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead, ReplicatorUnsure
@@ -38,7 +38,7 @@ class GroupKeeper:
     def __init__(self, engine: Engine, instance: str) -> None:
         self.note = ""
         """Why groups are not followed, in one line for operators."""
-        self.on_translated: Callable[[tuple[Translated, ...]], None] | None = None
+        self.on_translated: Callable[[tuple[TranslatedPosition, ...]], None] | None = None
         """Receives the newest translated position of each group and partition that has one, about once per second."""
         self.states: dict[str, int] | None = None
         """The number of positions in each state; None while no follower reports it."""

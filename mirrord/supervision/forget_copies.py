@@ -91,7 +91,7 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
     """Return the topics that do not exist according to the cluster, or whose names belong to another topic now."""
-    seen = await admin.look({name for name, _ in topics})
+    seen = await admin.describe({name for name, _ in topics})
     return {
         topic_id
         for name, topic_id in topics

@@ -8,8 +8,7 @@ from mirrord.ledger.facts.seeks import pending
 from mirrord.ledger.foreign_writes import foreign_counts
 from mirrord.ledger.source_ends import former_losses, lane_end
 from mirrord.ledger.standing_orders import Orders, origin_words, pausable
-from mirrord.ledger.state import FlowState
-from mirrord.ledger.state import LaneState as LedgerLane
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.status import HostState, LaneStatus, LossStatus, ProofStatus, ReplicatorStatus
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
@@ -82,7 +81,7 @@ def reported_lane(
     report: LaneReport,
     host: str,
     rates: tuple[float | None, float | None],
-    ledger: LedgerLane | None,
+    ledger: LaneState | None,
     *,
     held_s: float | None,
     left_s: float | None = None,
@@ -138,7 +137,7 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
 
 
-def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> LaneStatus:
+def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
     """Add the operator commands that concern the lane.
 
     A lane that is halted for another reason, or is still draining, keeps its own state.
@@ -193,12 +192,12 @@ def recorded_lanes(
     )  # fmt: skip
 
 
-def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LedgerLane]:
+def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
     """Return the newest of these lanes for each target topic, by topic and partition.
 
     Lanes of former source topics are omitted.
     """
-    newest: dict[tuple[str, int, str], LedgerLane] = {}
+    newest: dict[tuple[str, int, str], LaneState] = {}
     present: dict[tuple[str, int], TopicId] = {}
     for lane in sorted((state.lanes[each] for each in lanes), key=lambda each: each.age):
         newest[lane.source_topic, lane.partition, lane.target_topic] = lane
@@ -219,7 +218,7 @@ def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossSt
     return former_losses(state, shown)
 
 
-def _recorded_lane(state: FlowState, ledger: LedgerLane, source_end: int | None, now_ms: int) -> LaneStatus:
+def _recorded_lane(state: FlowState, ledger: LaneState, source_end: int | None, now_ms: int) -> LaneStatus:
     progress, halted, known = state.progress.get(ledger.key.id), ledger.halted, lane_end(state, ledger)
     if source_end is None and known >= 0:
         source_end = known
@@ -280,11 +279,11 @@ def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_
     return min(told, default=None)
 
 
-def _verdicts(ledger: LedgerLane | None) -> dict[str, int]:
+def _verdicts(ledger: LaneState | None) -> dict[str, int]:
     return {reason: count for reason, count in ledger.verdicts.counts.items() if count} if ledger else {}
 
 
-def _proof(ledger: LedgerLane | None) -> ProofStatus | None:
+def _proof(ledger: LaneState | None) -> ProofStatus | None:
     audited = ledger.audited if ledger else None
     if audited is None:
         return None
@@ -294,7 +293,7 @@ def _proof(ledger: LedgerLane | None) -> ProofStatus | None:
     )
 
 
-def _unproven(ledger: LedgerLane | None, ordinal: int) -> int | None:
+def _unproven(ledger: LaneState | None, ordinal: int) -> int | None:
     if ordinal < 0:
         return None
     return max(0, ordinal - (ledger.audited.end if ledger and ledger.audited else 0))

@@ -67,7 +67,7 @@ class LostTopics:
         known = {lane.source_topic for lane in state.lanes.values()}
         known |= {each.source.topic for each in state.source_ends.values() if each.source is not None}
         missing = known - shown.keys() - self._absent
-        seen = await source.look(missing) if missing else None
+        seen = await source.describe(missing) if missing else None
         refused = {} if seen is None else {name: why for name, why in seen.refused.items() if name not in seen.topics}
         self._absent |= {name for name, why in refused.items() if why == _NO_SUCH_TOPIC}
         selection = selection_of(flow)

@@ -17,7 +17,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import TopicId
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.runtime.clock import Clock
@@ -81,7 +81,7 @@ class Upkeep:
         if self._mm2 is not None:
             self._mm2.see(discovered)
 
-    def see_groups(self, positions: Iterable[Translated]) -> None:
+    def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
         """Take the current positions of consumer groups."""
         if self._mm2 is not None:
             self._mm2.tell(positions)

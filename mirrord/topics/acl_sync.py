@@ -12,7 +12,7 @@ import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
-from mirrord.kafka.client.config_admin import NoAuthorizer, Refused, UpkeepAdmin
+from mirrord.kafka.client.config_admin import NoAuthorizer, RequestRefused, UpkeepAdmin
 from mirrord.ledger.facts.core import AclsPlanned, AclsSynced
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
@@ -89,7 +89,7 @@ async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Lo
             return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are synced",))
         except NotOffered as fault:
             return Look(fault=f"ACLs are not synced: {fault}")
-        except Refused as fault:
+        except RequestRefused as fault:
             need = "; DESCRIBE on the cluster is missing" if "AUTHORIZATION" in f"{fault}" else ""
             return Look(fault=f"ACLs are not synced: those of {alias} cannot be read: {fault}{need}")
     source, target = seen

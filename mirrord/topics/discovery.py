@@ -344,7 +344,7 @@ class _Memory:
         self._seen: Mapping[str, Topic] = {}
 
     async def look(self) -> ClusterTopics:
-        view = await self.admin.look()
+        view = await self.admin.describe()
         before, self._seen = self._seen, view.topics
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
@@ -353,7 +353,7 @@ class _Memory:
 
         A topic that is missing now does not count as missing twice.
         """
-        found = (await self.admin.look(names)).topics
+        found = (await self.admin.describe(names)).topics
         self._seen = {**self._seen, **found}
         return msgspec.structs.replace(view, topics={**view.topics, **found})
 

@@ -82,15 +82,15 @@ async def truncation_is_told(partition: LabPartition) -> None:
     assert (await partition.epoch_end(current, former)).end == 20
     # In front of the new end, at it, and behind it.
     for offset in (25, 30, 40):
-        answer, _ = await partition.fetch(fetch.Position(offset, current, former))
+        answer, _ = await partition.fetch(fetch.FetchPosition(offset, current, former))
         assert (answer.error, answer.diverging_epoch, answer.diverging_end) == (0, former, 20)
         assert answer.records_start == answer.records_end
-    answer, _ = await partition.fetch(fetch.Position(20, current, former))
+    answer, _ = await partition.fetch(fetch.FetchPosition(20, current, former))
     assert (answer.error, answer.diverging_epoch, answer.records_end > answer.records_start) == (0, -1, True)
     # A reader that does not tell what it read last gets other records as if nothing had happened.
-    answer, _ = await partition.fetch(fetch.Position(25))
+    answer, _ = await partition.fetch(fetch.FetchPosition(25))
     assert (answer.error, answer.diverging_epoch, answer.records_end > answer.records_start) == (0, -1, True)
-    answer, _ = await partition.fetch(fetch.Position(40))
+    answer, _ = await partition.fetch(fetch.FetchPosition(40))
     assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -100,9 +100,9 @@ async def test_a_fetch_in_another_epoch_is_refused(two: LabTarget) -> None:
     epoch = await partition.leader_epoch()
     await partition.elect()
     current = await partition.leader_epoch()
-    answer, _ = await partition.fetch(fetch.Position(0, epoch))
+    answer, _ = await partition.fetch(fetch.FetchPosition(0, epoch))
     assert answer.error == ErrorCode.FENCED_LEADER_EPOCH
-    answer, _ = await partition.fetch(fetch.Position(0, current + 1))
+    answer, _ = await partition.fetch(fetch.FetchPosition(0, current + 1))
     assert answer.error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -110,7 +110,7 @@ async def test_a_follower_answers_a_fetch(two: LabTarget) -> None:
     """KIP-392: whoever reads the end of a log has to know that it reads at the leader."""
     partition = await two.topic()
     await partition.fill(Batch(await partition.producer(), 0), 2)
-    answer, _ = await partition.fetch(fetch.Position(0, await partition.leader_epoch()), partition.follower)
+    answer, _ = await partition.fetch(fetch.FetchPosition(0, await partition.leader_epoch()), partition.follower)
     assert answer.error == 0
     assert answer.records_end > answer.records_start
 

@@ -55,7 +55,7 @@ async def carries_batches(cluster: Cluster, connection: Connection) -> None:
     assert [record.value for record in read] == [bytes(1000) + b"%d" % number for number in range(300)]
 
 
-async def fetch_all(connection: Connection, topic: metadata.Topic, records: int) -> list[bytes]:
+async def fetch_all(connection: Connection, topic: metadata.TopicMetadata, records: int) -> list[bytes]:
     """All batches of partition 0, patched for a new producer."""
     identity = await new_producer(connection)
     session, offset, batches = FetchSession(), 0, list[bytes]()

@@ -312,7 +312,7 @@ async def settings_are_put_right(flow: Flow) -> None:
     try:
         while not flow.settings(topic).items() >= right.items():
             assert time.monotonic() < deadline, "the settings stay wrong"
-            await own.round(await topics.look())
+            await own.round(await topics.describe())
     finally:
         await upkeep.close()
         await topics.close()

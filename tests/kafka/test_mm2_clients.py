@@ -20,7 +20,7 @@ from mirrord.mm2.cluster_clock import ClusterClock
 from mirrord.mm2.heartbeats import Heartbeats
 from mirrord.mm2.offset_syncs import OffsetSyncs
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
@@ -219,8 +219,8 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.05)
 
 
-def positions(group: str, topic: str, *pairs: tuple[int, int]) -> Iterable[Translated]:
-    return (Translated(group, "-", topic, partition, *pair, "") for partition, pair in enumerate(pairs))
+def positions(group: str, topic: str, *pairs: tuple[int, int]) -> Iterable[TranslatedPosition]:
+    return (TranslatedPosition(group, "-", topic, partition, *pair, "") for partition, pair in enumerate(pairs))
 
 
 async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPair) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_codec import decode
-from mirrord.kafka.protocol.metadata import Topic
+from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.record_batch import HEADER, patch
 from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Run
@@ -38,7 +38,7 @@ async def inject(flow: Mirror, topic: str, batches: Sequence[ReadBatch], first: 
         for ordinal, batch in enumerate(batches, first):
             data = bytearray(memoryview(batch.buffer)[batch.start : batch.end])
             patch(data, 0, HEADER.unpack_from(data, 0), lane.producer_id, lane.producer_epoch, ordinal)
-            named = Topic(0, where.topic, where.topic_id, internal=False, partitions=[])
+            named = TopicMetadata(0, where.topic, where.topic_id, internal=False, partitions=[])
             answer = await produce_one(connection, named, 0, bytes(data))
             assert (answer.error, answer.base_offset) == (0, ordinal)
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import Config
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import Verdict
@@ -195,7 +195,7 @@ async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None])
     for behind in (-1, letters[-1].offset() or 0):
         other = DeadLetters(flow.setup.flow, flow.setup.source, flow.setup.target)
         last = letters[-1]
-        record = Record(60, last.timestamp()[1], last.key(), last.value(), ())
+        record = DecodedRecord(60, last.timestamp()[1], last.key(), last.value(), ())
         data = bytes(build(0, [record], [60], RebuildRequest(bytearray(), 0, 0, 60, 7, 0, 0)).data)
         assert await other.keep(LetterPlace(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
     assert len(await asyncio.to_thread(committed, flow.target, dead)) == len(letters)

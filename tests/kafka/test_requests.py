@@ -31,7 +31,9 @@ from tests.fixtures.wire import (
 )
 
 
-async def write_batches(connection: Connection, topic: metadata.Topic, partition: int, *counts: int) -> list[bytes]:
+async def write_batches(
+    connection: Connection, topic: metadata.TopicMetadata, partition: int, *counts: int
+) -> list[bytes]:
     """Batches of so many records each, produced under a new producer id."""
     identity = await new_producer(connection)
     written: list[bytes] = []
@@ -97,7 +99,7 @@ async def test_produce_tells_what_is_wrong(lab_pair: LabPair) -> None:
         compacted = await topic_in(lab_pair.source, connection, configs={"cleanup.policy": "compact"})
         identity = await new_producer(connection)
 
-        async def outcome(batch: bytes, where: metadata.Topic = topic) -> produce.ProducedPartition:
+        async def outcome(batch: bytes, where: metadata.TopicMetadata = topic) -> produce.ProducedPartition:
             return await produce_one(connection, where, 0, batch)
 
         def batch(sequence: int) -> bytes:
@@ -113,7 +115,7 @@ async def test_produce_tells_what_is_wrong(lab_pair: LabPair) -> None:
         keyless = await outcome(batch(0), compacted)
         assert keyless.error == ErrorCode.INVALID_RECORD
         assert "record 0: " in keyless.message
-        missing = metadata.Topic(0, "no-such-topic", "AQIDBAUGBwgJCgsMDQ4PEA", False, [])
+        missing = metadata.TopicMetadata(0, "no-such-topic", "AQIDBAUGBwgJCgsMDQ4PEA", False, [])
         assert (await outcome(batch(0), missing)).error in {
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

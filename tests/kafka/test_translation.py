@@ -244,7 +244,7 @@ async def test_runs_below_both_log_starts_are_forgotten_by_all_readers(
         looks: list[ClusterTopics] = []
         for cluster in (flow.source, flow.target):
             admin = KafkaTopicAdmin(config_of(cluster), SECONDS)
-            looks.append(await admin.look())
+            looks.append(await admin.describe())
             await admin.close()
         seen = Discovered((), (), {}, {}, "", source=looks[0], target=looks[1])
         work = asyncio.create_task(prune_for_ever(flow.store, lambda: seen, config_of(flow.source), flow.setup.target))

@@ -18,7 +18,8 @@ from mirrord.groups.rules.reverse_plan import Asked, Pairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, LaneKey, TopicId
@@ -44,7 +45,7 @@ LANE = lane()
 class Side:
     """One cluster's positions of the group."""
 
-    place: TopicPartition
+    place: TopicAndPartition
     position: CommittedOffset | None = None
     members: bool = False
     log: list[CommittedOffset | None] = field(default_factory=list[CommittedOffset | None])
@@ -63,8 +64,8 @@ class Side:
         return {group: GroupOffsets(0, dict(found)) for group in wanted}
 
     async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicAndPartition, int]]:
         commit = commits[GROUP][self.place]
         if self.members:
             return {GROUP: {self.place: int(ErrorCode.UNKNOWN_MEMBER_ID)}}
@@ -103,7 +104,7 @@ class World:
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
         return {each.key.id: (0, END) for each in lanes}
 
-    async def _chart(self, _: Mapping[TopicPartition, int]) -> Atlas:
+    async def _chart(self, _: Mapping[TopicAndPartition, int]) -> Atlas:
         at = self.copied
         mark = Progress(KEY.id, 1, 1, at, 2 * at - 1 if at else 0, 0, at, at, 0, 0, True, "copying")
         return Atlas({HERE: LANE}, {KEY.id: mark})

@@ -18,7 +18,8 @@ from mirrord.groups.rules.reverse_plan import Asked, Pairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.groups.two_way_positions import CrossedAtlas, Sight, Way, across
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, LaneKey, TopicId
@@ -174,8 +175,8 @@ class Reading(Side):
         self.other: Reading | None = None
 
     async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicAndPartition, int]]:
         assert self.other is not None
         assert self.other.position is not None
         read = self.other.records[: self.other.position.offset]
@@ -215,7 +216,7 @@ class World:
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
         return {each.key.id: (0, len(self.both.here)) for each in lanes}
 
-    async def _chart(self, _: Mapping[TopicPartition, int]) -> Atlas:
+    async def _chart(self, _: Mapping[TopicAndPartition, int]) -> Atlas:
         lane = self.both.forth.lane
         return CrossedAtlas({HERE: lane}, {}, {HERE: self.both.ways(self.chance)})
 

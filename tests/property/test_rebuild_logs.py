@@ -17,7 +17,7 @@ from mirrord.audit import rebuild_scan
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
 from mirrord.audit.rules.fact_reconstruction import Named, Standing, facts
 from mirrord.kafka.client.log_reader import LogReader
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState, LaneState
@@ -111,7 +111,7 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
     chance = random.Random(seed)
     source = stored(LogByChance(chance, 60).batches)
 
-    def keeps(record: Row | Record) -> bool:
+    def keeps(record: Row | DecodedRecord) -> bool:
         return record.key is not None
 
     made = CopiedLog(chance, source, keeps=keeps)
@@ -137,7 +137,7 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
     kept = {row.offset for batch in source for row in batch.rows if chance.randrange(8) < keeps_of_8}
     held = {(row.key, row.value, row.headers, row.time_ms) for b in source for row in b.rows if row.offset in kept}
 
-    def keeps(record: Row | Record) -> bool:
+    def keeps(record: Row | DecodedRecord) -> bool:
         return (record.key, record.value, tuple(record.headers), record.time_ms) in held
 
     made = CopiedLog(chance, source, keeps=keeps)

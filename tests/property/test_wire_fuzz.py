@@ -165,36 +165,40 @@ def test_any_text_is_a_topic_id_or_an_error(text: str) -> None:
 
 
 POSITIONS = st.builds(
-    fetch.Position, st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1), st.integers(-1, 2**31 - 1), st.just(1 << 20)
+    fetch.FetchPosition,
+    st.integers(0, 2**63 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.just(1 << 20),
 )
 TOPIC_IDS = st.binary(min_size=16, max_size=16).map(uuid_text)
 WANTED = st.dictionaries(st.tuples(TOPIC_IDS, st.integers(0, 2**31 - 1)), POSITIONS, max_size=8)
 
 
 @given(WANTED)
-def test_a_fetch_request_says_what_is_wanted(wanted: dict[fetch.TopicPartition, fetch.Position]) -> None:
+def test_a_fetch_request_says_what_is_wanted(wanted: dict[fetch.TopicAndPartition, fetch.FetchPosition]) -> None:
     reader = Reader(fetch.encode(13, fetch.FetchLimits(), fetch.SessionStep(7, 1, list(wanted.items()), list(wanted))))
     reader.advance(4 + 4 + 4 + 4 + 1 + 4 + 4)
-    read: dict[fetch.TopicPartition, fetch.Position] = {}
+    read: dict[fetch.TopicAndPartition, fetch.FetchPosition] = {}
     for _ in range(reader.compact_count()):
         topic = reader.uuid()
         for _ in range(reader.compact_count()):
             partition, leader_epoch = reader.int32(), reader.int32()
             offset, last_epoch, _, max_bytes = reader.int64(), reader.int32(), reader.int64(), reader.int32()
             reader.skip_tags()
-            read[topic, partition] = fetch.Position(offset, leader_epoch, last_epoch, max_bytes)
+            read[topic, partition] = fetch.FetchPosition(offset, leader_epoch, last_epoch, max_bytes)
         reader.skip_tags()
     assert read == wanted
 
 
 @given(st.dictionaries(st.tuples(TOPIC_IDS, st.integers(0, 100)), BYTES, max_size=8))
-def test_a_produce_request_holds_every_batch(batches: dict[fetch.TopicPartition, bytes]) -> None:
+def test_a_produce_request_holds_every_batch(batches: dict[fetch.TopicAndPartition, bytes]) -> None:
     parts, size = produce.encode(13, 1000, [(topic, partition, batch) for (topic, partition), batch in batches.items()])
     data = b"".join(parts)
     assert len(data) == size
     reader = Reader(data)
     reader.advance(1 + 2 + 4)
-    read: dict[fetch.TopicPartition, bytes] = {}
+    read: dict[fetch.TopicAndPartition, bytes] = {}
     for _ in range(reader.compact_count()):
         topic = reader.uuid()
         for _ in range(reader.compact_count()):

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from mirrord.cli.main import main
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_codec import decode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
@@ -35,7 +35,7 @@ def records_of(first: int, end: int) -> list[Written]:
     return [record_of(partition, number) for partition in range(len(PLACES)) for number in range(first, end)]
 
 
-def rewritten(batch: ReadBatch, change: Callable[[list[Record]], list[Record]], codec: int = 0) -> bytes:
+def rewritten(batch: ReadBatch, change: Callable[[list[DecodedRecord]], list[DecodedRecord]], codec: int = 0) -> bytes:
     """The batch with other records, whole in itself: a broker finds nothing wrong with it."""
     header = batch.header
     builder = DefaultRecordBatchBuilder(
@@ -49,15 +49,15 @@ def rewritten(batch: ReadBatch, change: Callable[[list[Record]], list[Record]], 
     return bytes(data)
 
 
-def altered(records: list[Record]) -> list[Record]:
+def altered(records: list[DecodedRecord]) -> list[DecodedRecord]:
     return [each._replace(value=b"VALUE-12-1") if each.offset == 12 else each for each in records]
 
 
-def missing(records: list[Record]) -> list[Record]:
+def missing(records: list[DecodedRecord]) -> list[DecodedRecord]:
     return [each for each in records if each.offset != 12]
 
 
-def swapped(records: list[Record]) -> list[Record]:
+def swapped(records: list[DecodedRecord]) -> list[DecodedRecord]:
     held = {each.offset: each for each in records}
     held[12], held[14] = held[14]._replace(offset=12), held[12]._replace(offset=14)
     return list(held.values())

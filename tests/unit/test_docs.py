@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from mirrord.config.loader import load_text
-from mirrord.model.status import FlowState, HostState
+from mirrord.model.status import FlowPhase, HostState
 from mirrord.replication.lane.phases import Phase
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_the_picture_of_phases_has_all_of_them() -> None:
     assert {name for pair in drawn for name in pair if name} == {phase.value for phase in Phase}
 
 
-@pytest.mark.parametrize(("name", "states"), [("flow states", FlowState), ("host states", HostState)])
+@pytest.mark.parametrize(("name", "states"), [("flow states", FlowPhase), ("host states", HostState)])
 def test_the_pictures_of_supervision_have_all_states(name: str, states: object) -> None:
     drawn = set(re.findall(r"^ +(\w+) -->|--> (\w+)", picture(name), re.MULTILINE))
     assert {each for pair in drawn for each in pair if each} == set(get_args(states))

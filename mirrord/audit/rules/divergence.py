@@ -10,9 +10,8 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.foreign_writes import foreign_ranges
 from mirrord.ledger.state import FlowState
 from mirrord.model.intervals import Interval
-from mirrord.model.names import LaneId, TopicId, TopicPartition
+from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
-Side = Literal["source", "target"]
 Why = Reason | Literal["pending", "not begun", "foreign"]
 """Why a stretch exists on one side only. It is a verdict of the ledger, or one of the following. "pending": it is not
 copied yet. "not begun": nothing of its partition is copied. "foreign": another client wrote it into the target."""

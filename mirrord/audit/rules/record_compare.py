@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Literal
 
 import msgspec
 
@@ -28,6 +27,7 @@ from mirrord.audit.rules.results import (
     Surroundings,
 )
 from mirrord.ledger.facts.core import Reason
+from mirrord.model.names import Side
 
 Content = Callable[[Seen], tuple[bytes, int]]
 _NOWHERE = -1
@@ -238,7 +238,7 @@ class _Comparison:
     def _tell(self, kind: Kind, source: int | None, target: int | None) -> None:
         self._differences.append(Difference(kind, source, target))
 
-    def _explain(self, cause: Cause, side: Literal["source", "target"], offset: int) -> None:
+    def _explain(self, cause: Cause, side: Side, offset: int) -> None:
         self._explained.append(Explained(cause, side, offset, offset + 1))
 
 

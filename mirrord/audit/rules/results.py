@@ -7,7 +7,7 @@ import msgspec
 
 from mirrord.ledger.facts.audit import RepairedKind
 from mirrord.ledger.facts.core import Reason, Verdict
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, Side
 
 Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"]
 """How a copy differs from what the ledger says.
@@ -143,7 +143,7 @@ class Explained(msgspec.Struct, frozen=True, order=True):
     """Offsets of one side that are not compared one to one, and the cause that justifies this."""
 
     cause: Cause
-    side: Literal["source", "target"]
+    side: Side
     start: int
     end: int
 

@@ -12,7 +12,7 @@ import msgspec
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.fact_lines import words
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment
@@ -112,7 +112,7 @@ class _Printer:
         """Raise ConfigError if the requested lane is not in the ledger."""
         known = [self._name(lane) for lane in self._reading.state.lanes]
         if self._lane is not None and self._lane not in {*known, *self._reading.state.lanes}:
-            like = nearest(self._lane, known)
+            like = closest_name(self._lane, known)
             hint = f'; did you mean "{like}"?' if like else ""
             raise ConfigError(f'the ledger of {self._flow} knows no lane "{self._lane}"{hint}')
 

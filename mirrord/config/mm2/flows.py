@@ -23,9 +23,9 @@ from mirrord.config.flow_features import (
 )
 from mirrord.config.mm2.java_regex import python_regex
 from mirrord.config.mm2.property_table import CLASSES, IDENTITY_POLICIES, OLD
-from mirrord.config.mm2.values import Source, Value
+from mirrord.config.mm2.values import PropertiesFile, PropertyValue
 from mirrord.config.schema import FlowConfig, ReplicationFactor
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.model.names import Alias
 
 TOPICS_EXCLUDE = (r".*[\-\.]internal", r".*\.replica", "__.*")
@@ -35,7 +35,7 @@ _ISOLATION: dict[str, Literal["read_committed", "read_uncommitted"]] = {
     "read_committed": "read_committed",
     "read_uncommitted": "read_uncommitted",
 }
-_START: dict[str, Start] = {"earliest": "earliest", "latest": "latest", "none": "earliest"}
+_START: dict[str, StartPoint] = {"earliest": "earliest", "latest": "latest", "none": "earliest"}
 _LOCATION: dict[str, OffsetSyncsOn] = {"source": "source", "target": "target"}
 _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "target": "target"}
 
@@ -43,12 +43,12 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 class FlowReader:
     """The properties of the flow from one cluster to another: its own, and those at the top of the file."""
 
-    def __init__(self, source: Source, start: Alias, end: Alias) -> None:
+    def __init__(self, source: PropertiesFile, start: Alias, end: Alias) -> None:
         self._file = source
         self._from = start
         self._to = end
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> PropertyValue | None:
         """Return the flow's own value, or the one at the top of the file.
 
         Old names of the property are considered as well.
@@ -211,7 +211,7 @@ class FlowReader:
             self._file.wrong(found, f"{rule}")
             return "."
 
-    def _consumer(self, name: str) -> Value | None:
+    def _consumer(self, name: str) -> PropertyValue | None:
         """Return a setting of the consumer that reads the source, looked up in MirrorMaker 2's order."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(

@@ -24,7 +24,7 @@ _NO_CLIENT = (
 """Names that merely look as if they began with a client."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class PropertyLocation(msgspec.Struct, frozen=True):
     """The location of a property."""
 
     clusters: tuple[Alias, ...]
@@ -41,7 +41,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{'->'.join(self.clusters)}." if self.clusters else ""
 
 
-def place(key: str, aliases: Sequence[Alias]) -> Place:
+def locate(key: str, aliases: Sequence[Alias]) -> PropertyLocation:
     """Return the parts of a key, given the clusters of the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
@@ -58,4 +58,4 @@ def place(key: str, aliases: Sequence[Alias]) -> Place:
     if name not in _NO_CLIENT and not name.startswith("admin.listeners."):
         known = _FLOW_CLIENTS if len(clusters) == 2 else _CLIENTS
         client = next((each for each in known if name.startswith(each) and name != each), "")
-    return Place(clusters, client, name.removeprefix(client))
+    return PropertyLocation(clusters, client, name.removeprefix(client))

@@ -5,13 +5,13 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.config.mm2.keys import Place, place
+from mirrord.config.mm2.keys import PropertyLocation, locate
 from mirrord.config.mm2.property_table import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
-from mirrord.config.mm2.values import Source
-from mirrord.config.toml_reader import nearest
+from mirrord.config.mm2.values import PropertiesFile
+from mirrord.config.toml_reader import closest_name
 from mirrord.model.names import Alias
 
-Kind = Literal["without-meaning", "unknown", "remark"]
+NoticeKind = Literal["without-meaning", "unknown", "remark"]
 _GROUPS = "sync.group.offsets.enabled"
 _OLD = tuple(old for names in OLD.values() for old in names)
 _FLOW = (*BECOMES, *_OLD)
@@ -20,7 +20,7 @@ _FLOW = (*BECOMES, *_OLD)
 class Notice(msgspec.Struct, frozen=True):
     """One line for people about a property, which may occur several times, or about the whole file."""
 
-    kind: Kind
+    kind: NoticeKind
     key: str
     lines: tuple[int, ...]
     text: str
@@ -33,11 +33,13 @@ class Notice(msgspec.Struct, frozen=True):
         return f"{file_name}:{self.lines[0]}: {self.key}: {self.text}{others}"
 
 
-def notices(source: Source, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]) -> tuple[Notice, ...]:
+def notices(
+    source: PropertiesFile, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]
+) -> tuple[Notice, ...]:
     """Return all notices, in the order of the file. `flows` are the enabled flows."""
     found: dict[tuple[str, str], Notice] = {}
     for entry in source.entries.values():
-        parts = place(entry.key, aliases)
+        parts = locate(entry.key, aliases)
         verdict = _verdict(parts, source, flows)
         if verdict is None:
             continue
@@ -61,7 +63,7 @@ def notices(source: Source, aliases: Sequence[Alias], flows: Sequence[tuple[Alia
     return tuple(sorted([*found.values(), *repeated, *_stronger(source)], key=lambda notice: notice.lines))
 
 
-def _stronger(source: Source) -> Iterator[Notice]:
+def _stronger(source: PropertiesFile) -> Iterator[Notice]:
     """Yield a remark where MirrorMaker 2's default is weaker and the file does not name the property."""
     held = [
         setting
@@ -73,7 +75,9 @@ def _stronger(source: Source) -> Iterator[Notice]:
         yield Notice("remark", "", (), text + ", ".join(held))
 
 
-def _verdict(parts: Place, source: Source, flows: Sequence[tuple[Alias, Alias]]) -> tuple[Kind, str] | None:
+def _verdict(
+    parts: PropertyLocation, source: PropertiesFile, flows: Sequence[tuple[Alias, Alias]]
+) -> tuple[NoticeKind, str] | None:
     """Return the notice about a property, or None if it is used or belongs to a flow that is not enabled."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
@@ -91,7 +95,7 @@ def _verdict(parts: Place, source: Source, flows: Sequence[tuple[Alias, Alias]])
     return ("unknown", "") if why is None else ("without-meaning", f"has no meaning here: {why}")
 
 
-def _of_security(parts: Place, source: Source) -> tuple[Kind, str] | None:
+def _of_security(parts: PropertyLocation, source: PropertiesFile) -> tuple[NoticeKind, str] | None:
     key = f"{parts.prefix}{parts.client}{parts.name}"
     if key in source.taken:
         return None
@@ -106,7 +110,7 @@ def _of_security(parts: Place, source: Source) -> tuple[Kind, str] | None:
     return "remark", "not used: no cluster's security.protocol and sasl.mechanism want it, or each has its own"
 
 
-def _of_client(parts: Place, source: Source) -> tuple[Kind, str] | None:
+def _of_client(parts: PropertyLocation, source: PropertiesFile) -> tuple[NoticeKind, str] | None:
     if parts.name in SOURCE_CONSUMER and parts.client.endswith("consumer."):
         if f"{parts.prefix}{parts.client}{parts.name}" in source.taken:
             return None
@@ -119,17 +123,17 @@ def _of_client(parts: Place, source: Source) -> tuple[Kind, str] | None:
     return "without-meaning", f"has no meaning here: {reason(parts.name)}"
 
 
-def _is_known(parts: Place) -> bool:
+def _is_known(parts: PropertyLocation) -> bool:
     if parts.client:
         return parts.name in SOURCE_CONSUMER or parts.name in SECURITY or reason(parts.name) is not None
     return parts.name in _FLOW or parts.name in SECURITY or _is_provider(parts) or reason(parts.name) is not None
 
 
-def _is_provider(parts: Place) -> bool:
+def _is_provider(parts: PropertyLocation) -> bool:
     return parts.name.startswith("config.providers.") and parts.name.endswith(".class")
 
 
-def _nearest(key: str, parts: Place, aliases: Sequence[Alias]) -> str | None:
+def _nearest(key: str, parts: PropertyLocation, aliases: Sequence[Alias]) -> str | None:
     if parts.clusters:
         here = (
             (*SOURCE_CONSUMER, *REASONS)
@@ -138,9 +142,9 @@ def _nearest(key: str, parts: Place, aliases: Sequence[Alias]) -> str | None:
             if len(parts.clusters) == 2
             else (*SECURITY, *REASONS)
         )
-        like = nearest(parts.name, here)
+        like = closest_name(parts.name, here)
         return like and f"{parts.prefix}{parts.client}{like}"
-    return nearest(key, _everything(aliases))
+    return closest_name(key, _everything(aliases))
 
 
 def _everything(aliases: Sequence[Alias]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mirrord.config.jaas import JaasEntry, parse_jaas
 from mirrord.config.java_properties import split_list
 from mirrord.config.mm2.property_table import JavaClass
-from mirrord.config.mm2.values import Source, Value
+from mirrord.config.mm2.values import PropertiesFile, PropertyValue
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Mechanism, Protocol, Secret, Security
 from mirrord.config.units import HOST_RULE, host_port
@@ -67,7 +67,7 @@ _FILE_URL = "file://"
 class ClusterReader:
     """One cluster of a file."""
 
-    def __init__(self, source: Source, alias: Alias) -> None:
+    def __init__(self, source: PropertiesFile, alias: Alias) -> None:
         self._file = source
         self._alias = alias
 
@@ -75,11 +75,11 @@ class ClusterReader:
         """Read the cluster. Every fault is recorded in the file."""
         return ClusterConfig(bootstrap=self._bootstrap(), security=self._security())
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> PropertyValue | None:
         """Return the value for this cluster."""
         return self._file.find(*self._keys(name))
 
-    def find_secret(self, name: str) -> Value | None:
+    def find_secret(self, name: str) -> PropertyValue | None:
         """Return the value for this cluster as a reference that is not resolved."""
         return self._file.find_secret(*self._keys(name))
 
@@ -145,7 +145,7 @@ class ClusterReader:
             "password": self._option(jaas, entry, "password"),
         }
 
-    def _jaas(self, jaas: Value | None, mechanism: Mechanism) -> JaasEntry | None:
+    def _jaas(self, jaas: PropertyValue | None, mechanism: Mechanism) -> JaasEntry | None:
         module = _MODULES[mechanism]
         if jaas is None:
             self._file.fault(
@@ -170,7 +170,7 @@ class ClusterReader:
             return None
         return entry
 
-    def _bearer(self, jaas: Value | None, entry: JaasEntry) -> Mapping[str, object]:
+    def _bearer(self, jaas: PropertyValue | None, entry: JaasEntry) -> Mapping[str, object]:
         url = self.find("sasl.oauthbearer.token.endpoint.url")
         subject = self._plain(jaas, entry, "unsecuredLoginStringClaim_sub")
         if url is None and subject:
@@ -197,13 +197,13 @@ class ClusterReader:
             "scope": scope.text if scope else self._plain(jaas, entry, "scope"),
         }
 
-    def _plain(self, jaas: Value | None, entry: JaasEntry, option: str) -> str | None:
+    def _plain(self, jaas: PropertyValue | None, entry: JaasEntry, option: str) -> str | None:
         """Return an option that is not a secret."""
         if jaas is None or option not in entry.options:
             return None
         return self._file.expand(jaas.key, entry.options[option])
 
-    def _option(self, jaas: Value, entry: JaasEntry, option: str) -> Secret | None:
+    def _option(self, jaas: PropertyValue, entry: JaasEntry, option: str) -> Secret | None:
         """Return a reference to one option of a JAAS entry."""
         if option not in entry.options:
             return None

@@ -8,25 +8,25 @@ from mirrord.config.java_properties import split_list
 from mirrord.config.mm2.flows import FlowReader
 from mirrord.config.mm2.notices import Notice, notices
 from mirrord.config.mm2.security import ClusterReader
-from mirrord.config.mm2.values import Source
+from mirrord.config.mm2.values import PropertiesFile
 from mirrord.config.schema import ALIAS, ALIAS_RULE, Config, FlowConfig
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.model.names import Alias
 
 
-class Translated(NamedTuple):
+class TranslatedConfig(NamedTuple):
     """A file translated into mirrord's own configuration."""
 
     config: Config
     notices: tuple[Notice, ...]
 
 
-def translate(text: str, file_name: str) -> Translated:
+def translate(text: str, file_name: str) -> TranslatedConfig:
     """Return the equivalent configuration, for the enabled flows and their clusters.
 
     Raises ConfigError with all faults: wrong values, Java classes, secrets that cannot be found.
     """
-    source = Source(text, file_name)
+    source = PropertiesFile(text, file_name)
     aliases = _aliases(source)
     pairs = [(start, end) for start in aliases for end in aliases if start != end]
     readers = {pair: FlowReader(source, *pair) for pair in pairs}
@@ -50,14 +50,14 @@ def translate(text: str, file_name: str) -> Translated:
     for index, message in check_flows(flows):
         source.fault(f"{flows[index].source}->{flows[index].target}", message)
     source.finish()
-    return Translated(Config(clusters=clusters, flows=tuple(flows)), told)
+    return TranslatedConfig(Config(clusters=clusters, flows=tuple(flows)), told)
 
 
-def _aliases(source: Source) -> tuple[Alias, ...]:
+def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:
     found = source.find("clusters")
     aliases = tuple(dict.fromkeys(split_list(found.text))) if found else ()
     if len(aliases) < 2:
-        like = None if found else nearest("clusters", source.entries)
+        like = None if found else closest_name("clusters", source.entries)
         hint = f'; did you mean "{like}" to be it?' if like else ""
         source.fault("clusters", f"{'two at least' if found else 'missing'}; allowed: a list such as eu, us{hint}")
     for alias in aliases:
@@ -77,6 +77,6 @@ def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
     return f"{start}{dashes}{end}"
 
 
-def _empty(flow: FlowConfig, source: Source) -> Notice:
+def _empty(flow: FlowConfig, source: PropertiesFile) -> Notice:
     key = next(key for key in (f"{flow.source}->{flow.target}.topics", "topics") if key in source.entries)
     return Notice("remark", key, (source.entries[key].line,), "empty, so the flow copies nothing and is left out")

@@ -8,14 +8,14 @@ from mirrord.config.java_properties import Property, parse, split_list
 from mirrord.config.mm2.property_table import JavaClass
 from mirrord.config.property_providers import CLASSES, DECLARATION, Providers
 from mirrord.config.security import Secret
-from mirrord.config.toml_reader import Convert, nearest
+from mirrord.config.toml_reader import Convert, closest_name
 from mirrord.model.errors import ConfigError, EnvironmentFault
 
 T = TypeVar("T")
 _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 
-class Value(NamedTuple):
+class PropertyValue(NamedTuple):
     """One value. `raw` holds expressions such as `${env:NAME}`; `text` has them replaced."""
 
     key: str
@@ -24,7 +24,7 @@ class Value(NamedTuple):
     text: str
 
 
-class Source:
+class PropertiesFile:
     """One file. Every method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
@@ -38,7 +38,7 @@ class Source:
         self._faults: list[tuple[int, str]] = []
         self._check_providers()
 
-    def find(self, *keys: str) -> Value | None:
+    def find(self, *keys: str) -> PropertyValue | None:
         """Return the first of these keys that the file holds, or None.
 
         The result is also None if the value cannot be determined.
@@ -49,10 +49,10 @@ class Source:
                 continue
             self.taken.add(key)
             text = self.expand(key, entry.value)
-            return None if text is None else Value(key, entry.line, entry.value, text.strip())
+            return None if text is None else PropertyValue(key, entry.line, entry.value, text.strip())
         return None
 
-    def find_secret(self, *keys: str) -> Value | None:
+    def find_secret(self, *keys: str) -> PropertyValue | None:
         """Return the first of these keys for a value that is only referenced.
 
         Unlike with `find`, the referenced secret need not exist yet, and `text` is as written in the file.
@@ -62,7 +62,7 @@ class Source:
             return None
         self.taken.add(key)
         entry = self.entries[key]
-        return Value(key, entry.line, entry.value, entry.value.strip())
+        return PropertyValue(key, entry.line, entry.value, entry.value.strip())
 
     def expand(self, key: str, text: str) -> str | None:
         """Return the text with its expressions replaced.
@@ -75,7 +75,7 @@ class Source:
             self.fault(key, f"{fault}")
             return None
 
-    def secret(self, value: Value, option: str | None = None, raw: str | None = None) -> Secret:
+    def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
         """Return a reference to the value, or to one option of it.
 
         `raw` is the text that the file holds for that option.
@@ -105,7 +105,7 @@ class Source:
         if (entry.line if entry else 0, line) not in self._faults:
             self._faults.append((entry.line if entry else 0, line))
 
-    def wrong(self, value: Value, allowed: str) -> None:
+    def wrong(self, value: PropertyValue, allowed: str) -> None:
         """Record that a value is not one of those that are allowed."""
         hidden = any(part in value.key for part in _HIDDEN)
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
@@ -119,7 +119,7 @@ class Source:
 
     # Conversions of values.
 
-    def boolean(self, value: Value | None, default: bool) -> bool:
+    def boolean(self, value: PropertyValue | None, default: bool) -> bool:
         """Convert `true` or `false`, in any case."""
         if value is None:
             return default
@@ -129,7 +129,7 @@ class Source:
             return default
         return found
 
-    def integer(self, value: Value | None, default: int, low: int, high: int) -> int:
+    def integer(self, value: PropertyValue | None, default: int, low: int, high: int) -> int:
         """Convert a whole number within [low, high]."""
         if value is None:
             return default
@@ -142,19 +142,19 @@ class Source:
             return default
         return number
 
-    def choice(self, value: Value | None, known: Mapping[str, T], default: T) -> T:
+    def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
         """Convert one of these names."""
         if value is None:
             return default
         if value.text not in known:
-            like = nearest(value.text, known)
+            like = closest_name(value.text, known)
             self.wrong(
                 value, " or ".join(f'"{name}"' for name in known) + (f'; did you mean "{like}"?' if like else "")
             )
             return default
         return known[value.text]
 
-    def items(self, value: Value | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
+    def items(self, value: PropertyValue | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
         """Convert a comma-separated list."""
         if value is None:
             return default
@@ -166,7 +166,7 @@ class Source:
                 self.fault(value.key, f'found "{item}"; allowed: {rule}')
         return tuple(found)
 
-    def java_class(self, value: Value | None, name: str, rule: JavaClass) -> str | None:
+    def java_class(self, value: PropertyValue | None, name: str, rule: JavaClass) -> str | None:
         """Return the named class if it is built in here. Any other class is refused with its replacement."""
         if value is None or not value.text:
             return None

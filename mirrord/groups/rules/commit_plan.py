@@ -26,7 +26,8 @@ import msgspec
 
 from mirrord.config.flow_features import GroupsConfig, GroupsMode
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
@@ -70,7 +71,7 @@ class GroupBook:
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
         self._passes = passes
-        self._groups: dict[str, dict[TopicPartition, Course]] = {}
+        self._groups: dict[str, dict[TopicAndPartition, Course]] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -93,7 +94,7 @@ class GroupBook:
             course.peak = value.offset
         return True
 
-    def replace(self, group: str, offsets: dict[TopicPartition, OffsetValue]) -> bool:
+    def replace(self, group: str, offsets: dict[TopicAndPartition, OffsetValue]) -> bool:
         """Take in all current commits of a group. Return whether they differ from the ones known before."""
         changed = False
         known = self._groups.get(group, {})
@@ -107,7 +108,7 @@ class GroupBook:
                 changed = self.take(OffsetKey(group, *place), value) or changed
         return changed
 
-    def settled(self, group: str, place: TopicPartition, offset: int) -> None:
+    def settled(self, group: str, place: TopicAndPartition, offset: int) -> None:
         """Record that the target matches the source at this offset. The earlier history no longer matters."""
         course = self._groups.get(group, {}).get(place)
         if course is not None:
@@ -129,7 +130,7 @@ class GroupBook:
         """Return the names of all known groups."""
         return self._groups.keys()
 
-    def courses(self, group: str) -> Iterator[tuple[TopicPartition, Course]]:
+    def courses(self, group: str) -> Iterator[tuple[TopicAndPartition, Course]]:
         """Yield the partitions of one group and its history in each."""
         yield from self._groups.get(group, {}).items()
 

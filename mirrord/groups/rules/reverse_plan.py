@@ -18,40 +18,41 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Pair, Write
-from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 
 class Pairs:
     """The pairs of one flow's groups, by group and source partition."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, TopicPartition], Pair] = {}
-        self._unsure: dict[tuple[str, TopicPartition], Pair] = {}
+        self._known: dict[tuple[str, TopicAndPartition], Pair] = {}
+        self._unsure: dict[tuple[str, TopicAndPartition], Pair] = {}
         """Both positions at the time when it first became unclear which side had moved."""
 
-    def of(self, group: str, place: TopicPartition) -> Pair | None:
+    def of(self, group: str, place: TopicAndPartition) -> Pair | None:
         """Return the newest pair."""
         return self._known.get((group, place))
 
-    def learn(self, group: str, place: TopicPartition, source: int, target: int) -> None:
+    def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
         """Take in a pair from a checkpoint. The last checkpoint counts, but a pair that was seen takes precedence."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = Pair(source, target)
 
-    def met(self, group: str, place: TopicPartition, source: int, target: int, *, back: bool = False) -> None:
+    def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
         """Record that these positions match now. `back` means that the source was set to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
             self._known[group, place] = Pair(source, target, seen=True, back=back)
         self._unsure.pop((group, place), None)
 
-    def unsure(self, group: str, place: TopicPartition, source: int, target: int) -> None:
+    def unsure(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
         """Record the current positions of both sides when it is not known which of them moved last."""
         self._unsure.setdefault((group, place), Pair(source, target))
 
     def has_moved(
-        self, group: str, place: TopicPartition, *, source: int | None = None, target: int | None = None
+        self, group: str, place: TopicAndPartition, *, source: int | None = None, target: int | None = None
     ) -> bool:
         """Whether that side has moved since it became unclear which side had moved last."""
         known = self._unsure.get((group, place))
@@ -59,7 +60,7 @@ class Pairs:
             (source is not None and source != known.source) or (target is not None and target != known.target)
         )
 
-    def forget(self, group: str, place: TopicPartition) -> None:
+    def forget(self, group: str, place: TopicAndPartition) -> None:
         """Forget a pair that no longer matters."""
         self._known.pop((group, place), None)
 

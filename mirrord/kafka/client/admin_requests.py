@@ -12,7 +12,9 @@ from mirrord.kafka.protocol.errors import UnsupportedBroker, WireError
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
+BrokerAddress = tuple[str, int]
+"""Host and port of a broker."""
 
 
 class NotOffered(Unreachable):
@@ -23,7 +25,7 @@ class Asker:
     """A client that asks any broker of a cluster that answers."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
-        self.brokers: tuple[tuple[str, int], ...] = ()
+        self.brokers: tuple[BrokerAddress, ...] = ()
         """Brokers as last reported by the cluster, which may still exist when the configured addresses do not."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
@@ -35,9 +37,9 @@ class Asker:
         self,
         api: Api,
         encode: Callable[[int], bytes],
-        decode: Callable[[int, Reader], Answer],
-        at: tuple[str, int] | None = None,
-    ) -> Answer:
+        decode: Callable[[int, Reader], T],
+        at: BrokerAddress | None = None,
+    ) -> T:
         """Return the answer to a request that may safely be repeated. `at` names the only broker to ask.
 
         Requests are sent one at a time. Both functions get the API version. Raises Unreachable, AuthenticationFailed,
@@ -50,9 +52,9 @@ class Asker:
         self,
         api: Api,
         encode: Callable[[int], bytes],
-        decode: Callable[[int, Reader], Answer],
-        at: tuple[str, int] | None,
-    ) -> Answer:
+        decode: Callable[[int, Reader], T],
+        at: BrokerAddress | None,
+    ) -> T:
         present = self._connection
         if present is not None and at not in (None, (present.host, present.port)):
             self.close()
@@ -80,7 +82,7 @@ class Asker:
             self._connection.close()
             self._connection = None
 
-    async def _connect(self, at: tuple[str, int] | None) -> Connection:
+    async def _connect(self, at: BrokerAddress | None) -> Connection:
         fault: EnvironmentFault | None = None
         addresses = (at,) if at else dict.fromkeys((*map(address, self._config.bootstrap), *self.brokers))
         for host, port in addresses:
@@ -92,7 +94,7 @@ class Asker:
         raise fault
 
 
-def address(text: str) -> tuple[str, int]:
+def address(text: str) -> BrokerAddress:
     """Return the host and the port of a configured address."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import structlog
 
 from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import BrokerAddress
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, connect
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
 from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.kafka.protocol.api_versions import APIS, METADATA
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
-from mirrord.kafka.protocol.metadata import Metadata, Topic, decode, encode
+from mirrord.kafka.protocol.metadata import Metadata, TopicMetadata, decode, encode
 from mirrord.kafka.protocol.primitives import ZERO_UUID
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
@@ -83,7 +84,7 @@ class ClusterView:
         self._options = options
         self._cluster_id = cluster_id
         self._loop = asyncio.get_running_loop()
-        self._brokers: dict[int, tuple[str, int]] = {}
+        self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[TopicId, WatchedTopic] = {}
         self._links: dict[tuple[int, str], Link] = {}
         self._bootstrap: list[Link] = []
@@ -242,7 +243,7 @@ class ClusterView:
                 _take_topic(known, topic)
 
 
-def _take_topic(known: WatchedTopic, topic: Topic) -> None:
+def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
     if topic.error == 0 and topic.id == ZERO_UUID:
         # The broker does not know topic ids, because its cluster is being upgraded. It cannot say whether this is the
         # watched topic. Discovery reports such a cluster.

@@ -36,14 +36,14 @@ _THROTTLE_BYTES = 4
 """Size of the throttle time at the beginning of an answer."""
 
 Settings = Mapping[str, Setting]
-Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 class NoAuthorizer(EnvironmentFault):
     """The cluster has no authorizer, so it keeps no ACLs."""
 
 
-class Refused(EnvironmentFault):
+class RequestRefused(EnvironmentFault):
     """The cluster answers that we lack a permission, or that it cannot fulfil the request."""
 
 
@@ -152,7 +152,7 @@ class KafkaUpkeepAdmin:
             if seen.error == ErrorCode.SECURITY_DISABLED:
                 raise NoAuthorizer("the cluster has no authorizer")
             if seen.error:
-                raise Refused(_reason(seen.error, seen.message))
+                raise RequestRefused(_reason(seen.error, seen.message))
             found = found.union(seen.rules)
         return found
 
@@ -245,7 +245,7 @@ def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]
     return [*kept, *(_Group(part) for part in _parts(new, GROUP_SIZE))]
 
 
-def _parts(items: Sequence[Item], size: int) -> Iterable[Sequence[Item]]:
+def _parts(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (items[first : first + size] for first in range(0, len(items), size))
 
 

@@ -15,7 +15,8 @@ from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol import groups
 from mirrord.kafka.protocol.api_versions import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 AT_ONCE = 200
@@ -36,7 +37,7 @@ LATER = frozenset(
 """Errors after which another attempt may get another answer."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
-Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 class GroupAdmin:
@@ -73,18 +74,18 @@ class GroupAdmin:
         return found
 
     async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> dict[str, dict[TopicPartition, int]]:
+        self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
+    ) -> dict[str, dict[TopicAndPartition, int]]:
         """Commit for groups without members; return the error of each partition.
 
         Raises EnvironmentFault as `offsets` does.
         """
         at_homes, unknown = await self._by_home(commits)
         found = {group: dict.fromkeys(commits[group], error) for group, error in unknown.items()}
-        tasks: list[tuple[str, asyncio.Task[dict[TopicPartition, int]]]] = []
+        tasks: list[tuple[str, asyncio.Task[dict[TopicAndPartition, int]]]] = []
         slots = {node: asyncio.Semaphore(AT_ONCE) for node in at_homes}
 
-        async def send(node: int, group: str) -> dict[TopicPartition, int]:
+        async def send(node: int, group: str) -> dict[TopicAndPartition, int]:
             async with slots[node]:
                 return await self._commit(node, group, commits[group])
 
@@ -131,8 +132,8 @@ class GroupAdmin:
         return {group: found.get(group, GroupOffsets(NETWORK, {})) for group in members}
 
     async def _commit(
-        self, node: int, group: str, commits: Mapping[TopicPartition, CommittedOffset]
-    ) -> dict[TopicPartition, int]:
+        self, node: int, group: str, commits: Mapping[TopicAndPartition, CommittedOffset]
+    ) -> dict[TopicAndPartition, int]:
         try:
             connection = await self._to(node)
             version = connection.version(OFFSET_COMMIT)
@@ -186,6 +187,6 @@ class GroupAdmin:
             self._view.refresh()
 
 
-def _parts(items: Iterable[Item], size: int) -> Iterable[list[Item]]:
+def _parts(items: Iterable[T], size: int) -> Iterable[list[T]]:
     every = list(items)
     return (every[first : first + size] for first in range(0, len(every), size))

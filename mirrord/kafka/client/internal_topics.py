@@ -48,7 +48,7 @@ async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
     try:
         async with asyncio.timeout(patience_s):
             while True:
-                if name in (await admin.look([name])).topics:
+                if name in (await admin.describe([name])).topics:
                     return
                 await asyncio.sleep(0.05)
     except TimeoutError:

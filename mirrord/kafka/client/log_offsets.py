@@ -20,7 +20,7 @@ from contextlib import closing
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.admin_requests import Asker, NotOffered
+from mirrord.kafka.client.admin_requests import Asker, BrokerAddress, NotOffered
 from mirrord.kafka.client.connection import Unreachable
 from mirrord.kafka.client.reconnecting_link import Backoff
 from mirrord.kafka.client.request_pipeline import ConnectionLost
@@ -43,7 +43,6 @@ from mirrord.model.names import TopicId, TopicPartition
 ANSWER_S = 5.0
 """Time limit for an answer, in seconds."""
 
-Address = tuple[str, int]
 Answers = dict[TopicPartition, ListedOffset]
 
 
@@ -89,7 +88,7 @@ class LogOffsets:
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._any = Asker(cluster, timeout_s)
-        self._brokers: dict[Address, Asker] = {}
+        self._brokers: dict[BrokerAddress, Asker] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -138,7 +137,7 @@ class LogOffsets:
         if not partitions:
             return {}
         leaders = await self._leaders({each.topic for each in partitions})
-        by_leader: dict[Address, list[Identified]] = {}
+        by_leader: dict[BrokerAddress, list[Identified]] = {}
         for each in partitions:
             known = leaders.get(TopicPartition(each.topic, each.partition))
             if known is not None and known.topic_id == each.topic_id and known.address is not None:
@@ -158,7 +157,7 @@ class LogOffsets:
 
         Return the partitions to ask for again, and a reason.
         """
-        by_leader: dict[Address, list[TopicPartition]] = {}
+        by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         again: list[TopicPartition] = []
         fault: EnvironmentFault | None = None
         for each in partitions:
@@ -187,7 +186,7 @@ class LogOffsets:
         return again, fault
 
     async def _try(
-        self, address: Address, partitions: list[TopicPartition], time: int, read_committed: bool
+        self, address: BrokerAddress, partitions: list[TopicPartition], time: int, read_committed: bool
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
         """Return the leader's answer, or why it should be asked again. Raises EnvironmentFault."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
@@ -198,7 +197,7 @@ class LogOffsets:
         except (Unreachable, ConnectionLost) as fault:
             return partitions, fault
 
-    async def _identified(self, address: Address, partitions: Collection[Identified]) -> dict[Identified, int]:
+    async def _identified(self, address: BrokerAddress, partitions: Collection[Identified]) -> dict[Identified, int]:
         questions = [OffsetQuestion(each.topic, each.partition, LATEST) for each in partitions]
         try:
             listed = await self._list(address, questions)
@@ -226,17 +225,17 @@ class LogOffsets:
             for each in topic.partitions
         }
 
-    async def _topics(self, names: Collection[str], at: Address | None = None) -> metadata.Metadata:
+    async def _topics(self, names: Collection[str], at: BrokerAddress | None = None) -> metadata.Metadata:
         asker = self._any if at is None else self._broker(at)
         return await asker.ask(METADATA, lambda version: metadata.encode(version, sorted(names)), metadata.decode, at)
 
     async def _list(
-        self, address: Address, questions: Collection[OffsetQuestion], *, read_committed: bool = False
+        self, address: BrokerAddress, questions: Collection[OffsetQuestion], *, read_committed: bool = False
     ) -> Answers:
         body, decode = offsets_request(questions, read_committed=read_committed)
         return await self._broker(address).ask(LIST_OFFSETS, lambda _: body, lambda _, reader: decode(reader), address)
 
-    def _broker(self, address: Address) -> Asker:
+    def _broker(self, address: BrokerAddress) -> Asker:
         if address not in self._brokers:
             self._brokers[address] = Asker(self._cluster, self._timeout_s)
         return self._brokers[address]
@@ -246,7 +245,7 @@ class _Led(NamedTuple):
     """A partition that exists."""
 
     topic_id: TopicId
-    address: Address | None
+    address: BrokerAddress | None
     """The address of its leader; None while there is none."""
 
 

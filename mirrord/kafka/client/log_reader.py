@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
@@ -143,7 +143,7 @@ async def open_logs(
     """Open a reader of these topics. Raises EnvironmentFault, or ConfigError if a topic does not exist."""
     admin = KafkaTopicAdmin(cluster, patience_s)
     try:
-        seen = await admin.look(topics)
+        seen = await admin.describe(topics)
         unknown = sorted(set(topics) - set(seen.topics))
         if unknown:
             raise await _unknown(alias, unknown[0], seen.refused.get(unknown[0], ""), admin)
@@ -161,7 +161,7 @@ async def open_logs(
 
 
 async def _unknown(alias: Alias, topic: str, why: str, admin: KafkaTopicAdmin) -> ConfigError:
-    like = nearest(topic, (await admin.look()).topics)
+    like = closest_name(topic, (await admin.describe()).topics)
     hint = f'; did you mean "{like}"?' if like else ""
     told = f" ({why})" if why and why != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name else ""
     return ConfigError(f'{alias} has no topic "{topic}"{told}{hint}')

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, Leader, PartitionId
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.reconnecting_link import ask
@@ -70,18 +70,20 @@ class PartitionAnswer(Protocol):
     def error(self) -> int: ...
 
 
-Answer = TypeVar("Answer", bound=PartitionAnswer)
-Tell = Callable[[int, Answer | None], None]
+AnswerT = TypeVar("AnswerT", bound=PartitionAnswer)
+AnswerCallback = Callable[[int, AnswerT | None], None]
 
 
-class Question(Generic[Answer]):
+class PartitionQuestion(Generic[AnswerT]):
     """One partition in a shared request."""
 
-    __slots__ = ("give_up_at", "leader", "leader_epoch", "partition", "tell", "time")
+    __slots__ = ("give_up_at", "leader", "leader_epoch", "on_answer", "partition", "time")
 
-    def __init__(self, partition: PartitionId, tell: Tell[Answer], leader_epoch: int = -1, time: int = 0) -> None:
+    def __init__(
+        self, partition: PartitionId, on_answer: AnswerCallback[AnswerT], leader_epoch: int = -1, time: int = 0
+    ) -> None:
         self.partition = partition
-        self.tell = tell
+        self.on_answer = on_answer
         """Receives the error and, if the error is 0, the answer."""
         self.give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
         self.leader = Leader(-1, -1)
@@ -89,15 +91,15 @@ class Question(Generic[Answer]):
         self.time = time
 
 
-class _Kind(Generic[Answer]):
+class _Kind(Generic[AnswerT]):
     """Questions of one kind: those that were added within the current tick, and those that cannot be asked yet."""
 
     def __init__(
         self,
         asks: "Asks",
         api: Api,
-        encode: Callable[[Iterable[Question[Answer]]], bytes],
-        decode: Callable[[Reader], list[Answer]],
+        encode: Callable[[Iterable[PartitionQuestion[AnswerT]]], bytes],
+        decode: Callable[[Reader], list[AnswerT]],
     ) -> None:
         self._asks = asks
         self._view = asks.view
@@ -105,10 +107,10 @@ class _Kind(Generic[Answer]):
         self._encode = encode
         self._decode = decode
         self._loop = asyncio.get_running_loop()
-        self._fresh: list[Question[Answer]] = []
-        self._waiting: list[Question[Answer]] = []
+        self._fresh: list[PartitionQuestion[AnswerT]] = []
+        self._waiting: list[PartitionQuestion[AnswerT]] = []
 
-    def add(self, question: Question[Answer]) -> None:
+    def add(self, question: PartitionQuestion[AnswerT]) -> None:
         """Ask the question, together with the others that are added in this tick."""
         if not self._fresh:
             self._loop.call_soon(self._flush)
@@ -123,10 +125,10 @@ class _Kind(Generic[Answer]):
         fresh, self._fresh = self._fresh, []
         self._spread(fresh)
 
-    def _spread(self, questions: Sequence[Question[Answer]]) -> None:
+    def _spread(self, questions: Sequence[PartitionQuestion[AnswerT]]) -> None:
         """Send one request to each leader."""
-        by_node: dict[int, list[Question[Answer]]] = {}
-        unknown: list[Question[Answer]] = []
+        by_node: dict[int, list[PartitionQuestion[AnswerT]]] = {}
+        unknown: list[PartitionQuestion[AnswerT]] = []
         for question in questions:
             leader = self._view.leader(question.partition)
             if leader is None:
@@ -139,7 +141,7 @@ class _Kind(Generic[Answer]):
         if unknown:
             self._postpone(unknown, NO_LEADER)
 
-    async def _ask_leader(self, node: int, questions: Sequence[Question[Answer]]) -> None:
+    async def _ask_leader(self, node: int, questions: Sequence[PartitionQuestion[AnswerT]]) -> None:
         # If there are two questions about one partition, only the later one is sent; both get its answer.
         asked = {(question.partition.topic, question.partition.partition): question for question in questions}
         api = self._api
@@ -148,7 +150,7 @@ class _Kind(Generic[Answer]):
             answers = await ask(connection, api, self._encode(asked.values()), connection.version(api), self._decode)
         except UnsupportedBroker:
             for question in questions:
-                question.tell(UNSUPPORTED, None)
+                question.on_answer(UNSUPPORTED, None)
             return
         except MirrordError:
             self._postpone(questions, NETWORK)
@@ -157,18 +159,18 @@ class _Kind(Generic[Answer]):
         for question in questions:
             answer = found.get((question.partition.topic, question.partition.partition))
             if answer is None:
-                question.tell(int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
+                question.on_answer(int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
             else:
-                question.tell(answer.error, answer if answer.error == 0 else None)
+                question.on_answer(answer.error, answer if answer.error == 0 else None)
 
-    def _postpone(self, questions: Iterable[Question[Answer]], error: int) -> None:
+    def _postpone(self, questions: Iterable[PartitionQuestion[AnswerT]], error: int) -> None:
         self._view.refresh()
         now = self._loop.time()
         for question in questions:
             if self._view.gone(question.partition.topic_id):
-                question.tell(NO_TOPIC, None)
+                question.on_answer(NO_TOPIC, None)
             elif now >= question.give_up_at:
-                question.tell(error, None)
+                question.on_answer(error, None)
             else:
                 if not self._waiting:
                     self._loop.call_later(PATIENCE_S, self._give_up, error)
@@ -201,100 +203,100 @@ class Asks:
         """Stop asking. Open questions remain without an answer."""
         self._tasks.cancel()
 
-    def end(self, partition: PartitionId, tell: Callable[[int, int, int], None]) -> None:
+    def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
         """Report (error, leader epoch, end): the leader's own log end, whether or not it is replicated (KIP-320)."""
 
-        def told(error: int, answer: EpochEnd | None) -> None:
+        def answered(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
                 error, answer = NO_LEADER, None  # the leader has not recorded its own epoch yet
-            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+            report(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
 
-        self._ends.add(Question(partition, told))
+        self._ends.add(PartitionQuestion(partition, answered))
 
-    def shared(self, partition: PartitionId, epoch: int, tell: Callable[[int, int, int], None]) -> None:
+    def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
         """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and its end (KIP-101, KIP-320).
 
         Epoch and end are -1 if the log knows of none.
         """
 
-        def told(error: int, answer: EpochEnd | None) -> None:
-            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+        def answered(error: int, answer: EpochEnd | None) -> None:
+            report(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
 
-        self._epochs.add(Question(partition, told, epoch))
+        self._epochs.add(PartitionQuestion(partition, answered, epoch))
 
     def producer(
-        self, partition: PartitionId, producer_id: int, tell: Callable[[int, ActiveProducer | None], None]
+        self, partition: PartitionId, producer_id: int, report: Callable[[int, ActiveProducer | None], None]
     ) -> None:
         """Report (error, entry): what the leader remembers of this producer (KIP-664); None if it remembers nothing."""
 
-        def told(error: int, answer: PartitionProducers | None) -> None:
+        def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
             # An entry without a sequence says nothing: another client's marker created the producer's state.
             known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
-            tell(error, next(known, None))
+            report(error, next(known, None))
 
-        self._producers.add(Question(partition, told))
+        self._producers.add(PartitionQuestion(partition, answered))
 
-    def producers(self, partition: PartitionId, tell: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
+    def producers(self, partition: PartitionId, report: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
         """Report (error, entries): everything that the leader remembers of producers (KIP-664)."""
 
-        def told(error: int, answer: PartitionProducers | None) -> None:
-            tell(error, () if answer is None else answer.producers)
+        def answered(error: int, answer: PartitionProducers | None) -> None:
+            report(error, () if answer is None else answer.producers)
 
-        self._producers.add(Question(partition, told))
+        self._producers.add(PartitionQuestion(partition, answered))
 
-    def bounds(self, partition: PartitionId, leader_epoch: int, tell: Callable[[int, int, int], None]) -> None:
+    def bounds(self, partition: PartitionId, leader_epoch: int, report: Callable[[int, int, int], None]) -> None:
         """Report (error, high watermark, log start) from the leader of exactly this epoch; epoch -1 asks any leader."""
         found: dict[int, tuple[int, int]] = {}
 
-        def told(time: int, error: int, answer: ListedOffset | None) -> None:
+        def answered(time: int, error: int, answer: ListedOffset | None) -> None:
             found[time] = (error, -1 if answer is None else answer.offset)
             if len(found) == 2:
                 (latest_error, latest), (earliest_error, earliest) = found[LATEST], found[EARLIEST]
-                tell(latest_error or earliest_error, latest, earliest)
+                report(latest_error or earliest_error, latest, earliest)
 
-        self._latest.add(Question(partition, partial(told, LATEST), leader_epoch, LATEST))
-        self._earliest.add(Question(partition, partial(told, EARLIEST), leader_epoch, EARLIEST))
+        self._latest.add(PartitionQuestion(partition, partial(answered, LATEST), leader_epoch, LATEST))
+        self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
-    def start(self, partition: PartitionId, start: Start, tell: Callable[[int, int], None]) -> None:
+    def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
         """Report (error, offset): where a lane without history begins.
 
         For a time after the last record, that is the log end.
         """
         time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
 
-        def told(error: int, answer: ListedOffset | None) -> None:
+        def answered(error: int, answer: ListedOffset | None) -> None:
             if answer is not None and answer.offset < 0 <= time:
-                self.start(partition, "latest", tell)
+                self.start(partition, "latest", report)
             else:
-                tell(error, -1 if answer is None else answer.offset)
+                report(error, -1 if answer is None else answer.offset)
 
-        self._starts.add(Question(partition, told, -1, time))
+        self._starts.add(PartitionQuestion(partition, answered, -1, time))
 
-    def last_stable(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+    def last_stable(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
         """Report (error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
 
-        def told(error: int, answer: ListedOffset | None) -> None:
-            tell(error, -1 if answer is None else answer.offset)
+        def answered(error: int, answer: ListedOffset | None) -> None:
+            report(error, -1 if answer is None else answer.offset)
 
-        self._stable.add(Question(partition, told, -1, LATEST))
+        self._stable.add(PartitionQuestion(partition, answered, -1, LATEST))
 
-    def local_start(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+    def local_start(self, partition: PartitionId, report: Callable[[int, int], None]) -> None:
         """Report (error, offset): where the part of the log begins that is on the leader's own disks.
 
         Records below that offset are in remote storage (KIP-405). The error is UNSUPPORTED_VERSION before Kafka 3.4.
         """
 
-        def told(error: int, answer: ListedOffset | None) -> None:
-            tell(error, -1 if answer is None else answer.offset)
+        def answered(error: int, answer: ListedOffset | None) -> None:
+            report(error, -1 if answer is None else answer.offset)
 
-        self._local_starts.add(Question(partition, told, -1, EARLIEST_LOCAL))
+        self._local_starts.add(PartitionQuestion(partition, answered, -1, EARLIEST_LOCAL))
 
-    def producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+    def producer_id(self, report: Callable[[int, int, int], None]) -> None:
         """Report (error, producer id, epoch): a new producer without a transactional id, from any broker."""
-        self.begin(self._ask_producer_id(tell))
+        self.begin(self._ask_producer_id(report))
 
-    async def _ask_producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+    async def _ask_producer_id(self, report: Callable[[int, int, int], None]) -> None:
         try:
             connection = await self.view.any_broker()
             version = connection.version(INIT_PRODUCER_ID)
@@ -303,7 +305,7 @@ class Asks:
         except MirrordError:
             self.view.refresh()
             identity = ProducerIdentity(NETWORK, -1, -1)
-        tell(identity.error, identity.producer_id, identity.producer_epoch)
+        report(identity.error, identity.producer_id, identity.producer_epoch)
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
         """Run the coroutine until it ends or `close` cancels it."""
@@ -314,41 +316,41 @@ class Asks:
         for kind in (self._ends, self._epochs, self._producers, *bounds):
             kind.again()
 
-    def _encode_start(self, questions: Iterable[Question[ListedOffset]]) -> bytes:
+    def _encode_start(self, questions: Iterable[PartitionQuestion[ListedOffset]]) -> bytes:
         return encode_list_offsets(map(_offset_question, questions), self._read_committed)
 
 
-def _encode_ends(questions: Iterable[Question[EpochEnd]]) -> bytes:
+def _encode_ends(questions: Iterable[PartitionQuestion[EpochEnd]]) -> bytes:
     return encode_epoch_ends(
         EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader.epoch)
         for each in questions
     )
 
 
-def _encode_epochs(questions: Iterable[Question[EpochEnd]]) -> bytes:
+def _encode_epochs(questions: Iterable[PartitionQuestion[EpochEnd]]) -> bytes:
     return encode_epoch_ends(
         EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader_epoch)
         for each in questions
     )
 
 
-def _encode_producers(questions: Iterable[Question[PartitionProducers]]) -> bytes:
+def _encode_producers(questions: Iterable[PartitionQuestion[PartitionProducers]]) -> bytes:
     topics: dict[str, list[int]] = {}
     for question in questions:
         topics.setdefault(question.partition.topic, []).append(question.partition.partition)
     return encode_describe_producers(topics)
 
 
-def _encode_visible(questions: Iterable[Question[ListedOffset]]) -> bytes:
+def _encode_visible(questions: Iterable[PartitionQuestion[ListedOffset]]) -> bytes:
     # Uncommitted records are included, because the high watermark is needed, not the last stable offset.
     return encode_list_offsets(map(_offset_question, questions), read_committed=False)
 
 
-def _encode_stable(questions: Iterable[Question[ListedOffset]]) -> bytes:
+def _encode_stable(questions: Iterable[PartitionQuestion[ListedOffset]]) -> bytes:
     return encode_list_offsets(map(_offset_question, questions), read_committed=True)
 
 
-def _offset_question(question: Question[ListedOffset]) -> OffsetQuestion:
+def _offset_question(question: PartitionQuestion[ListedOffset]) -> OffsetQuestion:
     partition = question.partition
     return OffsetQuestion(partition.topic, partition.partition, question.time, question.leader_epoch)
 
@@ -372,7 +374,7 @@ async def last_stable_offset(asks: Asks, partition: PartitionId) -> int:
     return offset
 
 
-async def start_offset(asks: Asks, partition: PartitionId, start: Start) -> int:
+async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) -> int:
     """Return the offset that `start` means now. For a time after the last record, and for "latest", that is the log
     end: the last stable offset if the client reads committed records, and the high watermark otherwise.
 

@@ -67,7 +67,7 @@ class ProducerExpiry:
                     return
             await self._clock.sleep(backoff.next_s())
 
-    async def follow(self, tell: Callable[[int], None]) -> None:
+    async def follow(self, report: Callable[[int], None]) -> None:
         """Ask all brokers again and again, and report the shortest expiry."""
         while True:
             nodes = self._nodes()
@@ -76,7 +76,7 @@ class ProducerExpiry:
             # The last answer of a broker that does not answer now still counts. A broker that is gone does not count.
             self._known = {node: expiry for node, expiry in self._known.items() if node in nodes}
             if self._known:
-                tell(self.shortest_ms)
+                report(self.shortest_ms)
             await self._clock.sleep(LOOK_S)
 
     async def _ask(self, node: int) -> bool:

@@ -20,7 +20,7 @@ class Throttle:
         self._stats = stats
         self._until = 0.0
 
-    def told(self, throttle_ms: int, pipe: FramePipe) -> None:
+    def record(self, throttle_ms: int, pipe: FramePipe) -> None:
         """Record the throttle time of an answer on this connection; 0 means that it is not throttled."""
         if throttle_ms > 0:
             self._stats.throttled(throttle_ms / 1000)

@@ -16,7 +16,7 @@ from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, LIST_LOCAL_OFFSETS
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
-from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
+from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, FetchPosition, SessionStep, decode, encode
 from mirrord.kafka.protocol.legacy_messages import Group, group, is_old
 from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL, OffsetQuestion
 from mirrord.kafka.protocol.primitives import Reader
@@ -25,7 +25,7 @@ from mirrord.kafka.protocol.record_batch import (
     TRANSACTIONAL,
     Header,
     HeaderTuple,
-    Scanned,
+    ScannedBatch,
     records_digest,
     scan,
 )
@@ -129,10 +129,10 @@ class Stretches:
         if not place.is_remote(position):
             async with self._slots:
                 asked = loop.time()
-                answer = await self._fetch(partition, Position(position), _LIMITS[committed])
+                answer = await self._fetch(partition, FetchPosition(position), _LIMITS[committed])
                 took_s = loop.time() - asked
         else:
-            where = Position(position, max_bytes=REMOTE_CHUNK_BYTES)
+            where = FetchPosition(position, max_bytes=REMOTE_CHUNK_BYTES)
             limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
             link = await self._remote_links.get()
             try:
@@ -151,11 +151,11 @@ class Stretches:
         The point is an (epoch, end) pair, or (-1, -1) if the logs do not diverge (KIP-595). Raises ReadFailed.
         """
         async with self._slots:
-            _, fetched = await self._fetch(partition, Position(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
+            _, fetched = await self._fetch(partition, FetchPosition(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
         return fetched.diverging_epoch, fetched.diverging_end
 
     async def _fetch(
-        self, partition: PartitionId, position: Position, limits: FetchLimits, link: str = "read"
+        self, partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> tuple[Bytes, FetchedPartition]:
         leader = self._view.leader(partition)
         if leader is None:
@@ -253,10 +253,10 @@ async def local_start(view: ClusterView, partition: PartitionId) -> int:
     return -1 if answer.error else answer.offset
 
 
-def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scanned]:
+def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[ScannedBatch]:
     """Return the complete batches in the answer to a fetch from `position` on."""
     start, end = fetched.records_start, fetched.records_end
-    batches: list[Scanned] = []
+    batches: list[ScannedBatch] = []
     try:
         while True:
             found, start = _scan_batches(buffer, start, end)
@@ -270,7 +270,7 @@ def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scann
         raise ReadFailed(int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)) from error
 
 
-def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
+def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
     """Return the batches up to the first message of an old format, and the position where they end."""
     try:
         return scan(buffer, start, end)
@@ -278,7 +278,7 @@ def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], i
         return scan(buffer, start, old.at)
 
 
-def _as_batch(messages: Group, position: int) -> Scanned:
+def _as_batch(messages: Group, position: int) -> ScannedBatch:
     """Return a group of old messages as a batch; `position` is the first offset that a wrapper there can hold."""
     first = messages.first if messages.first >= 0 else min(position, messages.last)
     length, delta = messages.end - messages.start, messages.last - first

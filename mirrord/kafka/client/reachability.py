@@ -13,7 +13,7 @@ from mirrord.model.names import Alias, ClusterId
 from mirrord.model.status import ClusterStatus
 from mirrord.runtime.clock import Clock
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ class ClusterWatch:
         self._asked = False
         self._since_ms: int | None = None
 
-    def tell(self, observer: str, error: str) -> None:
+    def record(self, observer: str, error: str) -> None:
         """Record an observer's result; an empty error means that the cluster answered."""
         was_reachable, was_asked = not self._errors, self._asked
         self._asked = True
@@ -70,37 +70,37 @@ class WatchedAdmin:
         self._watch = watch
         self._observer = observer
 
-    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+    async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
         """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
-        seen = await self._told(self._admin.look(names, rights=rights))
+        seen = await self._watched(self._admin.describe(names, rights=rights))
         self._watch.cluster_id = seen.cluster_id
         return seen
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
         """Create topics; return those that were refused, and why."""
-        return await self._told(self._admin.create(topics, validate_only=validate_only))
+        return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
         """Increase topics to these numbers of partitions; return those that were refused, and why."""
-        return await self._told(self._admin.grow(topics))
+        return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:
         """Close the connection."""
         await self._admin.close()
 
-    async def _told(self, request: Awaitable[Answer]) -> Answer:
+    async def _watched(self, request: Awaitable[T]) -> T:
         try:
             answer = await request
         except EnvironmentFault as fault:
-            self._watch.tell(self._observer, str(fault))
+            self._watch.record(self._observer, str(fault))
             raise
-        self._watch.tell(self._observer, "")
+        self._watch.record(self._observer, "")
         return answer
 
 
 async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
     """Return the ids of both clusters. Both are always asked, so that the status covers both."""
-    answers = await asyncio.gather(source.look([]), target.look([]), return_exceptions=True)
+    answers = await asyncio.gather(source.describe([]), target.describe([]), return_exceptions=True)
     one, other = answers
     if isinstance(one, BaseException):
         raise one

@@ -11,7 +11,7 @@ from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.model.errors import EnvironmentFault
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -44,9 +44,7 @@ class Backoff:
         self._pause_s = FIRST_PAUSE_S
 
 
-async def ask(
-    connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], Answer]
-) -> Answer:
+async def ask(connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], T]) -> T:
     """Send a request and decode its answer. Raises ConnectionLost, and WireError, which closes the connection."""
     reader = await connection.call(api, body, version)
     try:

@@ -19,7 +19,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.legacy_messages import OldMessage, inside, is_old, parse
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 
 _MAGIC = 2
@@ -38,7 +38,7 @@ class _AioRecord(Protocol):
     headers: list[tuple[str, bytes | None]]
 
 
-def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
+def decode(buffer: Bytes, start: int, end: int) -> list[DecodedRecord]:
     """Return the records of the batch, or of the messages of formats 0 and 1, in buffer[start:end].
 
     If a batch has an append time, all its records have this time (KIP-32). Raises ValueError when the data cannot be
@@ -47,7 +47,7 @@ def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
     return read(buffer, start, end)[1]
 
 
-def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
+def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[DecodedRecord]]:
     """Return the codec, and the records in ascending offset order. Raises ValueError when they cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
@@ -64,7 +64,7 @@ def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
     return codec, records
 
 
-def _read_batch(data: bytes) -> tuple[int, list[Record]]:
+def _read_batch(data: bytes) -> tuple[int, list[DecodedRecord]]:
     if len(data) < HEADER_LENGTH:
         raise ValueError(f"{len(data)} bytes are not a batch")
     batch = DefaultRecordBatch(data)
@@ -74,16 +74,16 @@ def _read_batch(data: bytes) -> tuple[int, list[Record]]:
     if len(data) == HEADER_LENGTH:
         return codec, []  # a codec cannot decode zero bytes
     records = [
-        Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+        DecodedRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
     ]
     return codec, records
 
 
-def _read_old(data: bytes) -> tuple[int, list[Record]]:
+def _read_old(data: bytes) -> tuple[int, list[DecodedRecord]]:
     """Return the codec and the records of a wrapper, or of messages without compression."""
     codec = 0
-    records: list[Record] = []
+    records: list[DecodedRecord] = []
     for message in parse(data, checked=True):
         messages = [message]
         if message.codec:
@@ -91,7 +91,7 @@ def _read_old(data: bytes) -> tuple[int, list[Record]]:
             messages = inside(message, _unpack(message))
             if messages[-1].offset != message.offset:
                 raise ValueError(f"the last message inside of the one at offset {message.offset} has another offset")
-        records += [Record(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
+        records += [DecodedRecord(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
     return codec, records
 
 

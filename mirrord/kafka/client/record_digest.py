@@ -2,12 +2,12 @@
 
 import hashlib
 
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 
 _BYTES = 16
 
 
-def digest(record: Record, *, timed: bool) -> bytes:
+def digest(record: DecodedRecord, *, timed: bool) -> bytes:
     """Return the digest of key, value and headers.
 
     The time is included only if `timed`, because a target may set its own time. The offset is never included.

@@ -42,7 +42,7 @@ class ConnectionLost(EnvironmentFault):
     """The connection ended, so the outcome of its unanswered requests is unknown. `__cause__` is the cause, if any."""
 
 
-Callback = Callable[[Frame | ConnectionLost], None]
+FrameCallback = Callable[[Frame | ConnectionLost], None]
 
 
 class FramePipe(asyncio.BufferedProtocol):
@@ -85,7 +85,7 @@ class FramePipe(asyncio.BufferedProtocol):
         self._frame_limit = frame_limit
         self._transport: asyncio.Transport | None = None
         self._keep: object = None
-        self._pending: deque[tuple[int, float, str, Callback]] = deque()
+        self._pending: deque[tuple[int, float, str, FrameCallback]] = deque()
         self._throttled_until = 0.0
         self._correlation_id = 0
         self._held: list[Bytes] | None = None
@@ -107,7 +107,7 @@ class FramePipe(asyncio.BufferedProtocol):
         """Number of requests without an answer."""
         return len(self._pending)
 
-    def request(self, api: Api, version: int, parts: Sequence[Bytes], size: int, callback: Callback) -> None:
+    def request(self, api: Api, version: int, parts: Sequence[Bytes], size: int, callback: FrameCallback) -> None:
         """Send a request whose body is `parts`, `size` bytes in all; the first part is `bytes`.
 
         If the connection is lost, the callback is called immediately.

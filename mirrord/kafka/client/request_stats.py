@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.model.metrics import LATENCY_BOUNDS_S
-from mirrord.model.status import Api, RequestsStatus
+from mirrord.model.status import RequestKind, RequestsStatus
 
 
 class RequestStats:
@@ -16,8 +16,8 @@ class RequestStats:
 
     __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 
-    def __init__(self, api: Api) -> None:
-        self._api: Api = api
+    def __init__(self, api: RequestKind) -> None:
+        self._api: RequestKind = api
         self._buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
         self._seconds = self._throttled_s = 0.0
         self._errors: dict[int, int] = {}
@@ -35,7 +35,7 @@ class RequestStats:
         """Count the time for which a broker throttles one connection, because a quota is used up."""
         self._throttled_s += seconds
 
-    def told(self) -> RequestsStatus:
+    def status(self) -> RequestsStatus:
         """Return all counts since the process began."""
         errors: Mapping[int, int] = dict(self._errors)
         return RequestsStatus(

@@ -42,8 +42,8 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     refused: Mapping[str, str] = {}
     """Topics that were asked for by name and are not visible to us or do not exist, with Kafka's error name."""
     allowed: Mapping[str, int] = {}
-    """The operations that we may perform on each topic (`mirrord.kafka.protocol.metadata.Topic.allowed`), if they
-    were asked for."""
+    """The operations that we may perform on each topic, if they were asked for
+    (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`)."""
     brokers: int = 0
     """Number of live brokers; 0 if it is not known."""
 
@@ -56,10 +56,10 @@ class TopicAdmin(Protocol):
     """The operations that discovery needs from a cluster.
 
     Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
-    `look` raises NoTopicIds if a topic in the answer has no topic id.
+    `describe` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
-    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+    async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
         """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
         ...
 
@@ -92,7 +92,7 @@ class KafkaTopicAdmin:
         """The last answer about all topics, byte for byte; usually the next one is the same."""
         self._all: ClusterTopics | None = None
 
-    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+    async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
         """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
         answer = await self._metadata(names, rights=rights)
         if answer is None:
@@ -152,7 +152,7 @@ class KafkaTopicAdmin:
         """Close the connection."""
         self._asker.close()
 
-    def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.Topic]) -> None:
+    def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.TopicMetadata]) -> None:
         """Check that all topics have ids. A topic that is reported with an error has neither partitions nor an id.
 
         Raises NoTopicIds.

@@ -8,7 +8,7 @@ _TRUE = b"\x01"
 
 
 class ClusterRights(msgspec.Struct, frozen=True):
-    """The response. `allowed` holds one bit per operation, like `metadata.Topic.allowed`; it is 0 without the
+    """The response. `allowed` holds one bit per operation, like `metadata.TopicMetadata.allowed`; it is 0 without the
     permission to DESCRIBE."""
 
     error: int

@@ -12,7 +12,15 @@ from struct import Struct
 import msgspec
 
 from mirrord.kafka.protocol.api_versions import FETCH_BY_TOPIC_ID
-from mirrord.kafka.protocol.primitives import EMPTY_ARRAY, NO_TAGS, Reader, compact_array, compact_string, uuid_bytes
+from mirrord.kafka.protocol.primitives import (
+    EMPTY_ARRAY,
+    NO_TAGS,
+    Reader,
+    TopicAndPartition,
+    compact_array,
+    compact_string,
+    uuid_bytes,
+)
 
 _CONSUMER = Struct(">i").pack(-1)
 _REPLICA_STATE_VERSION = 15
@@ -29,11 +37,8 @@ _LEADER = Struct(">ii")
 _DIVERGING = Struct(">iq")
 _NO_RACK = compact_string("")
 
-TopicPartition = tuple[str, int]
-"""Topic (name or id, as the version requires) and partition."""
 
-
-class Position(msgspec.Struct, frozen=True):
+class FetchPosition(msgspec.Struct, frozen=True):
     """The position from which to fetch a partition."""
 
     offset: int
@@ -59,8 +64,8 @@ class SessionStep(msgspec.Struct, frozen=True):
 
     session_id: int
     epoch: int
-    fetch: Sequence[tuple[TopicPartition, Position]]
-    forget: Sequence[TopicPartition]
+    fetch: Sequence[tuple[TopicAndPartition, FetchPosition]]
+    forget: Sequence[TopicAndPartition]
 
 
 class FetchedPartition(msgspec.Struct):

@@ -10,7 +10,8 @@ time. Models: FetchSessionHandler in org.apache.kafka.clients, FetchSession in k
 from collections.abc import Mapping
 
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.fetch import FetchResponse, Position, SessionStep, TopicPartition
+from mirrord.kafka.protocol.fetch import FetchPosition, FetchResponse, SessionStep
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 NO_SESSION = 0
 FULL = 0
@@ -30,19 +31,19 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FULL
-        self._known: dict[TopicPartition, Position] = {}
+        self._known: dict[TopicAndPartition, FetchPosition] = {}
 
     @property
     def open(self) -> bool:
         """Whether the broker keeps a session, so that the next step contains only the difference."""
         return self._epoch != FULL
 
-    def knows(self, key: TopicPartition) -> bool:
+    def knows(self, key: TopicAndPartition) -> bool:
         """Return whether the last request named this partition. The broker does not repeat what it has already sent
         about it."""
         return self._epoch != FULL and key in self._known
 
-    def next_step(self, wanted: Mapping[TopicPartition, Position]) -> SessionStep:
+    def next_step(self, wanted: Mapping[TopicAndPartition, FetchPosition]) -> SessionStep:
         """Return the session fields of the next request, for exactly these partitions and positions."""
         known = self._known
         if self._epoch == FULL:

@@ -19,6 +19,7 @@ from mirrord.kafka.protocol.primitives import (
     NO_TAGS,
     NULL,
     Reader,
+    TopicAndPartition,
     compact_array,
     compact_nullable_string,
     compact_string,
@@ -37,8 +38,6 @@ _FALSE = b"\x00"
 _NO_GENERATION = INT32.pack(-1)
 _COMMITTED = Struct(">iqi")
 _ANSWERED = Struct(">ih")
-
-TopicPartition = tuple[str, int]
 
 
 class Coordinator(msgspec.Struct, frozen=True):
@@ -74,7 +73,7 @@ class GroupOffsets(msgspec.Struct, frozen=True):
     """All committed offsets of a group, or the error that explains why they are not returned."""
 
     error: int
-    offsets: dict[TopicPartition, CommittedOffset]
+    offsets: dict[TopicAndPartition, CommittedOffset]
 
 
 def encode_find(version: int, groups: Collection[str]) -> bytes:
@@ -145,7 +144,7 @@ def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[
     return found
 
 
-def encode_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> bytes:
+def encode_commit(group: str, offsets: Mapping[TopicAndPartition, CommittedOffset]) -> bytes:
     """Encode the body of an OffsetCommit request from a client outside the group."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), commit in offsets.items():
@@ -158,10 +157,10 @@ def encode_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset])
     return compact_string(group) + _NO_GENERATION + no_member + no_instance + compact_array(wanted) + NO_TAGS
 
 
-def decode_commit(reader: Reader) -> dict[TopicPartition, int]:
+def decode_commit(reader: Reader) -> dict[TopicAndPartition, int]:
     """Return the error of each partition. Raises WireError."""
     reader.int32()  # throttle time
-    errors: dict[TopicPartition, int] = {}
+    errors: dict[TopicAndPartition, int] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()
         for _ in range(reader.compact_count()):
@@ -203,10 +202,10 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
     return group, GroupOffsets(error, offsets)
 
 
-def _offsets(reader: Reader) -> dict[TopicPartition, CommittedOffset]:
+def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
     """Return the offsets that exist. A partition without a committed offset has the offset -1, and one with an error
     has no offset."""
-    offsets: dict[TopicPartition, CommittedOffset] = {}
+    offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()
         for _ in range(reader.compact_count()):

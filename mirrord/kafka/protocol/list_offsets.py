@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_array, compact_string
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 EARLIEST = -2
 """Value used instead of a time: the log start offset."""
@@ -101,9 +101,9 @@ def _by_topic(topics: dict[str, list[bytes]]) -> bytes:
     return compact_array(compact_string(topic) + compact_array(parts) + NO_TAGS for topic, parts in topics.items())
 
 
-def _decode(reader: Reader, read: Callable[[Reader, str], Answer]) -> list[Answer]:
+def _decode(reader: Reader, read: Callable[[Reader, str], T]) -> list[T]:
     reader.int32()  # throttle time
-    answers: list[Answer] = []
+    answers: list[T] = []
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()
         answers += [read(reader, topic) for _ in range(reader.compact_count())]

@@ -25,7 +25,7 @@ _TOP_LEVEL_ERROR = 13
 _NO_ID = bytes(UUID_LENGTH)
 _FALSE, _TRUE = b"\x00", b"\x01"
 NOT_TOLD = -(1 << 31)
-"""The value of `Topic.allowed` if the request did not ask for it."""
+"""The value of `TopicMetadata.allowed` if the request did not ask for it."""
 _PARTITION = Struct(">hiii")
 
 
@@ -48,7 +48,7 @@ class Partition(msgspec.Struct, frozen=True):
     offline: list[int]
 
 
-class Topic(msgspec.Struct, frozen=True):
+class TopicMetadata(msgspec.Struct, frozen=True):
     """One topic. `name` is None for a topic that was requested by id and does not exist."""
 
     error: int
@@ -65,7 +65,7 @@ class Metadata(msgspec.Struct, frozen=True):
     brokers: list[Broker]
     cluster_id: str | None
     controller: int
-    topics: list[Topic]
+    topics: list[TopicMetadata]
     error: int
 
 
@@ -107,10 +107,12 @@ def _broker(reader: Reader) -> Broker:
     return broker
 
 
-def _topic(reader: Reader) -> Topic:
+def _topic(reader: Reader) -> TopicMetadata:
     error = reader.int16()
     name = reader.compact_nullable_string()
-    topic = Topic(error, name, reader.uuid(), reader.boolean(), reader.compact_array(_partition), reader.int32())
+    topic = TopicMetadata(
+        error, name, reader.uuid(), reader.boolean(), reader.compact_array(_partition), reader.int32()
+    )
     reader.skip_tags()
     return topic
 

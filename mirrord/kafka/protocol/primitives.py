@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 
-Value = TypeVar("Value")
+T = TypeVar("T")
+TopicAndPartition = tuple[str, int]
+"""A topic, by its name or, where a request's version requires it, by its id; and a partition of it."""
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")
@@ -144,7 +146,7 @@ class Reader:
         length = self.compact_length()
         return None if length < 0 else self._text(length)
 
-    def compact_array(self, element: Callable[["Reader"], Value]) -> list[Value]:
+    def compact_array(self, element: Callable[["Reader"], T]) -> list[T]:
         """Read a compact array; null is read as empty. `element` reads one element and must consume at least
         one byte."""
         return [element(self) for _ in range(self.compact_count())]

@@ -40,7 +40,7 @@ _LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
 _LEADER = Struct(">ii")
 
-Entry = tuple[str, int, Bytes]
+ProduceEntry = tuple[str, int, Bytes]
 """Topic (name or id, as the version requires), partition, and one record batch."""
 
 
@@ -66,7 +66,7 @@ class ProduceResponse(msgspec.Struct):
     throttle_ms: int
 
 
-def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
+def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
     """Return the body of a request as parts to be sent one after the other, and their total length.
 
     The first part is `bytes`. All in-sync replicas must acknowledge. Raises ValueError for two batches of one
@@ -107,7 +107,7 @@ def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[lis
     return parts, size + len(between)
 
 
-def _of_one_topic(between: bytes, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
+def _of_one_topic(between: bytes, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
     """Encode a request for one topic, which is the usual case."""
     parts: list[Bytes] = []
     size = len(_END)

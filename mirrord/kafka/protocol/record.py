@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """A decoded record. `offset` belongs to the log that the record was read from; the key of a header is text."""
 
     offset: int

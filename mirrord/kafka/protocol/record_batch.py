@@ -66,7 +66,7 @@ class Header(NamedTuple):
         return self.length - SHORTEST_LENGTH
 
 
-Scanned = tuple[int, int, int, int, int, int, HeaderTuple]
+ScannedBatch = tuple[int, int, int, int, int, int, HeaderTuple]
 """One batch: (start, end, base offset, last offset, record count, attributes, header)."""
 
 
@@ -76,14 +76,14 @@ def first_batch_bytes(buffer: bytearray, start: int) -> int:
     return int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET]) + LENGTH_OFFSET
 
 
-def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
+def scan(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
     """Return the complete batches of the records section buffer[start:end], and the position after the last of them.
 
     A broker may cut the last batch short. Such a batch is omitted, which the position shows. Raises OldMagic,
     UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
     """
     unpack = HEADER.unpack_from
-    batches: list[Scanned] = []
+    batches: list[ScannedBatch] = []
     last = end - HEADER_LENGTH
     while start <= last:
         header: HeaderTuple = unpack(buffer, start)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1
@@ -32,7 +32,7 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     """Name of the source topic."""
     topic_id: TopicId
     """Its topic id."""
-    start: Start
+    start: StartPoint
     """The setting from which the offsets were resolved."""
     offsets: tuple[int, ...]
     """By partition: the source offset, `UNRESOLVED` or `BEGUN`."""

@@ -8,11 +8,11 @@ copying.
 import msgspec
 
 from mirrord.ledger.facts.base import Fact
-from mirrord.model.jobs import Job, Outcome
+from mirrord.model.jobs import Job, JobOutcome
 
 JOBS: tuple[Job, ...] = ("audit", "compact")
 
-SUCCESSES: tuple[Outcome, ...] = ("done", "differences")
+SUCCESSES: tuple[JobOutcome, ...] = ("done", "differences")
 """The outcomes in which the work was completed."""
 
 
@@ -65,7 +65,7 @@ class JobEnded(Fact, frozen=True, tag="job_ended"):
 
     job: Job
     number: int
-    outcome: Outcome
+    outcome: JobOutcome
     """How it ended."""
     line: str
     """The result, for people."""
@@ -88,7 +88,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     """Number of signs of life. A process that waits for the job to end sees from them that it is alive."""
     done: int = 0
     every: int = 0
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     """The outcome, or None if the job has not ended according to the ledger."""
     line: str = ""
     ended_ms: int | None = None

@@ -50,7 +50,7 @@ class ClusterLedgers:
         Raises MirrordError.
         """
         try:
-            topics = (await self._admin.look()).topics
+            topics = (await self._admin.describe()).topics
         except EnvironmentFault as error:
             raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
         flows = {flow for name in topics if (flow := flow_of_ledger(name))} - {self._leave_out}

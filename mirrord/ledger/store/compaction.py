@@ -33,9 +33,9 @@ from mirrord.ledger.store.run_archive import (
     write_manifest,
 )
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.archive import ArchivedRuns, Side
+from mirrord.model.archive import ArchivedRuns
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, Side
 from mirrord.runtime.clock import SystemClock
 
 FILE_PARTS = 16

@@ -23,7 +23,7 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
 from mirrord.ledger.store.store import LedgerStore, append_anew
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.jobs import Job, Outcome
+from mirrord.model.jobs import Job, JobOutcome
 from mirrord.runtime.clock import SystemClock
 
 TTL_MS = 60_000
@@ -52,7 +52,7 @@ class _Held(msgspec.Struct):
     flow: str
     store: LedgerStore
     number: int = 0
-    outcome: Outcome = "failed"
+    outcome: JobOutcome = "failed"
     line: str = ""
 
 
@@ -96,13 +96,13 @@ class JobLease:
         """Set how much of the whole is done; the next renewal records it."""
         self._progress = (done, every)
 
-    def tell(self, flow: str, outcome: Outcome, line: str) -> None:
+    def tell(self, flow: str, outcome: JobOutcome, line: str) -> None:
         """Set the outcome of the job for one flow; the ledger records it at the end."""
         for held in self._held:
             if held.flow == flow:
                 held.outcome, held.line = outcome, line
 
-    def tell_all(self, outcome: Outcome, line: str) -> None:
+    def tell_all(self, outcome: JobOutcome, line: str) -> None:
         """Set the same outcome for all flows."""
         for held in self._held:
             held.outcome, held.line = outcome, line

@@ -25,7 +25,7 @@ from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, INIT_P
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
-from mirrord.kafka.protocol.record_batch import CONTROL, Scanned, scan
+from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.topics import AskAgain, Leader, LedgerTopics
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -227,7 +227,7 @@ class PartitionReader:
         leader, connection = await self._to_leader.connect()
         version = connection.version(FETCH)
         name = leader.topic_id if version >= FETCH_BY_TOPIC_ID else leader.topic
-        where = fetch.Position(self.position, leader.epoch, self.last_epoch, FETCH_BYTES)
+        where = fetch.FetchPosition(self.position, leader.epoch, self.last_epoch, FETCH_BYTES)
         step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((name, 0), where)], ())
         buffers: list[Bytes] = []
 
@@ -241,7 +241,7 @@ class PartitionReader:
             raise AskAgain(f"{leader.topic}: nothing was told")
         return buffers[0], response.partitions[0]
 
-    def _records(self, buffer: Bytes, batches: Sequence[Scanned]) -> Iterator[LogRecord]:
+    def _records(self, buffer: Bytes, batches: Sequence[ScannedBatch]) -> Iterator[LogRecord]:
         for start, end, _, _, _, attributes, header in batches:
             if attributes & CONTROL:
                 continue

@@ -23,10 +23,10 @@ import msgspec
 
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.compaction_plan import columns_checksum
-from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost, Side
+from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
 from mirrord.model.errors import ConfigError
-from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.model.packed_runs import Columns, pack
+from mirrord.model.names import LaneId, LaneKey, Side, TopicId
+from mirrord.model.packed_runs import RunColumns, pack
 
 SCHEMA = 1
 """The schema version in a manifest. Manifests with another version are refused."""
@@ -93,7 +93,7 @@ def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: 
     return f"topic={topic}/partitions={partitions}/{side}-{partition:06}-{first_ordinal:019}-{ids}.parquet"
 
 
-def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[Columns]) -> int:
+def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[RunColumns]) -> int:
     """Write runs, one row group for each part, read them back, and return the size of the file in bytes.
 
     Raises OSError, and ValueError if the file does not hold what was written.
@@ -153,7 +153,7 @@ class FolderArchive:
         self._read_s = read_s
         self._manifests: dict[int, Manifest] = {}
         self._reader: ThreadPoolExecutor | None = None
-        self._pending: tuple[ArchivedPart, Future[Columns]] | None = None
+        self._pending: tuple[ArchivedPart, Future[RunColumns]] | None = None
 
     def get(self, part: ArchivedPart) -> bytes:
         """Return the runs of a part, packed. Raises ArchiveLost."""
@@ -166,7 +166,7 @@ class FolderArchive:
             raise ArchiveLost(f"the compacted part of the map in {self.folder} cannot be read: {error}") from None
         return pack(*columns, part.runs.turns)
 
-    def _within_time(self, part: ArchivedPart) -> Columns:
+    def _within_time(self, part: ArchivedPart) -> RunColumns:
         """Read a part within the time limit.
 
         A result that arrives too late is kept for the next caller that asks for it.
@@ -184,7 +184,7 @@ class FolderArchive:
             if reading.done():
                 self._pending = None
 
-    def _read(self, part: ArchivedPart) -> Columns:
+    def _read(self, part: ArchivedPart) -> RunColumns:
         wanted = part.runs
         folder = generation_folder(self.folder, wanted.generation)
         manifest = self._manifests.get(wanted.generation)
@@ -235,7 +235,7 @@ def _is_of(file: ArchiveFile, part: ArchivedPart) -> bool:
     return is_side and any(each.first_ordinal == part.runs.first_ordinal for each in file.parts)
 
 
-def _columns(table: Any) -> Columns:
+def _columns(table: Any) -> RunColumns:
     found: list[array[int]] = []
     for name in ("ordinal", "offset"):
         column = array("q")

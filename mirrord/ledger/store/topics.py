@@ -334,7 +334,7 @@ def _leader(found: metadata.Metadata, name: str) -> Leader:
     return Leader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
 
 
-def _topic(found: metadata.Metadata, name: str) -> metadata.Topic:
+def _topic(found: metadata.Metadata, name: str) -> metadata.TopicMetadata:
     told = next((topic for topic in found.topics if topic.name == name), None)
     if told is None:
         raise AskAgain(f"no broker describes {name}")

@@ -10,7 +10,7 @@ readers.
 from collections.abc import Iterable
 
 from mirrord.kafka.protocol.mm2_records import Checkpoint
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 
 Place = tuple[str, str, int]
 """Group, topic under its name at the target, and partition."""
@@ -32,7 +32,7 @@ class CheckpointBook:
         if place in self._stand:
             self._changed.add(place)
 
-    def tell(self, position: Translated) -> None:
+    def tell(self, position: TranslatedPosition) -> None:
         """Take in a group's current position, which at the target is never after the end of the log.
 
         It replaces an earlier position that has not been written yet.

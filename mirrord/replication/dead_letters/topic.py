@@ -24,7 +24,7 @@ from mirrord.kafka.client.log_reader import LogReader, open_logs
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -217,10 +217,12 @@ class DeadLetters:
                             standing.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
         return Lying(len(standing), min(standing, default=-1), tuple(offsets))
 
-    async def _bring_back(self, writer: Any, letter: Letter, record: Record, to: TopicPartition, origin: Origin) -> str:
+    async def _bring_back(
+        self, writer: Any, letter: Letter, record: DecodedRecord, to: TopicPartition, origin: Origin
+    ) -> str:
         async with _transaction(writer):
             where = str(Standing(to, await _send(writer, to, record, letter.headers)))
-            receipt = Record(0, NO_TIME, None, None, ())
+            receipt = DecodedRecord(0, NO_TIME, None, None, ())
             headers = headers_of(letter.place, origin, (), where)
             await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
         return where
@@ -251,7 +253,7 @@ class DeadLetters:
 
     async def _letters(
         self, place: LetterPlace, end: int, since: int, *, settled: bool
-    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+    ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
         """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
 
         If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
@@ -263,7 +265,7 @@ class DeadLetters:
 
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
-    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+    ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
         """Yield the same for all lanes. For a given lane, begin where its first record may be."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
@@ -300,7 +302,7 @@ class DeadLetters:
     async def _exists(self) -> bool:
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
         try:
-            return self.topic in (await admin.look([self.topic])).topics
+            return self.topic in (await admin.describe([self.topic])).topics
         finally:
             await admin.close()
 
@@ -310,7 +312,7 @@ class DeadLetters:
             return
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
         try:
-            seen = await admin.look([self.topic])
+            seen = await admin.describe([self.topic])
             if self.topic not in seen.topics:
                 shape = internal_topics.safe_shape(SETTINGS, seen.brokers)
                 await internal_topics.create(admin, self.topic, shape, seen.brokers, _TIMES)
@@ -357,7 +359,7 @@ class DeadLetters:
 
 async def _records(
     logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
-) -> AsyncGenerator[list[Record]]:
+) -> AsyncGenerator[list[DecodedRecord]]:
     """Yield the records that a reader would see, one batch at a time.
 
     Raises ValueError for a batch that cannot be read.
@@ -383,7 +385,9 @@ async def _transaction(writer: Any) -> AsyncGenerator[None]:
         await writer.commit_transaction()
 
 
-async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequence[tuple[str, bytes | None]]) -> int:
+async def _send(
+    writer: Any, to: TopicPartition, record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]
+) -> int:
     """Send the record and return its offset."""
     # This needs a separate batch, because aiokafka's `send` accepts no record with neither key nor value.
     batch = writer.create_batch()
@@ -395,7 +399,7 @@ async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequen
     return told.offset
 
 
-def _content(record: Record, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Return a digest that distinguishes records.
 
     Timestamps are ignored: if a source record has none, its letter has the time when it was parked.

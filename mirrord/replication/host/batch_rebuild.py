@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from mirrord.kafka.client.record_codec import read
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEAD_OFFSET, HEADER, Header, HeaderTuple
 from mirrord.model.intervals import ranges
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
@@ -31,7 +31,7 @@ def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
     return build(codec, kept, [record.offset for record in kept], request) if kept else None
 
 
-def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
+def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
     """Return a batch of the lane with these records.
 
     `offsets` are the records' offsets in the source, and `codec` is the codec that they had there.

@@ -11,7 +11,7 @@ from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, RebuildAnswer
@@ -133,5 +133,5 @@ def _bounded(size: int) -> int:
     return size
 
 
-def _decode(batch: ReadBatch) -> Sequence[Record]:
+def _decode(batch: ReadBatch) -> Sequence[DecodedRecord]:
     return decode(batch.buffer, batch.start, batch.end)

@@ -9,7 +9,7 @@ from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.model.errors import PolicyFault
 from mirrord.model.intervals import ranges
@@ -46,7 +46,7 @@ class BatchVerification:
         target_partition: PartitionId,
         record: LaneRecord,
         wanted: AskCheck,
-        changing: Callable[[Record], Record] | None = None,
+        changing: Callable[[DecodedRecord], DecodedRecord] | None = None,
     ) -> None:
         """`changing` applies the flow's record policy to a record; it may raise PolicyFault."""
         self._target = target
@@ -171,7 +171,7 @@ def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
     return [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
 
 
-def _decode(batch: ReadBatch) -> list[Record]:
+def _decode(batch: ReadBatch) -> list[DecodedRecord]:
     return decode(batch.buffer, batch.start, batch.end)
 
 

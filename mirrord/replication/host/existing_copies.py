@@ -20,7 +20,7 @@ from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 from mirrord.model.names import LaneId
 from mirrord.replication.host.mm2_takeover import Sides
@@ -45,7 +45,7 @@ class _Place:
 
     def __init__(self, batches: Sequence[ReadBatch]) -> None:
         self.batches: list[ReadBatch] = []
-        self.records: list[Record] = []
+        self.records: list[DecodedRecord] = []
         for batch in batches:
             try:
                 self.records += decode(batch.buffer, batch.start, batch.end)
@@ -65,7 +65,7 @@ class _Place:
         return self._rows[what]
 
 
-def _row(record: Record, what: What) -> FoundRow:
+def _row(record: DecodedRecord, what: What) -> FoundRow:
     held = b"%d" % record.time_ms if what == "times" else digest(record, timed=what == "records")
     return FoundRow(record.offset, held)
 

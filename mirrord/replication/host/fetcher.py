@@ -4,8 +4,8 @@ A broker has two connections, each with a fetch session (KIP-227) and at most on
 fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
 had records within the last second and those that were just added. It uses a short max wait, because a partition that is
 added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
-every request. Under load both return data all the time. Partitions whose next records are in remote storage have
-separate connections (`flow_control.remote_reads`), and so have oversized ones (`flow_control.oversized_fetch`).
+every request. Under load both return data all the time. Partitions that are read from remote storage
+(`flow_control.remote_reads`) and oversized ones (`flow_control.oversized_fetch`) have separate connections.
 
 A lost connection does not concern lanes: their fetch requests are sent again elsewhere. Lanes handle refusals.
 """
@@ -25,8 +25,9 @@ from mirrord.kafka.client.reconnecting_link import Backoff, Link
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
-from mirrord.kafka.protocol.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
+from mirrord.kafka.protocol.fetch import FetchLimits, FetchPosition, FetchResponse, decode, encode
 from mirrord.kafka.protocol.fetch_session import FetchSession
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, first_batch_bytes
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.host.empty_fetch import OUT_OF_RANGE, find_bounds, prefer
@@ -105,7 +106,6 @@ class SourceFetcher:
 
     def ask_end(self, tap: PartitionFetch) -> None:
         """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
-
         asked = time.monotonic()
 
         def told(error: int, high_watermark: int, log_start: int) -> None:
@@ -132,7 +132,7 @@ class SourceFetcher:
             feed = self._feeds[leader.node] = FetchFeed(self, leader.node)
         if tap.wish is not None:
             size = feed.lane_bytes(tap)
-            tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
+            tap.position = FetchPosition(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
             feed.add(tap)
 
     def _look_again(self) -> None:
@@ -310,7 +310,7 @@ class Channel:
         self.connecting = False
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
-        self.taps: dict[TopicPartition, PartitionFetch] = {}
+        self.taps: dict[TopicAndPartition, PartitionFetch] = {}
         """The taps of the request in flight, or of the next request."""
         self.heard = 0.0
         """When the last answer arrived."""
@@ -336,7 +336,7 @@ class Channel:
         usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
-    def key(self, tap: PartitionFetch) -> TopicPartition:
+    def key(self, tap: PartitionFetch) -> TopicAndPartition:
         """Return the key by which this connection names a tap's partition."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
@@ -434,7 +434,7 @@ class Channel:
             self._source.local_starts.suspect(self.taps.values(), empty=False)
         self.size.answered(self._asked_bytes, size, now - self._asked)
         brought = self._hand_out(response, end)
-        self.throttle.told(response.throttle_ms, connection.pipe)
+        self.throttle.record(response.throttle_ms, connection.pipe)
         if not response.throttle_ms:
             self.heard = now  # a throttled answer is always empty (KafkaApis.handleFetchRequest)
         if brought:

@@ -24,7 +24,7 @@ from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.topic_admin import Admin
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.metadata import Topic
+from mirrord.kafka.protocol.metadata import TopicMetadata
 from mirrord.kafka.protocol.metadata import decode as decode_metadata
 from mirrord.kafka.protocol.metadata import encode as encode_metadata
 from mirrord.kafka.protocol.record_batch import CONTROL
@@ -138,7 +138,7 @@ def _may_not_be_read(topic: str) -> NotAllowed:
     return NotAllowed(f"{topic}, which would show whether MirrorMaker 2 wrote them, may not be read: allow READ there")
 
 
-async def _look_up(view: ClusterView, topic: str) -> Topic | None:
+async def _look_up(view: ClusterView, topic: str) -> TopicMetadata | None:
     connection = await view.any_broker()
     version = connection.version(METADATA)
     body = encode_metadata(version, [topic])

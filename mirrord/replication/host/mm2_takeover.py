@@ -10,7 +10,7 @@ from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_off
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.client.record_digest import digest
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.ledger.facts.core import CopyInherited
 from mirrord.model.names import LaneId, TopicPartition
@@ -182,7 +182,7 @@ class Mm2Takeover:
                         return
 
 
-def _decode(batch: ReadBatch) -> list[Record]:
+def _decode(batch: ReadBatch) -> list[DecodedRecord]:
     try:
         return decode(batch.buffer, batch.start, batch.end)
     except ValueError:

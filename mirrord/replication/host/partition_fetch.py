@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mirrord.kafka.client.cluster_metadata import PartitionId
-from mirrord.kafka.protocol.fetch import Position
+from mirrord.kafka.protocol.fetch import FetchPosition
 from mirrord.replication.host.flow_control.fetch_priority import FetchPriority
 from mirrord.replication.lane.assignment import SourceBounds
 from mirrord.replication.lane.signals import Chunk, FetchFrom
@@ -71,7 +71,7 @@ class PartitionFetch:
         """Size of a recently fetched batch."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
-        self.position = Position(0)
+        self.position = FetchPosition(0)
         """The fetch position as it is sent to a broker."""
         self.preferred_replica = -1
         """The replica that the leader wants to be fetched from instead of itself (KIP-392); -1: none."""

@@ -18,7 +18,7 @@ from mirrord.kafka.client.receive_buffers import Frame
 from mirrord.kafka.client.request_pipeline import ConnectionLost
 from mirrord.kafka.protocol.api_versions import PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
-from mirrord.kafka.protocol.produce import Entry, ProducedPartition, decode, encode
+from mirrord.kafka.protocol.produce import ProducedPartition, ProduceEntry, decode, encode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.flow_control.byte_window import ByteWindow
 from mirrord.replication.lane.flow_control.read_coalescing import Owed
@@ -222,7 +222,7 @@ class TargetOutlet:
 
     def _send(self, connection: Connection, items: list[Item]) -> int:
         by_id = self._version >= PRODUCE_BY_TOPIC_ID
-        entries: list[Entry] = []
+        entries: list[ProduceEntry] = []
         sent: list[Item] = []
         viewed, view = b"", memoryview(b"")
         for item in items:
@@ -354,7 +354,7 @@ class _Pending:
             self._outlet.answered(items, [_UNTOLD] * len(items))
             self._connection.pipe.close(str(error), error)
             return
-        self._outlet.throttle.told(response.throttle_ms, self._connection.pipe)
+        self._outlet.throttle.record(response.throttle_ms, self._connection.pipe)
         partitions = response.partitions
         if len(items) == 1 and len(partitions) == 1:
             self._outlet.answered(items, partitions)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.record_codec import read
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault
 from mirrord.replication.host.batch_rebuild import build, rebuild
@@ -48,7 +48,7 @@ class RecordPolicies:
         """Return the function that rebuilds batches of a topic."""
         return self.rebuild if self.concerns(source_topic) else rebuild
 
-    def changing(self, source_topic: str) -> Callable[[Record], Record] | None:
+    def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
         """Return the function that changes records of the topic; None if they are not changed."""
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
@@ -60,7 +60,7 @@ class RecordPolicies:
         if self._fault:
             raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)
         codec, records = read(request.buffer, request.start, request.end)
-        kept: list[Record] = []
+        kept: list[DecodedRecord] = []
         offsets: list[int] = []
         left_out: list[Verdict] = []
         for record in records:
@@ -85,14 +85,14 @@ class RecordPolicies:
         made = build(codec, kept, offsets, request)
         return RebuiltBatch(made.data, made.pieces, made.newest_ms, tuple(left_out))
 
-    def _keeps(self, record: Record) -> bool:
+    def _keeps(self, record: DecodedRecord) -> bool:
         return self._filter is None or self._filter.keeps(record)
 
-    def _changed(self, record: Record) -> Record:
+    def _changed(self, record: DecodedRecord) -> DecodedRecord:
         if self._transform is None:
             return record
         made = self._transform.changed(record)
-        return Record(record.offset, made.time_ms, made.key, made.value, made.headers)
+        return DecodedRecord(record.offset, made.time_ms, made.key, made.value, made.headers)
 
 
 def _leave_out(verdicts: list[Verdict], offset: int, reason: Reason) -> None:

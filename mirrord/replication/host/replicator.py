@@ -165,7 +165,7 @@ class Replicator(LeasedWorker):
             target_error=self._target.error if self._target is not None else "",
             lease_valid_s=max(0.0, self._lease.valid_until - self._clock.monotonic()),
             lost=self._lease.lost.is_set(),
-            requests=(self._source.fetches.told(), self._target.produces.told())
+            requests=(self._source.fetches.status(), self._target.produces.status())
             if self._source and self._target
             else (),
             remark=self._host.provenance.trouble if self._host is not None else "",

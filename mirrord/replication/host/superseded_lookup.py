@@ -10,7 +10,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_codec import decode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.errors import PolicyFault
@@ -73,7 +73,7 @@ class SupersededLookup:
         target: tuple[Stretches, PartitionId],
         asks: tuple[Asks, Asks],
         record: LaneRecord,
-        changing: Callable[[Record], Record] | None,
+        changing: Callable[[DecodedRecord], DecodedRecord] | None,
     ) -> None:
         """`asks` are those of the source and of the target.
 
@@ -158,7 +158,7 @@ class SupersededLookup:
                 yield batch
 
 
-async def _decoded(batch: ReadBatch) -> list[Record]:
+async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
     await asyncio.sleep(0)  # a long lookup must not hold up the lanes
     return decode(batch.buffer, batch.start, batch.end)
 

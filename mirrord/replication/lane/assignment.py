@@ -7,7 +7,7 @@ import msgspec
 from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.ledger.facts.core import Mode, Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey
-from mirrord.model.status import LaneState, OpenTransaction, RequestsStatus
+from mirrord.model.status import LanePhase, OpenTransaction, RequestsStatus
 
 _DEFAULTS = RuntimeConfig()
 """Times assumed for a holder whose times are not in the ledger, unless this replicator's own times are longer."""
@@ -124,7 +124,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     source_topic: str
     target_topic: str
     partition: int
-    phase: LaneState
+    phase: LanePhase
     ordinal: int
     """Next ordinal to be acknowledged, which is the number of records the lane has copied since it was opened."""
     source_offset: int

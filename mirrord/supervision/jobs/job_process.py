@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from mirrord.config.schema import Config
-from mirrord.model.jobs import Job, Outcome
+from mirrord.model.jobs import Job, JobOutcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
@@ -35,7 +35,7 @@ class JobOrder(msgspec.Struct, frozen=True):
 class JobReport(msgspec.Struct, frozen=True):
     """The result of a job."""
 
-    outcome: Outcome
+    outcome: JobOutcome
     line: str
 
 

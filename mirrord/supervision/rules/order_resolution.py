@@ -7,7 +7,7 @@ what would be correct.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mirrord.config.toml_reader import nearest
+from mirrord.config.toml_reader import closest_name
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.orders import (
     CopyingPaused,
@@ -330,7 +330,7 @@ def _lanes(view: FlowView) -> set[TopicPartition]:
 
 
 def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    like = nearest(name, known)
+    like = closest_name(name, known)
     if like is not None:
         return f'no {what} "{name}"; did you mean "{like}"?'
     shown = ", ".join(known[:5])

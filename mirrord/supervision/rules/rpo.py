@@ -7,13 +7,13 @@ meet the objective, and neither does a topic that should be copied but is not.
 
 from collections.abc import Iterable, Sequence
 
-from mirrord.model.status import FlowState, LaneStatus, RpoStatus
+from mirrord.model.status import FlowPhase, LaneStatus, RpoStatus
 
 NOT_LOOKED = "the source's topics are not known yet"
 
 
 def rpo_status(
-    rpo_ms: int | None, state: FlowState, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
+    rpo_ms: int | None, state: FlowPhase, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
 ) -> RpoStatus | None:
     """Return the status of the objective, or None if the flow has none.
 

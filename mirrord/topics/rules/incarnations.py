@@ -7,7 +7,7 @@ contents of the former one are copied again, as far back as the source still has
 from collections.abc import Callable, Mapping
 
 from mirrord.config.schema import FlowConfig
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.ledger.facts.first_seen import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId
@@ -98,7 +98,7 @@ class Lately:
         return found
 
 
-def start_offsets(state: FlowState, start_at: Callable[[str], Start]) -> Callable[[str, TopicId, int], int | None]:
+def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
     """Return a function that gives the offset at which a partition without a lane begins, or None while `start` is not
     resolved for it.
 

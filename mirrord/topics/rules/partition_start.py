@@ -7,7 +7,7 @@ resolved earlier, when a topic is first selected (`mirrord.ledger.start_offsets`
 
 from typing import Literal, NamedTuple
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 
 StartReason = Literal[
     "target-recreated",
@@ -27,7 +27,7 @@ StartReason = Literal[
 class FixedStart(NamedTuple):
     """A start offset, and the value of `start` under which it was resolved."""
 
-    start: Start
+    start: StartPoint
     offset: int
 
 
@@ -72,7 +72,7 @@ class PartitionStart(NamedTuple):
     """The decision. Most rules need one offset from the source: `ask` says which one, `offset_for` applies it."""
 
     reason: StartReason
-    ask: Start | None = None
+    ask: StartPoint | None = None
     """The offset to ask the source for; None if the position is known ("taken-over") or not yet decided ("waits")."""
     position: int = -1
     """The start offset of a lane that takes over from MirrorMaker 2; -1 otherwise."""
@@ -87,7 +87,7 @@ class PartitionStart(NamedTuple):
         return max(answer if self.at_most is None else min(answer, self.at_most), self.at_least)
 
 
-def partition_start(start: Start, ledger: LedgerEvidence, target: TargetEvidence = NO_EVIDENCE) -> PartitionStart:
+def partition_start(start: StartPoint, ledger: LedgerEvidence, target: TargetEvidence = NO_EVIDENCE) -> PartitionStart:
     """Decide where a lane without a history starts. `start` is the configured one of its topic.
 
     - The target topic was created again: at the first offset that the former one held, if the source still has it.

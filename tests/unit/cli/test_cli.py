@@ -21,7 +21,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.status import (
     ClusterStatus,
-    FlowState,
+    FlowPhase,
     FlowStatus,
     Guarantee,
     LaneStatus,
@@ -65,7 +65,7 @@ LANES = (
 )
 
 
-def flow(name: str, state: FlowState = "running") -> FlowStatus:
+def flow(name: str, state: FlowPhase = "running") -> FlowStatus:
     return FlowStatus(
         name=name,
         source=ClusterStatus("eu", ClusterId("a"), True),

@@ -10,11 +10,12 @@ from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.group_status import GroupStatus, Translated
+from mirrord.model.group_status import GroupStatus, TranslatedPosition
 from mirrord.model.names import LaneKey, TopicId
 
 ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
@@ -34,7 +35,7 @@ class FakeTarget:
     """A target that takes what it is not told to refuse."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.groups: dict[str, dict[TopicAndPartition, CommittedOffset]] = {}
         self.members: dict[str, str] = {}
         self.errors: dict[str, int] = {}
         self.commits: list[list[str]] = []
@@ -46,10 +47,10 @@ class FakeTarget:
         return {group: GroupOffsets(0, dict(self.groups.get(group, {}))) for group in wanted}
 
     async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicAndPartition, int]]:
         self.commits.append(sorted(commits))
-        answers: dict[str, dict[TopicPartition, int]] = {}
+        answers: dict[str, dict[TopicAndPartition, int]] = {}
         for group, offsets in commits.items():
             active = self.members.get(group, "Empty") != "Empty"
             error = int(ErrorCode.UNKNOWN_MEMBER_ID) if active else self.errors.get(group, 0)
@@ -69,7 +70,7 @@ class World:
         self.may_write = True
         self.rounds = GroupRounds(self.book, self.target, mode, self._chart, lambda: self.may_write)
 
-    async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
+    async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         self.furthest = furthest
         return atlas(self.copied, self.end)
 
@@ -93,7 +94,7 @@ async def test_many_groups_share_a_round() -> None:
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("in step", 10, 15, 15)
     told = world.rounds.take_translated()
     assert sorted(each.group for each in told) == ["a", "b", "c"]
-    assert min(told, key=lambda each: each.group) == Translated("a", "orders", "eu.orders", 0, 10, 15, "note")
+    assert min(told, key=lambda each: each.group) == TranslatedPosition("a", "orders", "eu.orders", 0, 10, 15, "note")
     assert world.rounds.take_translated() == []
     assert not world.rounds.due
 

@@ -12,7 +12,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run, Runs
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Totals
-from mirrord.model.status import LaneState as Phase
+from mirrord.model.status import LanePhase as Phase
 from mirrord.operations.catch_up import HALTED_S, CatchUp, FlowProof, behind, missing
 
 KEY = LaneKey(TopicId("s"), 0, TopicId("t"))

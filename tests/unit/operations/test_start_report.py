@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import FlowConfig
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -130,7 +130,9 @@ async def look(
         "renamed",
     ],
 )
-async def test_a_partition_that_begins_by_a_rule_says_which(facts: Iterable[AnyFact], start: Start, note: str) -> None:
+async def test_a_partition_that_begins_by_a_rule_says_which(
+    facts: Iterable[AnyFact], start: StartPoint, note: str
+) -> None:
     found = await look(facts, start=start)
     assert (found.by, found.position, found.note) == ("start", None, note)
 

@@ -12,7 +12,7 @@ from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.config.security import Security
 from mirrord.ledger.store.memory_log import MemoryLedger
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import ClusterId
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.supervision import follower_keeper
@@ -57,9 +57,9 @@ async def test_one_follower_runs_and_is_asked() -> None:
         await eventually(lambda: made.engine.groups)
         (follower,) = made.engine.groups
         assert follower.name == "mirrord/eu-us/groups.g3.1"
-        told: list[Translated] = []
+        told: list[TranslatedPosition] = []
         made.keeper.on_translated = told.extend
-        position = Translated("billing", "orders", "eu.orders", 0, 10, 7, "")
+        position = TranslatedPosition("billing", "orders", "eu.orders", 0, 10, 7, "")
         follower.translated = (position,)
         follower.note = "READ is missing"
         await eventually(lambda: told and made.keeper.remarks)
@@ -82,14 +82,14 @@ async def test_one_that_dies_or_falls_silent_is_replaced() -> None:
 
 
 async def test_what_a_follower_does_not_work_by_changes_without_another_one() -> None:
-    told: list[Translated] = []
+    told: list[TranslatedPosition] = []
     async with kept() as made:
         made.keeper.on_translated = told.extend
         await eventually(lambda: made.engine.groups)
         (follower,) = made.engine.groups
         made.flow = msgspec.structs.replace(FLOW, topics=("other",), rpo_ms=1_000, sync=SyncConfig(acls="off"))
         for round_ in range(2):
-            follower.translated = (Translated("billing", "orders", "eu.orders", 0, 10, 7, ""),)
+            follower.translated = (TranslatedPosition("billing", "orders", "eu.orders", 0, 10, 7, ""),)
             await eventually(lambda expected=round_ + 1: len(told) == expected)
         assert made.engine.groups == [follower]
 

@@ -34,7 +34,9 @@ class Scene:
         return fold(self.state, entry(fact), self.state.next_offset)[0]  # type: ignore[arg-type]
 
     async def due(self) -> list[CopyForgotten]:
-        seen = Discovered((), (), {}, {}, "", await FakeAdmin(self.source).look(), await FakeAdmin(self.target).look())
+        seen = Discovered(
+            (), (), {}, {}, "", await FakeAdmin(self.source).describe(), await FakeAdmin(self.target).describe()
+        )
         return await self.forgetting.due(self.state, seen, ())
 
     async def due_after_an_hour(self) -> list[CopyForgotten]:
@@ -101,7 +103,9 @@ async def test_a_cluster_that_does_not_answer_is_asked_again() -> None:
     del scene.source.topics["orders"], scene.target.topics["eu.orders"]
     assert await scene.due() == []
     scene.clock.now += FORGOTTEN_AFTER_S
-    seen = Discovered((), (), {}, {}, "", await FakeAdmin(scene.source).look(), await FakeAdmin(scene.target).look())
+    seen = Discovered(
+        (), (), {}, {}, "", await FakeAdmin(scene.source).describe(), await FakeAdmin(scene.target).describe()
+    )
     scene.target.fail()
     assert await scene.forgetting.due(scene.state, seen, ()) == []
     scene.target.error = None

@@ -109,8 +109,8 @@ class SlowAdmin(FakeAdmin):
         """Partitions by topic; what is not here is not shown."""
         self.created: list[str] = []
 
-    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        view = await super().look(names, rights=rights)
+    async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        view = await super().describe(names, rights=rights)
         topics = {
             name: msgspec.structs.replace(topic, partitions=self.shown[name])
             for name, topic in view.topics.items()

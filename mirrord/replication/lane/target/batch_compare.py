@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Header
 from mirrord.kafka.protocol.sequence import nearest
 from mirrord.model.intervals import ranges
@@ -68,8 +68,8 @@ def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int)
 
 def same_records(
     ordinals: Iterable[tuple[int, int]],
-    copies: Mapping[int, Record],
-    originals: Mapping[int, Record],
+    copies: Mapping[int, DecodedRecord],
+    originals: Mapping[int, DecodedRecord],
     *,
     timed: bool,
     source_end: int = sys.maxsize,
@@ -95,7 +95,7 @@ def same_records(
     return BatchFinding("equal", equal_until=equal_until)
 
 
-def _difference(copy: Record, original: Record, *, timed: bool) -> str:
+def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) -> str:
     if copy.key != original.key:
         return "key"
     if copy.value != original.value:

@@ -17,7 +17,7 @@ from mirrord.kafka.client.reconnecting_link import Backoff
 from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA, Api
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
 from mirrord.kafka.protocol.list_offsets import EARLIEST, LATEST, OffsetQuestion
-from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, Topic
+from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, TopicMetadata
 from mirrord.kafka.protocol.primitives import NO_TAGS, Reader, compact_array, compact_string
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
@@ -64,7 +64,7 @@ class Cluster:
         if look == "down":
             raise Unreachable("restarts")
         topics = [
-            Topic(0, name, self.ids[name], False, [
+            TopicMetadata(0, name, self.ids[name], False, [
                 Partition(0, where.partition, node, 1, [1, 2], [1, 2], [])
                 for where, node in self.leaders.items() if where.topic == name
             ])

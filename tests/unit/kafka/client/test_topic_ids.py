@@ -12,7 +12,7 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin, NoTopicIds
-from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, Topic
+from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, TopicMetadata
 from mirrord.kafka.protocol.primitives import (
     INT16,
     INT32,
@@ -75,7 +75,7 @@ async def test_a_cluster_without_topic_ids_is_refused_by_name(
     admin = KafkaTopicAdmin(CLUSTER, 1.0, "eu")
     for _ in range(2):  # the second answer equals the first byte for byte
         with pytest.raises(NoTopicIds) as fault:
-            await admin.look()
+            await admin.describe()
         line = str(fault.value)
         assert line.startswith("cluster eu (id cluster-id) cannot be used: ")
         assert named in line
@@ -87,13 +87,13 @@ async def test_an_answer_without_ids_does_not_hide_behind_an_earlier_one(monkeyp
     monkeypatch.setattr(module, "Asker", FakeAsker)
     monkeypatch.setattr(FakeAsker, "topics", {"a": ID})
     admin = KafkaTopicAdmin(CLUSTER, 1.0, "eu")
-    assert (await admin.look()).topics["a"].topic_id == ID
+    assert (await admin.describe()).topics["a"].topic_id == ID
     monkeypatch.setattr(FakeAsker, "topics", {"a": ZERO_UUID})
     for _ in range(2):
         with pytest.raises(NoTopicIds):
-            await admin.look()
+            await admin.describe()
     monkeypatch.setattr(FakeAsker, "topics", {"a": ID})
-    assert (await admin.look()).topics["a"].topic_id == ID
+    assert (await admin.describe()).topics["a"].topic_id == ID
 
 
 async def test_a_view_keeps_the_leader_it_knows_when_a_broker_does_not_know_ids() -> None:
@@ -102,7 +102,7 @@ async def test_a_view_keeps_the_leader_it_knows_when_a_broker_does_not_know_ids(
 
     def seen(topic_id: str, leader: int) -> Metadata:
         partition = Partition(0, 0, leader, leader, [leader], [leader], [])
-        topic = Topic(0, "a", topic_id, internal=False, partitions=[partition])
+        topic = TopicMetadata(0, "a", topic_id, internal=False, partitions=[partition])
         return Metadata([Broker(1, "h", 1, None), Broker(2, "h", 2, None)], "c", 1, [topic], 0)
 
     view._take(seen(ID, 1))  # pyright: ignore[reportPrivateUsage]

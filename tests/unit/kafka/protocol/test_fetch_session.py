@@ -1,8 +1,9 @@
 """The client's side of a fetch session, against answers as a broker gives them."""
 
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.fetch import FetchResponse, Position, SessionStep, TopicPartition
+from mirrord.kafka.protocol.fetch import FetchPosition, FetchResponse, SessionStep
 from mirrord.kafka.protocol.fetch_session import LAST_EPOCH, FetchSession
+from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 A, B, C = ("orders", 0), ("orders", 1), ("payments", 0)
 
@@ -15,11 +16,11 @@ def bad(error: ErrorCode) -> FetchResponse:
     return FetchResponse(error, 0, 0, [])
 
 
-def positions(**offsets: int) -> dict[TopicPartition, Position]:
-    return {{"a": A, "b": B, "c": C}[name]: Position(offset) for name, offset in offsets.items()}
+def positions(**offsets: int) -> dict[TopicAndPartition, FetchPosition]:
+    return {{"a": A, "b": B, "c": C}[name]: FetchPosition(offset) for name, offset in offsets.items()}
 
 
-def opened(wanted: dict[TopicPartition, Position]) -> FetchSession:
+def opened(wanted: dict[TopicAndPartition, FetchPosition]) -> FetchSession:
     session = FetchSession()
     session.next_step(wanted)
     assert session.answered(good())
@@ -46,8 +47,8 @@ def test_what_is_no_longer_wanted_is_forgotten_and_can_come_back() -> None:
 
 
 def test_every_part_of_a_position_counts() -> None:
-    session = opened({A: Position(1, leader_epoch=4)})
-    assert session.next_step({A: Position(1, leader_epoch=5)}).fetch == [(A, Position(1, leader_epoch=5))]
+    session = opened({A: FetchPosition(1, leader_epoch=4)})
+    assert session.next_step({A: FetchPosition(1, leader_epoch=5)}).fetch == [(A, FetchPosition(1, leader_epoch=5))]
 
 
 def test_an_evicted_session_is_opened_anew() -> None:

@@ -47,8 +47,8 @@ def test_every_version_that_we_speak_has_its_vectors() -> None:
 def test_fetch_request(version: int) -> None:
     topic = TOPIC_ID if version >= FETCH_BY_TOPIC_ID else "orders"
     wanted = [
-        ((topic, 3), fetch.Position(1 << 40, leader_epoch=7, last_epoch=6, max_bytes=1 << 20)),
-        ((topic, 4), fetch.Position(0, max_bytes=1000)),
+        ((topic, 3), fetch.FetchPosition(1 << 40, leader_epoch=7, last_epoch=6, max_bytes=1 << 20)),
+        ((topic, 4), fetch.FetchPosition(0, max_bytes=1000)),
     ]
     step = fetch.SessionStep(99, 5, wanted, [(topic, 1), (topic, 2)])
     limits = fetch.FetchLimits(max_wait_ms=250, min_bytes=1, max_bytes=8 << 20, read_committed=True)
@@ -135,14 +135,14 @@ def test_metadata(version: int) -> None:
         cluster_id="cluster-1",
         controller=1,
         topics=[
-            metadata.Topic(
+            metadata.TopicMetadata(
                 0,
                 "orders",
                 TOPIC_ID,
                 False,
                 [metadata.Partition(0, 0, 2, 8, [2, 1], [2], [1]), metadata.Partition(5, 1, -1, -1, [1], [], [])],
             ),
-            metadata.Topic(3, "none", ZERO_UUID, False, []),
+            metadata.TopicMetadata(3, "none", ZERO_UUID, False, []),
         ],
         error=0,
     )

@@ -2,11 +2,11 @@
 
 from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.mm2.rules.checkpoints import CheckpointBook
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 
 
-def at(upstream: int, downstream: int, group: str = "billing", topic: str = "eu.orders") -> Translated:
-    return Translated(group, "orders", topic, 0, upstream, downstream, "")
+def at(upstream: int, downstream: int, group: str = "billing", topic: str = "eu.orders") -> TranslatedPosition:
+    return TranslatedPosition(group, "orders", topic, 0, upstream, downstream, "")
 
 
 def write(book: CheckpointBook) -> list[tuple[int, int]]:
@@ -72,7 +72,7 @@ def test_places_do_not_mix_and_negative_offsets_are_none() -> None:
 
 def test_metadata_travel_along() -> None:
     book = CheckpointBook()
-    book.tell(Translated("billing", "orders", "eu.orders", 3, 1, 1, "note"))
+    book.tell(TranslatedPosition("billing", "orders", "eu.orders", 3, 1, 1, "note"))
     assert book.due() == [Checkpoint("billing", "eu.orders", 3, 1, 1, "note")]
 
 

@@ -8,7 +8,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.crc32c import checksum
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
 from mirrord.replication.host.batch_rebuild import rebuild
 from mirrord.replication.lane.second_path import RebuildRequest, RebuiltBatch
@@ -18,7 +18,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PRODUCER = (77, 3, 2**31 - 2)
 
 
-def batch(records: Sequence[Record], codec: int = 0, **header: int) -> bytearray:
+def batch(records: Sequence[DecodedRecord], codec: int = 0, **header: int) -> bytearray:
     """A batch as a broker stores it: its records at their offsets, `header` overriding fields."""
     builder = DefaultRecordBatchBuilder(2, codec, 1, 5, 0, 0, 1 << 30)
     for record in records:
@@ -36,9 +36,9 @@ def again(data: bytearray, from_offset: int = 0) -> RebuiltBatch | None:
     return rebuild(RebuildRequest(padded, 5, 5 + len(data), from_offset, *PRODUCER))
 
 
-def records(offsets: Sequence[int], chance: random.Random) -> list[Record]:
+def records(offsets: Sequence[int], chance: random.Random) -> list[DecodedRecord]:
     return [
-        Record(
+        DecodedRecord(
             BASE + offset,
             1_700_000_000_000 + chance.randrange(-5_000, 5_000),
             chance.choice([None, b"", b"key", chance.randbytes(20)]),
@@ -69,7 +69,7 @@ def test_holes_are_closed_and_nothing_else_changes(codec: int, seed: int) -> Non
 
 
 def test_a_codec_that_gains_is_kept() -> None:
-    originals = [Record(BASE + offset, 1, None, b"x" * 1_000, ()) for offset in range(10)]
+    originals = [DecodedRecord(BASE + offset, 1, None, b"x" * 1_000, ()) for offset in range(10)]
     for codec in range(5):
         rebuilt = again(batch(originals, codec), BASE + 3)
         assert rebuilt is not None
@@ -78,7 +78,7 @@ def test_a_codec_that_gains_is_kept() -> None:
 
 
 def test_append_times_become_creation_times() -> None:
-    originals = [Record(BASE + offset, offset, b"k", b"v", ()) for offset in range(3)]
+    originals = [DecodedRecord(BASE + offset, offset, b"k", b"v", ()) for offset in range(3)]
     rebuilt = again(batch(originals, attributes=LOG_APPEND_TIME, max_timestamp=9_999))
     assert rebuilt is not None
     assert Header(*HEADER.unpack_from(rebuilt.data, 0)).attributes == 0
@@ -87,12 +87,12 @@ def test_append_times_become_creation_times() -> None:
 
 
 def test_a_position_behind_every_record_leaves_nothing() -> None:
-    originals = [Record(BASE, 1, None, None, ())]
+    originals = [DecodedRecord(BASE, 1, None, None, ())]
     assert again(batch(originals, last_offset_delta=5), BASE + 3) is None
 
 
 def test_records_without_a_time_stay_so() -> None:
-    rebuilt = again(batch([Record(BASE, -1, None, b"v", ())]))
+    rebuilt = again(batch([DecodedRecord(BASE, -1, None, b"v", ())]))
     assert rebuilt is not None
     assert decode(rebuilt.data, 0, len(rebuilt.data))[0].time_ms == -1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mirrord.kafka.client.cluster_metadata import Leader
-from mirrord.kafka.protocol.fetch import Position
+from mirrord.kafka.protocol.fetch import FetchPosition
 from mirrord.replication.host.fetcher import HOT_WAIT_MS, IDLE_WAIT_MS
 from mirrord.replication.host.flow_control.fetch_priority import FetchPriority
 from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES
@@ -166,7 +166,7 @@ async def test_an_answer_of_a_broker_that_throttles_us_says_nothing_of_the_end(r
     rig.idle.answer(fetched(TOPIC, throttle_ms=3_600_000))
     assert 3_500 < feed.throttled_s(tap) <= 3_600
     assert feed.heard(tap) == 0.0
-    assert rig.view.fetches.told().throttled_s == 3_600
+    assert rig.view.fetches.status().throttled_s == 3_600
     await rig.want(rig.tap(1), 5)
     assert rig.hot.in_flight == 1, "the broker reads it when the wait is over"
 
@@ -180,7 +180,7 @@ async def test_only_fetches_that_bring_something_are_timed(rig: Rig) -> None:
     rig.hot.answer(fetched(TOPIC, (1, 6, -1, b"")))
     await rig.want(rig.tap(2), 5)
     rig.hot.lose()
-    told = rig.view.fetches.told()
+    told = rig.view.fetches.status()
     assert (sum(told.buckets), told.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
 
 
@@ -247,7 +247,7 @@ async def test_an_epoch_that_is_not_known_is_sent_as_such(
 
 
 def test_no_epoch_is_known_at_first() -> None:
-    assert (Position(5).leader_epoch, Position(5).last_epoch, EpochCache().before(5)) == (-1, -1, -1)
+    assert (FetchPosition(5).leader_epoch, FetchPosition(5).last_epoch, EpochCache().before(5)) == (-1, -1, -1)
 
 
 async def test_a_lost_session_is_opened_anew(rig: Rig) -> None:

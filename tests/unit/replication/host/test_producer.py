@@ -230,7 +230,7 @@ async def test_how_long_a_quota_holds_us_back_is_known(rig: Rig) -> None:
     rig.pipe.answer(produced(TOPIC, (0, 0, 10), throttle_ms=3_600_000))
     assert sender.answers == [(0, 0, 10)]
     assert 0 < sender.outlet.throttle.left_s <= 3_600
-    assert rig.view.produces.told().throttled_s == 3_600
+    assert rig.view.produces.status().throttled_s == 3_600
 
 
 async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> None:

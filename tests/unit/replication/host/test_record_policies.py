@@ -11,7 +11,7 @@ from mirrord.config.loader import load_text
 from mirrord.config.schema import FlowConfig
 from mirrord.config.writer import conf_toml
 from mirrord.kafka.client.record_codec import decode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
 from mirrord.replication.host.record_policies import RecordPolicies
@@ -41,7 +41,7 @@ def shaping(**rules: Any) -> RecordPolicies:
 
 
 def shaped(
-    rules: RecordPolicies, originals: Sequence[Record], decided: Decided = NOT_YET, from_offset: int = 0
+    rules: RecordPolicies, originals: Sequence[DecodedRecord], decided: Decided = NOT_YET, from_offset: int = 0
 ) -> RebuiltBatch:
     data = batch(originals)
     made = rules.rebuilder("orders")(RebuildRequest(data, 0, len(data), from_offset, *PRODUCER, decided=decided))
@@ -49,11 +49,11 @@ def shaped(
     return made
 
 
-def copies(made: RebuiltBatch) -> list[Record]:
+def copies(made: RebuiltBatch) -> list[DecodedRecord]:
     return decode(made.data, 0, len(made.data)) if made.pieces else []
 
 
-def copies_of(made: Batch) -> list[Record]:
+def copies_of(made: Batch) -> list[DecodedRecord]:
     """The records of a batch that is to be written, at the source offsets that their values tell."""
     return [
         record._replace(offset=BASE + int((record.value or b"v0")[1:]))
@@ -61,9 +61,10 @@ def copies_of(made: Batch) -> list[Record]:
     ]
 
 
-def plain(count: int, **fields: Any) -> list[Record]:
+def plain(count: int, **fields: Any) -> list[DecodedRecord]:
     return [
-        Record(BASE + at, 1_700_000_000_000, b"k%d" % at, b"v%d" % at, ())._replace(**fields) for at in range(count)
+        DecodedRecord(BASE + at, 1_700_000_000_000, b"k%d" % at, b"v%d" % at, ())._replace(**fields)
+        for at in range(count)
     ]
 
 
@@ -118,7 +119,7 @@ def test_tombstones_and_headers() -> None:
 
 def test_keys() -> None:
     rules = shaping(filter="keys", filter_settings={"match": "k.*", "exclude": "k[13]"})
-    assert shaped(rules, [*plain(4), Record(BASE + 9, 5, None, b"v", ())]).pieces == ((BASE, 1), (BASE + 2, 1))
+    assert shaped(rules, [*plain(4), DecodedRecord(BASE + 9, 5, None, b"v", ())]).pieces == ((BASE, 1), (BASE + 2, 1))
 
 
 @pytest.mark.parametrize(

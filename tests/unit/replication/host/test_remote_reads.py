@@ -13,7 +13,7 @@ from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
 from mirrord.kafka.protocol.api_versions import LIST_LOCAL_OFFSETS, choose
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position
+from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, FetchPosition
 from mirrord.model.names import TopicId
 from mirrord.replication.host.fetcher import HOT_WAIT_MS
 from mirrord.replication.host.flow_control import remote_reads
@@ -250,7 +250,7 @@ class Log:
         return self.local
 
     async def _fetch(
-        self, _partition: PartitionId, position: Position, limits: FetchLimits, link: str = "read"
+        self, _partition: PartitionId, position: FetchPosition, limits: FetchLimits, link: str = "read"
     ) -> tuple[bytes, FetchedPartition]:
         await asyncio.sleep(0.01)
         self.asked.append((position.offset, limits.max_wait_ms, link))

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.config.security import Security
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Sides
@@ -26,9 +26,9 @@ class Asks:
 
     def __init__(self, log_start: int, error: int) -> None:
         self.log_start, self.error = log_start, error
-        self.asked: list[Start] = []
+        self.asked: list[StartPoint] = []
 
-    def start(self, partition: PartitionId, start: Start, told: Callable[[int, int], None]) -> None:
+    def start(self, partition: PartitionId, start: StartPoint, told: Callable[[int, int], None]) -> None:
         assert partition is SOURCE
         self.asked.append(start)
         told(self.error, self.log_start)
@@ -52,7 +52,11 @@ class NothingFound:
 
 
 async def begin(
-    before: LedgerEvidence, log_start: int = 20, error: int = 0, asks_for: Start = "earliest", start: Start = "latest"
+    before: LedgerEvidence,
+    log_start: int = 20,
+    error: int = 0,
+    asks_for: StartPoint = "earliest",
+    start: StartPoint = "latest",
 ) -> tuple[int, int]:
     """The start offset of a lane whose flow has this `start`: error and offset."""
     flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start=start)
@@ -81,7 +85,7 @@ async def test_a_copy_that_was_created_again_begins_where_the_former_one_did(cop
 
 
 def test_a_topic_begins_where_the_first_rule_that_names_it_says() -> None:
-    rules: dict[str, Start] = {"orders": 7, "order.*": "earliest"}
+    rules: dict[str, StartPoint] = {"orders": 7, "order.*": "earliest"}
     flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start="latest", start_of=rules)
     assert [flow.start_at(topic) for topic in ("orders", "orders-2", "my-orders")] == [7, "earliest", "latest"]
 

@@ -6,7 +6,7 @@ import pytest
 from mirrord.config.schema import OnReject
 from mirrord.kafka.client.record_codec import decode
 from mirrord.kafka.protocol.errors import ErrorCode
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneHalted, LaneResumed, Verdict
@@ -56,7 +56,7 @@ from tests.unit.replication.lane.test_answers import copying, in_flight
 
 LANE = LaneId("S.0.T")
 GZIP, LZ4, ZSTD = 1, 3, 4
-ORIGINALS = [Record(BASE + at, 1_700_000_000_000, b"key", b"x" * 1_000, ()) for at in range(2)]
+ORIGINALS = [DecodedRecord(BASE + at, 1_700_000_000_000, b"key", b"x" * 1_000, ()) for at in range(2)]
 ADA = Origin("ada@host", "too large", 0)
 
 

@@ -23,7 +23,7 @@ from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobUntold
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
 from mirrord.ledger.store.process_identity import this_worker
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.jobs import Outcome
+from mirrord.model.jobs import JobOutcome
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.jobs.schedule import Schedule, job_statuses
@@ -97,7 +97,7 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
     ],
 )
 def test_the_end_is_told_however_it_comes(
-    raised: BaseException, outcome: Outcome, line: str, ledger: SharedLedger, config: Config
+    raised: BaseException, outcome: JobOutcome, line: str, ledger: SharedLedger, config: Config
 ) -> None:
     with pytest.raises(type(raised)), JobLease(config, "audit"):
         raise raised

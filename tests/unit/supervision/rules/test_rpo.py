@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.model.status import FlowState, LaneStatus
+from mirrord.model.status import FlowPhase, LaneStatus
 from mirrord.supervision.rules.rpo import NOT_LOOKED, rpo_status
 
 
@@ -36,7 +36,7 @@ def test_only_what_is_known_is_within(
 
 
 @pytest.mark.parametrize("state", ["starting", "draining", "stopped", "down"])
-def test_a_flow_that_does_not_run_grows_old(state: FlowState) -> None:
+def test_a_flow_that_does_not_run_grows_old(state: FlowPhase) -> None:
     told = rpo_status(30_000, state, lanes(31.0), (), looked=True)
     assert told is not None
     assert told.within is False

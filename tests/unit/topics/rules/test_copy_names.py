@@ -15,7 +15,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.mm2.client_records import Mm2Upkeep
 from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.acls import AclRule
-from mirrord.model.group_status import Translated
+from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import ClusterId, TopicId
 from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered, Discovery
@@ -276,7 +276,7 @@ async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would
     assert upkeep._checkpoints is not None
     assert upkeep._syncs._lanes == tuple(lane.lane for lane in found.lanes if lane.source_topic == "orders.new")
     told = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
-    upkeep.tell(Translated("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
+    upkeep.tell(TranslatedPosition("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
     assert [each.topic for each in upkeep._checkpoints._book.due()] == ["eu.orders.new"]
     line = "eu.orders.2: no mm2_records, because their readers would misread its name"
     assert upkeep.remarks == (line,)

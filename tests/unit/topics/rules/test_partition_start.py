@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.config.units import Start
+from mirrord.config.units import StartPoint
 from mirrord.topics.rules.partition_start import (
     FixedStart,
     LedgerEvidence,
@@ -106,7 +106,7 @@ FIXED = FixedStart("latest", 12)
     ],
 )
 def test_the_first_rule_that_applies_decides(
-    start: Start, ledger: LedgerEvidence, target: TargetEvidence, expected: PartitionStart
+    start: StartPoint, ledger: LedgerEvidence, target: TargetEvidence, expected: PartitionStart
 ) -> None:
     assert partition_start(start, ledger, target) == expected
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header
 from mirrord.replication.lane.target.batch_compare import (
     EQUAL,
@@ -56,11 +56,11 @@ def test_a_copy_takes_the_ordinals_that_a_cleaner_removed_since() -> None:
     assert copy.first(2**31 - 10) == 2**31 + 5
 
 
-RECORD = Record(0, 5, b"k", b"v", [("h", None), ("h", b"")])
+RECORD = DecodedRecord(0, 5, b"k", b"v", [("h", None), ("h", b"")])
 PAIRS = [(40, 500), (41, 503)]
 
 
-def compare(copy: Record | None, original: Record | None, *, timed: bool = True) -> BatchFinding:
+def compare(copy: DecodedRecord | None, original: DecodedRecord | None, *, timed: bool = True) -> BatchFinding:
     copies = {40: RECORD} | ({41: copy} if copy else {})
     originals = {500: RECORD} | ({503: original} if original else {})
     return same_records(PAIRS, copies, originals, timed=timed)
@@ -79,7 +79,7 @@ def test_records_that_agree() -> None:
         (RECORD._replace(time_ms=6), "timestamp"),
     ],
 )
-def test_a_difference_names_the_ordinal(other: Record, what: str) -> None:
+def test_a_difference_names_the_ordinal(other: DecodedRecord, what: str) -> None:
     assert compare(other, RECORD) == BatchFinding("different", f"ordinal 41 (source offset 503) has another {what}")
 
 
@@ -88,7 +88,7 @@ def test_times_do_not_count_where_the_target_sets_its_own() -> None:
 
 
 @pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
-def test_what_is_gone_on_one_side_is_no_difference(copy: Record | None, original: Record | None) -> None:
+def test_what_is_gone_on_one_side_is_no_difference(copy: DecodedRecord | None, original: DecodedRecord | None) -> None:
     finding = compare(copy, original)
     assert finding.outcome == "unverifiable"
     assert finding.gone == (((41, 42),) if copy is not None else ())
