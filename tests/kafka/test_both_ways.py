@@ -45,8 +45,7 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
         for _ in range(KILLS):
             with Daemon(path) as daemon:
                 daemon.until(lambda daemon=daemon: all(each.totals.copied_records for each in daemon.status().flows))
-                # Each producer is new to the mirror and idempotent, so its id must be distinguished from those of the
-                # lanes.
+                # Each producer is new to the mirror and idempotent: its id must be told from those of the lanes.
                 for cluster, side in ((source, b"eu"), (target, b"us")):
                     write(
                         cluster, topic, [Written(None, side + b" %d" % n) for n in range(20)], enable_idempotence=True

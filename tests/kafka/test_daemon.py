@@ -1,5 +1,4 @@
-"""The daemon as users run it, on two real brokers: one command copies, crashes cost nothing, and status needs no
-daemon."""
+"""The daemon as users run it, on two real brokers: one command copies, crashes cost nothing, status needs no daemon."""
 
 import asyncio
 import time

@@ -50,8 +50,8 @@ async def replicator(flow: Mirror, setup: FlowSetup, former: Former) -> Replicat
 
 
 async def cut_off_while_copying(flow: Mirror, relay: HoldingRelay, setup: FlowSetup) -> list[HeldConnection]:
-    """Let a replicator copy a part, hold back what it sends then, and end it. Returns its connections, with what they
-    hold."""
+    """Let a replicator copy a part, hold back what it sends then, and end it. Returns its connections with their
+    bytes."""
     topic = flow.topic(1, {"retention_ms": "-1"}, retention_ms="-1")
     old_ms = int(time.time() * 1000) - 10 * DAY_MS
     records = [Written(b"%d" % number, b"v" * 100, time_ms=old_ms) for number in range(RECORDS)]

@@ -38,8 +38,7 @@ def keys(cluster: Cluster, topic: str) -> list[int]:
 
 
 def stands(daemon: Daemon, group: str) -> tuple[str, int | None]:
-    """The target topic in which a group is followed, and its position there; none while that is not where it should
-    be."""
+    """The target topic in which a group is followed, and its position there; none unless that is where it should be."""
     with urllib.request.urlopen(f"{daemon.http()}/groups", timeout=SECONDS) as answer:
         (flow,) = json.load(answer)["flows"]
     told = [each for each in flow["groups"] if each["group"] == group and each["state"] == "in step"]

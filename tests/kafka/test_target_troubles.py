@@ -1,4 +1,4 @@
-"""A target that cannot accept records for a while: nothing is lost or duplicated, other lanes continue, and lanes say
+"""A target that cannot accept records for a while: nothing is lost or duplicated, other lanes continue, lanes say
 why."""
 
 import asyncio

@@ -70,8 +70,7 @@ def test_a_daemon_killed_in_a_remote_backlog_takes_over(
     older: tuple[Cluster, str, int], lab_pair: LabPair, tmp_path: Path
 ) -> None:
     source, topic, records = older
-    # The daemon creates the target topic: the target has no tiered storage, and would reject those configs of the
-    # source.
+    # The daemon creates the target topic: a target without tiered storage would reject those configs of the source.
     target, copy = lab_pair.target, f"eu.{topic}"
     path = conf(tmp_path, source, target, topic, flow=unique("tiered"))
     with Daemon(path) as daemon:

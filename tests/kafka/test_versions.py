@@ -1,5 +1,4 @@
-"""An older Kafka on one side and the newest on the other: request versions are negotiated down, and the records arrive
-the same."""
+"""An older Kafka on one side and the newest on the other: versions are negotiated down, the records arrive the same."""
 
 import asyncio
 import random

@@ -196,7 +196,7 @@ class Mesh:
         self.check(final=True)
 
     def check(self, *, final: bool = False) -> None:
-        """Check that no cluster holds a record twice, and that at the end each holds all of them, in the order of their
+        """Check that no cluster holds a record twice, and at the end each holds all of them, in the order of their
         origin."""
         for cluster in self.clusters:
             numbers = [number for each in cluster.target.brokers[cluster.target.leader].log for number in each.numbers]

@@ -145,8 +145,7 @@ BESIDE = " + "
 
 
 def shape_named(name: str) -> Shape:
-    """The world of a theme, or of two themes at once: it has everything unusual of both, and the frequent faults of
-    both."""
+    """The world of a theme, or of two at once: it has everything unusual of both, and the frequent faults of both."""
     one, _, other = name.partition(BESIDE)
     if not other:
         return THEMES[one]

@@ -330,8 +330,7 @@ class FakeTarget:
         return True
 
     def reload(self, at: int, now_ms: int) -> None:
-        """After a restart or truncation: rebuild the memory, as from a snapshot: only the very last batch of a
-        producer.
+        """Rebuild the memory after a restart or truncation, as from a snapshot: only a producer's very last batch.
 
         A truncated log without a snapshot near its new end is read again, and more is known: this is the worst case.
         """

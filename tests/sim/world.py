@@ -272,8 +272,7 @@ class World:
         return self.target.committed(request.broker, base + request.batch.count, epoch)
 
     def _deposed(self, broker: int, epoch: int) -> bool:
-        """The broker no longer leads in the epoch in which it accepted a batch: it answers so, whatever became of
-        it."""
+        """The broker no longer leads in the epoch in which it took a batch: it answers so, whatever became of it."""
         return not self.target.brokers[broker].leads or self.target.brokers[broker].epoch != epoch
 
     def do(self, choice: tuple[str, Any]) -> None:
@@ -492,8 +491,7 @@ class World:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
             if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
-                # Its renewal is acknowledged and it has read the ledger to the end: no other holder took the lane up to
-                # now.
+                # Its renewal is acknowledged and it has read the ledger to the end: the lane was not taken up to now.
                 host.lease_until = self.now + TTL_S
 
     def phase(self) -> Phase | None:
