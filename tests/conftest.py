@@ -1,4 +1,4 @@
-"""What every tier shares: one random seed, shown in the header, and the tally that `tests.tiers` sums up."""
+"""What all tiers share: one random seed, shown in the header, and the tally that `tests.tiers` sums up."""
 
 import json
 import os
@@ -14,7 +14,7 @@ pytest_plugins = ["tests.fixtures.lab"]
 SEED = "MIRRORD_SEED"
 TALLY = "MIRRORD_TALLY"
 
-# No deadline: how fast a machine is says nothing about whether the code is right.
+# No deadline: the speed of a machine says nothing about whether the code is correct.
 settings.register_profile("mirrord", deadline=None)
 settings.load_profile("mirrord")
 
@@ -30,8 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background inherits that
-    # Through the environment, so that the workers of pytest-xdist have the same one.
+        # A process that a shell starts in the background inherits that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # It is set in the environment, so that the workers of pytest-xdist use the same one.
     seed = os.environ.setdefault(SEED, str(random.SystemRandom().randrange(2**32)))
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seed
@@ -58,5 +59,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 
 @pytest.fixture(scope="session")
 def seed() -> int:
-    """The seed of this run; a test that needs chance makes its own `random.Random(seed)`."""
+    """The seed of this run. A test that needs random numbers creates a `random.Random(seed)`."""
     return int(os.environ[SEED])

@@ -1,7 +1,8 @@
-"""Runs the tests tier by tier, from the cheapest to the dearest, and ends with the failed tests and one line for all.
+"""Runs the tests tier by tier, from the cheapest to the most expensive, and ends with the failed tests and one line for
+all.
 
-`python -m tests.tiers [TIER ...]`. A tier whose folders do not exist is left out. Each tier is one pytest process; the
-budget is what it should take on a machine with two cores, and three times that is where it is stopped.
+`python -m tests.tiers [TIER ...]`. A tier whose folders do not exist is skipped. Each tier is one pytest process. The
+budget is the time that it should take on a machine with two cores; after three times the budget it is stopped.
 """
 
 import json
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 STOPPED = 124
 ENDING_SECONDS = 60
 NO_TESTS = 5
-# In the order and with the names of pytest's own closing line.
+# In the order and with the names of pytest's closing line.
 OUTCOMES: tuple[str, ...] = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "error")
 
 
@@ -34,7 +35,7 @@ class Tier:
 
 
 class Ended(NamedTuple):
-    """How a tier ended. Each of `failed` is a word and a test, as in pytest's own summary."""
+    """How a tier ended. Each of `failed` is a word and a test, as in pytest's summary."""
 
     code: int
     counts: Mapping[str, int]
@@ -72,7 +73,7 @@ def main(names: list[str]) -> int:
         failed_tests += ended.failed
         if ended.code not in (0, NO_TESTS):
             failed_tiers.append(tier.name)
-    # Of a log that was cut the end is left.
+    # If the log was cut, its end is left.
     for line in failed_tests:
         print(line)
     if failed_tiers:
@@ -84,7 +85,7 @@ def main(names: list[str]) -> int:
 
 
 def run(tier: Tier, folders: Sequence[str]) -> Ended:
-    """One tier."""
+    """Run one tier."""
     print(f"\n--- tier {tier.name}: {' '.join(folders)} (budget {tier.budget_minutes:g} min)", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +104,7 @@ def run(tier: Tier, folders: Sequence[str]) -> Ended:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupted, pytest tells what it has seen and ends the brokers; if it cannot, it is killed."""
+    """Interrupt pytest, which then reports what it has seen and ends the brokers. If it cannot, kill it."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(ENDING_SECONDS)

@@ -1,6 +1,6 @@
 """Which source offsets were not copied, and why: the verdicts of a ledger, each offset once.
 
-A later verdict overrides an earlier one. A lane that was taken over states the verdicts around its take-over again, and
+A later verdict overrides an earlier one. A lane that was taken over states the verdicts around its takeover again, and
 it may copy records that had been excluded before. A "truncated" verdict takes back everything recorded earlier about
 its offsets, and coexists with everything recorded later: the source uses these offsets again for other records.
 """

@@ -43,7 +43,7 @@ class VerdictTally:
     """The number of source offsets that got each verdict, and the exact ranges of the newest verdicts. The ledger holds
     all of them.
 
-    A lane that was taken over states the verdicts around its take-over again. The newer verdict overrides: any
+    A lane that was taken over states the verdicts around its takeover again. The newer verdict overrides: any
     overlapping part of the newest ranges is taken back first, and so is the decision on a record that is now copied. A
     truncated range is never taken back, because its offsets are in use again for other records.
     """

@@ -1,4 +1,4 @@
-"""A daemon goes on by a changed file: only what is concerned changes, and a wrong file changes nothing."""
+"""A daemon continues with a changed file: only what the change concerns is altered, and a wrong file alters nothing."""
 
 import json
 import signal
@@ -79,9 +79,9 @@ def test_topics_come_and_go_under_load_and_no_other_lane_is_touched(lab_pair: La
     assert_same(source, target, [stays], load.written)
     assert_same(source, target, [comes, hangup], 200)
     assert all_ends(target, f"eu.{goes}") == {(f"eu.{goes}", 0): 50, (f"eu.{goes}", 1): 50}
-    # Those without lines hold what a changed selection saw first.
+    # Entries without partitions hold what a changed selection saw first.
     assert sum('"changes": ["' in json.dumps(entry) for entry in of_kind(path, "config_changed")) == 2
-    # One taking for each of the two daemons: the lanes that stayed were not taken anew by a change.
+    # One taking for each of the two daemons: a change did not make the lanes that stayed be taken again.
     assert [len(of_kind(path, "lane_taken", "--lane", f"{stays}-{at}")) for at in range(2)] == [2, 2]
 
 
@@ -109,7 +109,7 @@ def test_flows_come_and_go(lab_pair: LabPair, tmp_path: Path) -> None:
         assert mirrord("apply", path).returncode == 0
         daemon.until(lambda: [flow.name for flow in daemon.status().flows] == [names[1]])
         assert daemon.flow().state == "running"
-        # Limits are what lanes work by: all of that flow are drained and taken up again.
+        # The limits are part of what lanes work by, so all lanes of that flow are drained and taken again.
         rewrite(path, "refresh = ", 'limits = { in_flight_bytes = "8MiB" }\nrefresh = ')
         answer = mirrord("apply", path)
         assert "all its lanes are drained and taken again" in answer.stdout

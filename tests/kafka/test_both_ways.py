@@ -1,4 +1,4 @@
-"""The same topics on two real clusters, copied both ways under the same names, with writers on both sides."""
+"""The same topics on two real clusters, copied in both directions under the same names, with writers on both sides."""
 
 import time
 from collections import Counter
@@ -45,7 +45,7 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
         for _ in range(KILLS):
             with Daemon(path) as daemon:
                 daemon.until(lambda daemon=daemon: all(each.totals.copied_records for each in daemon.status().flows))
-                # Each producer is new to the mirror, and idempotent: its id has to be told from those of the lanes.
+                # Each producer is new to the mirror and idempotent: its id must be told from those of the lanes.
                 for cluster, side in ((source, b"eu"), (target, b"us")):
                     write(
                         cluster, topic, [Written(None, side + b" %d" % n) for n in range(20)], enable_idempotence=True
@@ -70,7 +70,7 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
 
 
 def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Its positions count the records of both sides, whose order is not the same in both logs."""
+    """Its positions count the records of both sides, which are not in the same order in both logs."""
     sides = (lab_pair.source, lab_pair.target)
     topic, group = unique("both"), unique("group")
     for cluster, name, records in zip(sides, ("eu", "us"), (50, 30), strict=True):
@@ -104,7 +104,7 @@ def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tm
 
 
 def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Each topic is deleted at one side: both are left alone and reported until somebody deletes or creates them."""
+    """Each topic is deleted on one side: both are left alone and reported until an operator deletes or creates them."""
     source, target = lab_pair.source, lab_pair.target
     prefix = unique("deleted")
     here, there = f"{prefix}-here", f"{prefix}-there"
@@ -135,7 +135,7 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
         daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
         daemon.until(lambda: sum(here in line for flow in daemon.status().flows for line in flow.remarks))
         daemon.kill()
-    with Daemon(path) as daemon:  # it is still so after a restart, behind the end of the grace
+    with Daemon(path) as daemon:  # still so after a restart, past the grace period
         daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
         assert (held(target, here), held(source, there)) == (3, 3)
         assert (held(source, here), held(target, there)) == (-1, -1)
@@ -151,7 +151,7 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
 
 
 def delete(cluster: Cluster, topic: str) -> None:
-    """And wait until it is gone."""
+    """Delete the topic and wait until it is gone."""
     admin = AdminClient(client_settings(cluster))
     for gone in admin.delete_topics([topic]).values():
         gone.result(SECONDS)

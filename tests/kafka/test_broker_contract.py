@@ -1,4 +1,4 @@
-"""Real brokers keep the contract that the simulator's fake keeps; and what else a lane meets at a target broker."""
+"""Real brokers keep the contract that the simulator's fake keeps. Also: what else a lane meets at a target broker."""
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
@@ -37,7 +37,7 @@ def lab_ticking() -> Generator[Cluster]:
 
 @pytest.fixture(scope="module")
 def lab_two() -> Generator[Cluster]:
-    # A broker that stands still is to be missed only after a test has looked at what becomes of that.
+    # The controller must not miss a suspended broker before a test has looked at what happens.
     with Cluster(LabOptions(brokers=2, properties={"broker.session.timeout.ms": "9000"})) as cluster:
         yield cluster
 
@@ -76,18 +76,18 @@ class TestLeadership(LeadershipContract):
 
 
 async def truncation_is_told(partition: LabPartition) -> None:
-    """To a reader that was at offset 40 when everything behind offset 20 was lost; now the log ends at 30."""
+    """As a reader sees it that was at offset 40 when everything after offset 20 was lost; the log now ends at 30."""
     former = (await partition.batches())[0][0].leader_epoch
     current = await partition.leader_epoch()
     assert (await partition.epoch_end(current, former)).end == 20
-    # In front of the new end, at it, and behind it.
+    # Before the new end, at it, and after it.
     for offset in (25, 30, 40):
         answer, _ = await partition.fetch(fetch.FetchPosition(offset, current, former))
         assert (answer.error, answer.diverging_epoch, answer.diverging_end) == (0, former, 20)
         assert answer.records_start == answer.records_end
     answer, _ = await partition.fetch(fetch.FetchPosition(20, current, former))
     assert (answer.error, answer.diverging_epoch, answer.records_end > answer.records_start) == (0, -1, True)
-    # A reader that does not tell what it read last gets other records as if nothing had happened.
+    # A reader that does not state the epoch it read last gets other records as if nothing had happened.
     answer, _ = await partition.fetch(fetch.FetchPosition(25))
     assert (answer.error, answer.diverging_epoch, answer.records_end > answer.records_start) == (0, -1, True)
     answer, _ = await partition.fetch(fetch.FetchPosition(40))
@@ -107,7 +107,7 @@ async def test_a_fetch_in_another_epoch_is_refused(two: LabTarget) -> None:
 
 
 async def test_a_follower_answers_a_fetch(two: LabTarget) -> None:
-    """KIP-392: whoever reads the end of a log has to know that it reads at the leader."""
+    """KIP-392: a reader of the end of a log must know that it reads from the leader."""
     partition = await two.topic()
     await partition.fill(Batch(await partition.producer(), 0), 2)
     answer, _ = await partition.fetch(fetch.FetchPosition(0, await partition.leader_epoch()), partition.follower)
@@ -128,7 +128,7 @@ async def test_a_follower_tells_who_leads(two: LabTarget) -> None:
 
 
 async def test_of_two_batches_in_one_request_one_is_lost(target: LabTarget) -> None:
-    """Why `produce.encode` refuses to encode such a request."""
+    """This is why `produce.encode` refuses to encode such a request."""
     partition = await target.topic()
     first = Batch(await partition.producer(), 0)
     second = Batch(await partition.producer(), 0)
@@ -138,7 +138,7 @@ async def test_of_two_batches_in_one_request_one_is_lost(target: LabTarget) -> N
     with pytest.raises(ValueError, match="two batches"):
         produce.encode(version, 10_000, [(*key, partition.build(first)), (*key, partition.build(second))])
     parts, _ = produce.encode(version, 10_000, [(*key, partition.build(first)), (key[0], 1, partition.build(second))])
-    # Between the two batches stands the number of the second one's partition.
+    # Between the two batches is the number of the second one's partition.
     body = b"".join([*parts[:2], bytes(parts[2]).replace(INT32.pack(1), INT32.pack(0)), *parts[3:]])
     (answer,) = produce.decode(version, await connection.call(PRODUCE, body, version)).partitions
     assert (answer.error, answer.base_offset) == (0, 0)
@@ -147,7 +147,7 @@ async def test_of_two_batches_in_one_request_one_is_lost(target: LabTarget) -> N
 
 
 async def test_an_old_topic_id_is_refused(target: LabTarget) -> None:
-    """What names a topic by its id does not end up in its successor; what names it by its name does."""
+    """A request that names a topic by its id never reaches the successor; a request that names it by its name does."""
     partition = await target.topic()
     first = Batch(await partition.producer(), 0)
     former = partition.topic

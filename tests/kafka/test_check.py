@@ -1,4 +1,4 @@
-"""`check`, `plan` and `topics` on real brokers: what they find is there, and nothing is altered by looking."""
+"""`check`, `plan` and `topics` on real brokers: they find what is there, and looking changes nothing."""
 
 import asyncio
 import json

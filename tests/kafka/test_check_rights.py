@@ -1,4 +1,4 @@
-"""On real authorizers at both ends: the rights that `check` lists are enough, and none of them is too many."""
+"""Real authorizers on both sides: the ACLs that `check` lists are sufficient, and none of them is superfluous."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ from tests.fixtures.mirror import Written, create_topic, messages, write
 
 USER = "stranger"
 READER = "User:reader"
-"""Somebody whose rights are carried over."""
+"""A principal whose ACLs are replicated."""
 BILLS = ("gone", "old", "paid")
 KINDS = {
     "cluster": ResourceType.BROKER,
@@ -49,14 +49,14 @@ KINDS = {
 
 
 class Granting:
-    """Rights of the flow's user on both clusters, one by one."""
+    """The ACLs of the flow's user on both clusters, one by one."""
 
     def __init__(self, **clusters: Cluster) -> None:
         self.admins = {alias: AdminClient(client_settings(cluster)) for alias, cluster in clusters.items()}
         self._given: frozenset[Right] = frozenset()
 
     def be(self, rights: Iterable[Right]) -> None:
-        """The test gives exactly these from now on, and the brokers know it: the controller tells them later."""
+        """Set exactly these ACLs and wait until the brokers know them: the controller informs the brokers later."""
         wanted = frozenset(rights)
         for alias, admin in self.admins.items():
             give = {AclBinding(*_words(right)) for right in wanted - self._given if right.cluster == alias}
@@ -70,7 +70,7 @@ class Granting:
         self._given = wanted
 
     def clear(self) -> None:
-        """Also what mirrord gave."""
+        """Remove all ACLs, including those that mirrord created."""
         for admin in self.admins.values():
             wait(admin.delete_acls([_all_of(f"User:{USER}"), _all_of(READER)]))
 
@@ -84,7 +84,7 @@ def _all_of(principal: str) -> AclBindingFilter:
 def _words(
     right: Right,
 ) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
-    # "*" alone is every name, as a literal one.
+    # "*" alone stands for every name, as a literal.
     begins = right.name.removesuffix("*")
     pattern = ResourcePatternType.LITERAL if begins in {"", right.name} else ResourcePatternType.PREFIXED
     name, allowed = begins or right.name, AclPermissionType.ALLOW
@@ -93,14 +93,14 @@ def _words(
 
 @pytest.fixture
 def granting(lab_rights: Cluster, lab_sasl: Cluster) -> Generator[Granting]:
-    """Rights on the source `eu` and the target `us`; what is left of them goes with the test."""
+    """ACLs on the source `eu` and the target `us`; those that are left are removed after the test."""
     rights = Granting(eu=lab_rights, us=lab_sasl)
     yield rights
     rights.clear()
 
 
 class Checks:
-    """What `check` and `start` say of a configuration."""
+    """What `check` and `start` report about a configuration."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class Checks:
         return asyncio.run(check(self._config, ClusterAccess(self._config), probe=False))
 
     def start_refuses(self) -> str:
-        """The first lines of `start`; empty when it would go on."""
+        """The first lines of `start`; empty if it would continue."""
         access = ClusterAccess(self._config)
         try:
             asyncio.run(check_start(self._config, access.admin, access.ledger))
@@ -128,7 +128,7 @@ def listed(report: Report) -> dict[Right, Severity]:
 
 
 def grant_what_is_listed(checks: Checks, granting: Granting, before: Iterable[Right]) -> dict[Right, Severity]:
-    """Rights make more topics seen, and those need rights: until nothing new is listed, and nothing else is given."""
+    """ACLs make more topics visible, and those need ACLs: until nothing new is listed, and nothing else is granted."""
     given = frozenset(before)
     while True:
         report = checks.report()
@@ -144,7 +144,7 @@ def grant_what_is_listed(checks: Checks, granting: Granting, before: Iterable[Ri
 def take_away_in_turn(
     checks: Checks, granting: Granting, every: Iterable[Right], rights: Mapping[Right, Severity]
 ) -> None:
-    """Each time `check` names that one and no other, and `start` refuses where it could not run."""
+    """Remove one ACL at a time: `check` names that one and no other, and `start` refuses where it could not run."""
     every = frozenset(every)
     for right, severity in rights.items():
         granting.be(every - {right})
@@ -181,18 +181,18 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
     orders, bills, flow = unique("orders"), unique("bills"), unique("rights")
     for name, partitions in ((orders, 2), *((f"{bills}.{name}", 1) for name in BILLS)):
         fill(source, create_topic(source, name, partitions), partitions, 100)
-    # What MirrorMaker 2 may have left: it has to be asked for, and is not there.
+    # A topic that MirrorMaker 2 may have left: mirrord must look for it, and it is not there.
     write(target, create_topic(target, f"eu.{bills}.old"), [Written(b"k", b"somebody else's")])
     checks = Checks(configuration(tmp_path, source, target, f"{orders}', '{bills}[.].*", flow))
 
     report = checks.report()
     assert not report.would_start
-    # Whoever may not see a topic is not told whether he may see or alter its settings.
+    # A user who may not describe a topic does not learn whether he may describe or alter its configs.
     assert {right for right in listed(report) if "CONFIGS" not in right.operation} <= missing(report)
     answer = mirrord("start", checks.path)
     assert answer.returncode == 1
     assert f"flow {flow}: cluster eu: READ (to copy it) on the topic {orders} is missing" in answer.stderr
-    # Whoever selects topics by a pattern has to let them be seen: nobody can name what Kafka hides.
+    # A flow that selects topics by a pattern needs Describe on them: mirrord cannot name what Kafka hides.
     seen = [Right("eu", "topic", f"{bills}.{name}", "READ") for name in BILLS]
     granting.be(seen)
     before = grant_what_is_listed(checks, granting, seen)
@@ -209,7 +209,7 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
     report = checks.report()
     assert listed(report).keys() <= before.keys()
     granting.be(listed(report))
-    # By the ledger a topic that was copied is missed, though only a pattern selects it.
+    # The ledger shows that a copied topic is missing, although only a pattern selects it.
     hidden = Right("eu", "topic", f"{bills}.paid", "READ")
     ledger = [Right("us", "topic", f"mirrord.{flow}.ledger", operation) for operation in ("READ", "WRITE", "DELETE")]
     again: dict[Right, Severity] = {hidden: "warning", **dict.fromkeys(ledger, "error")}
@@ -219,7 +219,7 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
 def test_rights_that_are_lost_for_a_while(
     lab_rights: Cluster, lab_sasl: Cluster, granting: Granting, tmp_path: Path
 ) -> None:
-    """While data flow: what waits says so and why, goes on by itself, and nothing is lost or doubled."""
+    """Records flow meanwhile: what waits says so and why, it continues by itself, and nothing is lost or duplicated."""
     source, target = lab_rights, lab_sasl
     orders, flow = unique("orders"), unique("midway")
     fill(source, create_topic(source, orders), 1, 10)
@@ -242,7 +242,7 @@ def test_rights_that_are_lost_for_a_while(
             in_transactions(source, orders, range(10 * number, 10 * number + 5))
             daemon.until(lambda line=line: line in mirrord("status", checks.path).stdout.replace("\n", " "))
             in_transactions(source, orders, range(10 * number + 5, 10 * number + 10))
-            # Without the state topic records are copied all the same: lanes read in the ledger that the lease stands.
+            # Without the state topic records are copied all the same: lanes read in the ledger that the lease is valid.
             waits = right.name != state
             daemon.until(lambda waits=waits: (0 in {lane.lag_records for lane in daemon.flow().lanes}) != waits)
             granting.be(every)
@@ -254,7 +254,7 @@ def test_rights_that_are_lost_for_a_while(
 
 
 def in_transactions(cluster: Cluster, topic: str, numbers: Sequence[int]) -> None:
-    """Records in transactions of five, so that each needs an entry of the ledger."""
+    """Write records in transactions of five, so that each needs an entry in the ledger."""
     producer = Producer({**client_settings(cluster), "transactional.id": unique("writer")})
     producer.init_transactions(SECONDS)
     for first in range(0, len(numbers), 5):
@@ -269,7 +269,7 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
 ) -> None:
     orders, flow = create_topic(lab_rights, unique("orders")), unique("legacy")
     write(lab_sasl, create_topic(lab_sasl, f"eu.{orders}"), [Written(b"k", b"by whom?")])
-    # Two records, so that nothing can be told from its emptiness.
+    # Two records, so that its being empty does not explain anything.
     offsets = create_topic(lab_sasl, unique("mm2-offsets"))
     write(lab_sasl, offsets, [Written(b"not", b"ours"), Written(b"nor", b"this")])
     path = configuration(tmp_path, lab_rights, lab_sasl, orders, flow)
@@ -300,7 +300,7 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
 
 
 def run_everything(path: Path, granting: Granting, source: Cluster, orders: str, bills: str) -> None:
-    """Records, settings, rights, growth, deletion: nothing is refused."""
+    """Records, configs, ACLs, growth, deletion: nothing is refused."""
     at_source, at_target = granting.admins["eu"], granting.admins["us"]
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, orders, *(f"{bills}.{name}" for name in BILLS)))

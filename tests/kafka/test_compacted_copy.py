@@ -1,4 +1,4 @@
-"""Copies that the target's cleaner has thinned out: no older value comes after a newer one, and nothing is lost."""
+"""Target topics that the cleaner has thinned out: no older value comes after a newer one, and nothing is lost."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def pair(_pair: LabPair) -> Generator[LabPair]:
 
 
 def compacted(pair: LabPair, batches: int, *, in_process: bool = False) -> CompactedCopy:
-    """A topic and its copy, for so many batches whose times end now."""
+    """A topic and its target topic, with this many batches whose times end now."""
     topic = create_topic(pair.source, unique("orders"), 1)
     copy = copy_of(topic) if in_process else f"eu.{topic}"
     create_topic(pair.target, copy, 1, **{name.replace(".", "_"): value for name, value in TOPIC.items()})
@@ -55,24 +55,24 @@ def compacted(pair: LabPair, batches: int, *, in_process: bool = False) -> Compa
 
 
 def configuration(folder: Path, pair: LabPair, *copies: CompactedCopy, flow: str = "") -> Path:
-    """The copies keep settings that their sources do not have."""
+    """The target topics keep configs that their sources do not have."""
     topics = "|".join(copied.topic for copied in copies)
     unsynced = "sync = { configs = false }"
     return conf(folder, pair.source, pair.target, topics, flow=flow or unique("compacted"), flow_more=unsynced)
 
 
 def cleanable(count: int) -> set[int]:
-    """Of so many updates those that a newer one supersedes which is not in the last segment."""
+    """Of this many updates, those that a newer one supersedes which is not in the last segment."""
     return set(range(count - KEYS - 1))
 
 
 def updates(first: int, end: int) -> list[Pair]:
-    """Values of a few keys, over and over."""
+    """Values of a few keys, in turn."""
     return [Pair(b"k%d" % (number % KEYS), b"%d" % number) for number in range(first, end)]
 
 
 def assert_later_ones_follow(daemon: Daemon, *copies: tuple[CompactedCopy, int]) -> None:
-    """Three more records of the source are all that stands behind the former ends of the copies."""
+    """Three more records of the source are all that follows the former ends of the target topics."""
     for copied, _ in copies:
         copied.write(LATER)
     until_copied(daemon, *(copied for copied, _ in copies))
@@ -83,8 +83,8 @@ def assert_later_ones_follow(daemon: Daemon, *copies: tuple[CompactedCopy, int])
 
 @contextmanager
 def superseded(path: Path, *cases: tuple[CompactedCopy, Sequence[int]]) -> Generator[Daemon]:
-    """A daemon has copied six records, another client has written newer ones of these keys, and the cleaner has removed
-    the older ones."""
+    """A daemon has copied six records, another client has written newer records of these keys, and the cleaner has
+    removed the older ones."""
     for copied, _ in cases:
         copied.write(OLD)
     with Daemon(path) as daemon:
@@ -98,7 +98,7 @@ def superseded(path: Path, *cases: tuple[CompactedCopy, Sequence[int]]) -> Gener
 
 @pytest.mark.parametrize("change", ["restart", "leader", "upgrade"])
 def test_what_another_writer_superseded_stays_superseded(pair: LabPair, tmp_path: Path, change: str) -> None:
-    """Cleaned are batches between those that are left, or the last ones of the lane."""
+    """The cleaner removes batches between those that are left, or the last ones of the lane."""
     between, last = compacted(pair, 6), compacted(pair, 6)
     path = configuration(tmp_path, pair, between, last)
     cases = ((between, (2, 3, 5, 6)), (last, (4, 5, 6)))
@@ -122,7 +122,7 @@ def test_what_another_writer_superseded_stays_superseded(pair: LabPair, tmp_path
 
 
 def test_a_single_writer_after_a_crash_and_a_leader_change(pair: LabPair, tmp_path: Path) -> None:
-    """The mark of the lane is older than what the cleaner has removed behind it."""
+    """The lane's mark is older than what the cleaner has removed after it."""
     copied, flow = compacted(pair, 40), unique("single")
     path = configuration(tmp_path, pair, copied, flow=flow)
     copied.write(updates(0, 15))
@@ -145,8 +145,8 @@ def test_a_single_writer_after_a_crash_and_a_leader_change(pair: LabPair, tmp_pa
 
 
 async def test_only_what_an_unclean_election_took_comes_again(pair: LabPair) -> None:
-    """And not over what another client has written since; there the lane may halt instead."""
-    # The ledger stands on the brokers that go away, and nobody else wants the lease meanwhile.
+    """And it does not overwrite what another client has written since; there the lane may halt instead."""
+    # The ledger is on the brokers that go away, and no other daemon wants the lease meanwhile.
     async with mirror(pair.source, pair.target, lease_ttl_ms=300_000) as flow:
         copied, passed = [await in_thread(lambda: compacted(pair, 30, in_process=True)) for _ in range(2)]
         flow.topics += [copied.topic, passed.topic]
@@ -231,13 +231,13 @@ def test_an_audit_tells_another_writers_value_from_a_stale_one(pair: LabPair, tm
 
 
 def audit(path: Path) -> tuple[int, Any]:
-    """The exit code, and the document."""
+    """The exit code and the document."""
     answer = mirrord("audit", path, "--level", "records", "--again", "--json")
     return answer.returncode, audited(answer.stdout)
 
 
 def test_a_rebuilt_ledger_appends_no_cleaned_record_again(pair: LabPair, tmp_path: Path) -> None:
-    """A partition whose last copies are cleaned may be refused; then nothing is appended to it."""
+    """A partition whose last copied records have been cleaned may be refused; then nothing is appended to it."""
     single, shared, last, flow = compacted(pair, 30), compacted(pair, 6), compacted(pair, 6), unique("rebuilt")
     path = configuration(tmp_path, pair, single, shared, last, flow=flow)
     single.write(updates(0, 30))

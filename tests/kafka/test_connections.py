@@ -1,4 +1,4 @@
-"""Connections to real brokers: each way in, what is told when there is none, and their end."""
+"""Connections to real brokers: each way to connect, what is reported if there is no connection, and their end."""
 
 import asyncio
 from pathlib import Path
@@ -118,11 +118,11 @@ async def test_the_wrong_protocol_is_told_so(lab_pair: LabPair, lab_tls: Cluster
 
 
 async def test_a_limited_session_is_replaced_in_time(lab_sessions: Cluster) -> None:
-    """KIP-368: the broker ends a connection that goes on after its session's end; before, we know when."""
+    """KIP-368: the broker closes a connection that outlives its session; mirrord knows in advance when."""
     loop = asyncio.get_running_loop()
     connection = await open_to(lab_sessions)
     assert connection.replace_before is not None
-    # Kafka takes off up to 15 % of what it tells.
+    # Kafka subtracts up to 15 % from the lifetime that it reports.
     assert 1.0 < connection.replace_before - loop.time() <= 0.85 * 2
     await describe(connection)
     deadline = loop.time() + SECONDS

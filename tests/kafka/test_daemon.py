@@ -1,4 +1,4 @@
-"""The daemon as people run it, on two real brokers: one command copies, crashes cost nothing, status needs nobody."""
+"""The daemon as users run it, on two real brokers: one command copies, crashes cost nothing, status needs no daemon."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from tests.fixtures.mirror import create_topic
 
 
 def recorded(path: Path) -> int:
-    """How far the progress marks on the target are, all lanes added up."""
+    """How far the progress marks on the target are, summed over all lanes."""
     config = load(path)
     (view,) = asyncio.run(read_ledgers(config, ClusterAccess(config))).values()
     assert isinstance(view, LedgerView)

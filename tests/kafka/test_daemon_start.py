@@ -1,4 +1,4 @@
-"""What keeps a daemon from starting: one clear line, the right exit code, and nothing created."""
+"""What prevents a daemon from starting: one clear line, the right exit code, and nothing created."""
 
 import time
 from pathlib import Path
@@ -78,7 +78,7 @@ topics = ['.{topic[1:]}']
 
 
 def test_a_topic_stays_with_the_flow_that_has_copied_it(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Also after a restart with a file in which another flow, which comes first there, takes it too."""
+    """Also after a restart with a file in which another flow, listed first there, selects the topic too."""
     source, target = lab_pair.source, lab_pair.target
     orders, other = (create_topic(source, unique(name), 1) for name in ("orders", "other"))
     first, second = unique("first"), unique("second")

@@ -11,7 +11,7 @@ from bench.faults.campaign import VARIANTS, Outcome, Plan, Variant, run
 KILLS = 3
 RECORDS = 60_000
 AT_ONCE = 2
-"""Campaigns side by side, each on brokers of its own: most of a campaign is waiting for what was killed."""
+"""Campaigns side by side, each on its own brokers: most of a campaign is waiting for what was killed."""
 
 
 def plan_of(variant: Variant, seed: int) -> Plan:
@@ -29,7 +29,7 @@ def plan_of(variant: Variant, seed: int) -> Plan:
 
 @pytest.fixture(scope="module")
 def campaigns(request: pytest.FixtureRequest, seed: int) -> Generator[Mapping[str, Future[Outcome]]]:
-    """Those of the tests that were chosen, in their order; they begin now."""
+    """The selected tests, in their order; their campaigns begin now."""
     chosen = [name for item in request.session.items if (name := variant_of(item))]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         begun = {

@@ -1,6 +1,6 @@
-"""Groups that lag by so many records and are older than the mirror: they go on at exactly the same record.
+"""Groups with various lags, older than the mirror: they continue at exactly the same record.
 
-By content: the record at the target's position is the one that comes next at the source, and as many records follow.
+By content: the record at the target position is the one that comes next at the source, and as many records follow.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def write_transactions(cluster: Cluster, topic: str) -> None:
         for record in range(count):
             send(producer, topic, Written(None, b"%d of %d" % (record, number)))
         if number % 6 == 0:
-            producer.flush(SECONDS)  # what was not sent would not be aborted, but never have been
+            producer.flush(SECONDS)  # unsent records would not be aborted
             producer.abort_transaction(SECONDS)
         else:
             producer.commit_transaction(SECONDS)
@@ -55,7 +55,7 @@ def write_plain(cluster: Cluster, topic: str) -> None:
 
 
 async def write_compacted(flow: Mirror, topic: str) -> None:
-    """Twice the same 11,000 keys, of which the first ones are compacted away, and a last segment that never is."""
+    """Twice the same 11,000 keys, of which the first are compacted away, and a last segment that never is."""
     for turn in range(2):
         keys = [Written(b"%d" % key, b"%d in turn %d" % (key, turn)) for key in range(11_000)]
         await asyncio.to_thread(write, flow.source, topic, keys, batch_num_messages=50)
@@ -73,7 +73,7 @@ def write_foreign(cluster: Cluster, topic: str, what: bytes) -> None:
 
 
 def offsets(cluster: Cluster, topic: str, first: int = 0) -> list[int]:
-    """Of all records that a reader of committed ones gets, but for those of others."""
+    """The offsets of all records that a committed reader gets, except for the foreign ones."""
     found: list[int] = []
     with_end = {"group.id": "tests", "enable.auto.commit": False, "fetch.max.bytes": 32 << 20}
     consumer = Consumer({**client_settings(cluster), **with_end})
@@ -94,7 +94,7 @@ def offsets(cluster: Cluster, topic: str, first: int = 0) -> list[int]:
 
 
 def record_at(cluster: Cluster, topic: str, offset: int) -> bytes | None:
-    """The record that stands at this very offset."""
+    """The record at exactly this offset."""
     if offset >= ends(cluster, topic)[0]:
         return None
     consumer = Consumer({**client_settings(cluster), "group.id": "tests", "enable.auto.commit": False})
@@ -110,8 +110,8 @@ def record_at(cluster: Cluster, topic: str, offset: int) -> bytes | None:
 
 
 def commit_behind(cluster: Cluster, group: str, topic: str, known: list[int]) -> dict[int, int]:
-    """For each lag that the topic is long enough for, what a consumer commits that has read all records in front: the
-    offset behind the last one, whatever stands there. By lag, where the next record stands."""
+    """For each lag that the topic is long enough for, what a consumer commits that has read all earlier records: the
+    offset after the last one, whatever is there. The result maps each lag to the offset of the next record."""
     wanted: dict[int, int] = {}
     for lag in LAGS:
         if lag < len(known):
@@ -137,7 +137,7 @@ async def test_groups_that_lag_by_up_to_a_million_records(pair: LabPair) -> None
             wanted[topic] = await asyncio.to_thread(commit_behind, flow.source, group, topic, known)
             await asyncio.to_thread(write_foreign, flow.target, copy_of(topic), b"first")
         assert [len(each) for each in wanted.values()] == [5, 4, 4]
-        # Only now there is a mirror, and somebody writes into the copies while it copies.
+        # Only now is there a mirror, and another client writes into the target topics while it copies.
         await flow.copying()
         for turn in range(3):
             for topic in flow.topics:
@@ -159,7 +159,7 @@ async def test_groups_that_lag_by_up_to_a_million_records(pair: LabPair) -> None
 
 
 def assert_same_record(flow: Mirror, group: str, topic: str, lag: int, next_record: int) -> None:
-    """What the group reads next at the target is what it would have read next at the source, and all behind it."""
+    """The group reads next at the target what it would have read next at the source, and so do all later reads."""
     position = committed(flow.target, group, copy_of(topic))[0]
     assert position is not None
     following = offsets(flow.target, copy_of(topic), position)

@@ -1,4 +1,4 @@
-"""Groups of real brokers: where they are at the source they are at the target."""
+"""Groups of real brokers: their positions at the target are those at the source."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ async def test_a_group_that_is_older_than_the_mirror(lab_pair: LabPair) -> None:
         topic = flow.topic(partitions=2)
         await asyncio.to_thread(write, flow.source, topic, [*numbered(1000), *numbered(500, 1000, 1)])
         await asyncio.to_thread(commit, flow.source, group, topic, {0: 137, 1: 500}, "kept")
-        # Somebody else's records at the target: offsets there are other ones.
+        # Foreign records at the target: offsets there are different ones.
         await asyncio.to_thread(write, flow.target, copy_of(topic), numbered(7, 9_000))
         await flow.caught_up(await flow.copying())
         async with following(flow) as follower:
@@ -83,7 +83,7 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
             await flow.caught_up(replicator)
             values = await asyncio.to_thread(at, flow.target, copy_of(topic), 30)
             assert values == [b"value %d" % number for number in range(120, 150)]
-            # It went on at the target: nothing of the source takes that back.
+            # It continued at the target: nothing at the source reverts that.
             status = await follower.until(lambda each: each.target_offset == 150, group)
             assert status.state == "ahead"
             await asyncio.to_thread(at, flow.source, topic, 10)
@@ -117,7 +117,7 @@ async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -
                 status = await follower.until(lambda each: each.state == "refused", group)
                 assert status.why == "there is a share group of this name at the target, which has no such positions"
         async with following(flow) as follower:
-            # Without members it stays a share group.
+            # Without members it remains a share group.
             status = await follower.until(lambda each: each.state == "refused", group)
             assert status.target_offset is None
 
@@ -272,7 +272,7 @@ def test_kill_9_sets_no_group_back_nor_in_front_of_its_data(lab_pair: LabPair, t
     topic, group, flow = unique("orders"), unique("killed"), unique("flow")
     create_topic(lab_pair.source, topic)
     create_topic(lab_pair.target, f"eu.{topic}")
-    # Somebody else's records: offsets are other ones on the two sides.
+    # Foreign records: the offsets on the two sides differ.
     write(lab_pair.target, f"eu.{topic}", numbered(7, 1_000_000))
     groups = f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}'
     path = conf(tmp_path, lab_pair.source, lab_pair.target, topic, flow=flow, flow_more=groups)

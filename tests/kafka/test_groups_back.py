@@ -1,4 +1,4 @@
-"""The way back on real brokers: groups that consumed at the target go on at the source at the very record."""
+"""Failback on real brokers: groups that consumed at the target continue at the source at the same record."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ def both_ways(group: str) -> GroupsConfig:
 
 
 def read_at(cluster: Cluster, group: str, topic: str, records: int, *, more: int = 0) -> list[bytes]:
-    """Read and commit so many records, and read `more` without a commit; the values of those that were committed."""
+    """Read and commit this many records, and read `more` without a commit; the values of those that were committed."""
     with member(cluster, group, topic) as (consumer, pending):
         values = consume(consumer, pending, records)
         _read_on(consumer, more)
@@ -46,7 +46,7 @@ async def test_the_source_follows_what_is_read_at_the_target(lab_pair: LabPair) 
     group = unique("back")
     async with copied(lab_pair.source, lab_pair.target, both_ways(group), foreign=7) as (flow, topic):
         copy = copy_of(topic)
-        # Two of somebody else's records, behind what is copied now.
+        # Two foreign records, after what has been copied so far.
         await asyncio.to_thread(write, flow.target, copy, numbered(2, 9_000))
         await asyncio.to_thread(write, flow.source, topic, numbered(50, 100))
         await flow.caught_up(flow.replicators[0])
@@ -59,11 +59,11 @@ async def test_the_source_follows_what_is_read_at_the_target(lab_pair: LabPair) 
             # Back at the target: also back at the source.
             await asyncio.to_thread(commit, flow.target, group, copy, {0: 17})
             await follower.in_step(group, 10)
-            # Among records that only the target has: the next one that both have, and the target stays.
+            # Among records that only the target has: the next one that both have, and the target position stays.
             await asyncio.to_thread(commit, flow.target, group, copy, {0: 108})
             status = await follower.in_step(group, 100)
             assert status.target_offset == 108
-            # A rewind at the source takes both back, whoever read last.
+            # A rewind at the source takes both back, whichever side was read last.
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 5})
             assert (await follower.in_step(group, 5)).target_offset == 12
             report = await follower.sync.report(reverse=True)
@@ -122,7 +122,7 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
             commit(lab_pair.source, group + name, topic, {0: 40})
             daemon.until(lambda name=name: committed(lab_pair.target, group + name, f"eu.{topic}") == {0: 40})
         assert daemon.stop() == 0
-    # The source is gone for a while, and groups read on at the target.
+    # The source is gone for a while, and groups continue to read at the target.
     for name in ("", "-active", "-new"):
         read_at(lab_pair.target, group + name, f"eu.{topic}", 25)
     commit(lab_pair.source, f"{group}-further", topic, {0: 90})

@@ -1,5 +1,5 @@
-"""Static members (KIP-345) of a group at the target: one that has stopped belongs to the group until its session times
-out, so nothing is committed for the group until then."""
+"""Static members (KIP-345) of a group at the target: a stopped member belongs to the group until its session times out,
+so nothing is committed for the group until then."""
 
 import asyncio
 import time
@@ -18,14 +18,14 @@ from tests.fixtures.lab import LabFactory, LabPair, client_settings
 from tests.fixtures.mirror import SECONDS, copy_of
 
 SESSION_MS = 12_000
-"""What is asserted of a member that has stopped takes a second, on a machine that does nothing else."""
+"""What is asserted about a stopped member takes a second on a machine that does nothing else."""
 SHORT_SESSIONS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": f"{SESSION_MS}",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
-"""Of the newer protocol, whose members do not choose them."""
+"""For the newer protocol, whose members do not choose them."""
 
 
 def has_members(cluster: Cluster, group: str) -> bool:
@@ -64,7 +64,7 @@ async def test_a_static_member_counts_until_its_session_times_out(
         with one() as (consumer, pending):
             await asyncio.to_thread(consume, consumer, pending, 10)
             await left_alone(40, 10)
-        # It has stopped and comes again: neither asks the group for its partitions anew.
+        # It stopped and returned: in neither case does it ask the group for its partitions anew.
         await left_alone(50, 10)
         assert await asyncio.to_thread(read, 5) == [b"value %d" % number for number in range(10, 15)]
         await left_alone(60, 15)
@@ -78,7 +78,7 @@ async def test_a_static_member_counts_until_its_session_times_out(
 
 
 async def test_a_static_member_at_the_source_keeps_its_group_there(lab_pair: LabPair) -> None:
-    """The way back waits for it, too."""
+    """Failback waits for it, too."""
     group = unique("static-back")
     groups = GroupsConfig(match=(group,), refresh_ms=300, every_ms=300, reverse=True)
     settings: dict[str, Any] = {"group_instance_id": "one", "session_timeout_ms": SESSION_MS}

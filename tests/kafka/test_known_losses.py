@@ -1,4 +1,4 @@
-"""Records that are known to wait at the source and are lost there get verdicts, whatever their lanes did meanwhile."""
+"""Records that were known to wait at the source and are lost there get verdicts, whatever their lanes did meanwhile."""
 
 import json
 import os
@@ -30,21 +30,21 @@ def gaps(path: Path) -> tuple[int, set[tuple[str, int, int, str]]]:
 
 
 def order(path: Path, verb: str, *names: str) -> None:
-    """Give an order for each name."""
+    """Give a command for each name."""
     for name in names:
         answer = mirrord(verb, name, path)
         assert answer.returncode == 0, answer.stderr
 
 
 def lag(daemon: Daemon, topic: str) -> tuple[int | None, int | None]:
-    """Where a topic's only partition ends, and how many records it lags."""
+    """The end of a topic's only partition, and how many records it lags."""
     found = [(lane.source_end, lane.lag_records) for lane in daemon.flow().lanes if lane.topic == topic]
     return found[0] if found else (None, None)
 
 
 def test_what_was_lost_while_partitions_were_paused_or_limited(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Ten records wait in each paused partition. Then its topic is created again, deleted, cut by retention, or created
-    again while no daemon runs."""
+    """Ten records wait in each paused partition. Then its topic is recreated, deleted, cut by retention, or recreated
+    while no daemon runs."""
     source, target = lab_pair.source, lab_pair.target
     again, gone, cut, down, slow = (unique(name) for name in ("again", "gone", "cut", "down", "slow"))
     paused = (again, gone, cut, down)
@@ -90,7 +90,7 @@ def test_what_was_lost_while_partitions_were_paused_or_limited(lab_pair: LabPair
 
 
 def test_a_migration_with_losses_ends_with_3_and_counts_what_is_newer(lab_pair: LabPair, tmp_path: Path) -> None:
-    """First with a record that the target refuses; then its policy leaves it out, and half of the rest was deleted."""
+    """First with a record that the target refuses; then its policy skips it, and half of the rest was deleted."""
     source, target = lab_pair.source, lab_pair.target
     large, cut, busy = unique("large"), unique("cut"), unique("busy")
     path = conf(tmp_path, source, target, f"{large}|{cut}", flow=unique("once"), flow_more="sync = { configs = false }")

@@ -1,4 +1,4 @@
-"""The lab itself, on real brokers: what the other tests of this tier stand on."""
+"""The lab itself, on real brokers: the other tests of this tier rely on it."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def new_topic(cluster: Cluster, replicas: int = 1) -> str:
 
 def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: str) -> None:
     failures: list[KafkaError] = []
-    # Sent again, a batch keeps its place.
+    # A batch that is sent again keeps its place.
     producer = Producer({**client_settings(cluster), "enable.idempotence": True, **settings})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
@@ -118,7 +118,7 @@ def test_sasl_lets_in_who_knows_the_password(lab_sasl: Cluster, mechanism: Mecha
 
 
 def refusal(settings: dict[str, str | int | float | bool]) -> int:
-    """The first error of a client that is not let in."""
+    """The first error of a client that is not admitted."""
     codes: list[int] = []
     callback: dict[str, Any] = {"error_cb": lambda error: codes.append(error.code())}
     admin = AdminClient({**settings, **callback})
@@ -132,7 +132,7 @@ def test_sasl_takes_an_unsigned_token(lab_sasl: Cluster) -> None:
     del settings["sasl.password"], settings["sasl.username"]
     callback: dict[str, Any] = {"oauth_cb": lambda _: (token, time.time() + 3600)}
     admin = AdminClient({**settings, **callback})
-    # librdkafka asks the callback only when it is polled.
+    # librdkafka calls the callback only when it is polled.
     admin.poll(1)
     assert admin.list_topics(timeout=SECONDS).brokers
 

@@ -1,4 +1,4 @@
-"""A source batch that is larger than a connection takes stops its own partition; the others of its broker copy on."""
+"""A source batch that is larger than a connection accepts stops its own partition; the others of its broker copy on."""
 
 import asyncio
 from functools import partial
@@ -47,7 +47,7 @@ async def test_the_other_partitions_of_its_broker_copy_on(lab_pair: LabPair, mon
             await asyncio.to_thread(put, numbered(each, 100))
         await until_ends(flow.target, copy_of(topic), {0: 200, 2: 200, 3: 200})
         assert (await asyncio.to_thread(ends, flow.target, copy_of(topic)))[1] == 0
-        # Once it can be fetched, it is copied; nothing is lost or doubled by then.
+        # Once it can be fetched, it is copied; nothing is lost or duplicated by then.
         limit = most + FRAME
         for link in replicator._source._links.values():  # type: ignore[union-attr]
             if link.connection is not None:

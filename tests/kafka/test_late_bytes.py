@@ -1,4 +1,4 @@
-"""Batches of a replicator that is gone arrive late, at a broker that has forgotten the producer: nothing is doubled."""
+"""Batches of a former replicator arrive late, at a broker that has forgotten the producer: nothing is duplicated."""
 
 import asyncio
 import time
@@ -50,7 +50,8 @@ async def replicator(flow: Mirror, setup: FlowSetup, former: Former) -> Replicat
 
 
 async def cut_off_while_copying(flow: Mirror, relay: HoldingRelay, setup: FlowSetup) -> list[HeldConnection]:
-    """Let a replicator copy a part, hold back what it sends then, and end it; its connections, with what they hold."""
+    """Let a replicator copy a part, hold back what it sends then, and end it. Returns its connections with their
+    bytes."""
     topic = flow.topic(1, {"retention_ms": "-1"}, retention_ms="-1")
     old_ms = int(time.time() * 1000) - 10 * DAY_MS
     records = [Written(b"%d" % number, b"v" * 100, time_ms=old_ms) for number in range(RECORDS)]
@@ -74,7 +75,7 @@ async def test_the_former_holders_times_count(lab_pair: LabPair, forgetful: Clus
     async with mirror(lab_pair.source, forgetful, lease_ttl_ms=60_000) as flow:
         held = await cut_off_while_copying(flow, relay, with_timeout(flow.setup, 8))
         successor = await replicator(flow, with_timeout(flow.setup, OWN_TIMEOUT_S), "dead")
-        await asyncio.sleep(1.5 * OWN_TIMEOUT_S)  # longer than the successor's own time
+        await asyncio.sleep(1.5 * OWN_TIMEOUT_S)  # longer than the successor's own timeout
         for connection in held:
             connection.open.set()
         await flow.caught_up(successor)

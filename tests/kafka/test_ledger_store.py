@@ -46,7 +46,7 @@ def config(cluster: Cluster, user: str = ADMIN) -> ClusterConfig:
 
 
 class Flow:
-    """The ledger of one flow, with a name of its own."""
+    """The ledger of one flow, with a unique name."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -189,7 +189,7 @@ async def test_a_broker_that_is_killed_and_comes_back_costs_nothing(flow: Flow) 
     assert await repeat(lambda: store.append(1, facts)) == (True, True)
     await other.read_to_end()
     assert other.state.lanes[LANE].verdicts.counts == {"control": 7}
-    # The save that was given up may have been under way: it can still arrive, and is then read by each of them later.
+    # The save that was given up may still be under way: it can arrive later, and both stores then read it.
     await until(lambda: plain(other.state) == plain(store.state), "both hold the same")
 
 
@@ -296,7 +296,7 @@ async def test_of_two_keepers_one_wins_and_the_other_takes_over(flow: Flow) -> N
 
 
 async def settings_are_put_right(flow: Flow) -> None:
-    """A daemon's upkeep undoes what somebody changed."""
+    """A daemon's upkeep reverts what another client changed."""
     topic = ledger_topic(flow.name)
     changed = {"min.insync.replicas": "1", "retention.ms": "86400000"}
     resource = ConfigResource(ResourceType.TOPIC, topic, set_config=changed)
@@ -306,7 +306,7 @@ async def settings_are_put_right(flow: Flow) -> None:
     upkeep, topics = KafkaUpkeepAdmin(config(flow.cluster), SECONDS), KafkaTopicAdmin(config(flow.cluster), SECONDS)
     own = OwnSettings(FlowConfig(name=flow.name, source="eu", target="us", topics=("orders",)), upkeep)
     right = {"min.insync.replicas": "2", "retention.ms": "-1"}
-    # Each broker learns of a change in its own time.
+    # Each broker learns of a change at a different time.
     await until(lambda: flow.settings(topic).items() >= changed.items(), "the settings are changed")
     deadline = time.monotonic() + SECONDS
     try:

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's own checkpoint task, on Kafka Connect beside mirrord: it translates groups by our offset syncs."""
+"""MirrorMaker 2's own checkpoint task, on Kafka Connect beside mirrord, translates groups by mirrord's offset syncs."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_it_translates_by_our_pairs(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, alias, group = create_topic(source, unique("orders")), unique("eu"), unique("billing")
     copy = create_topic(target, f"{alias}.{topic}")
-    # Somebody else's records: offsets at the target are other ones.
+    # Foreign records: offsets at the target are different ones.
     write(target, copy, (Written(b"foreign", b"foreign") for _ in range(7)))
     fill(source, topic, 1, 1_000)
     more = 'groups = { mode = "off" }\nmm2_records = { checkpoints = false, offset_syncs = "target" }'
@@ -63,7 +63,7 @@ def test_it_translates_by_our_pairs(lab_pair: LabPair, tmp_path: Path) -> None:
 
             daemon.until(lambda: told().get(f"{group}-head") == (1_000, 1_007), 2 * SECONDS)
             daemon.until(lambda: f"{group}-behind" in told())
-            # Far behind the head it knows a pair in front only: it never skips.
+            # Far behind the head it knows only an earlier pair: it never skips.
             upstream, downstream = told()[f"{group}-behind"]
             assert upstream == 137
             assert 7 < downstream <= 144

@@ -67,7 +67,7 @@ def topics(cluster: Cluster) -> set[str]:
 
 
 class Mirror:
-    """A daemon between clusters whose aliases no other test has, so that their topics are this test's alone."""
+    """A daemon between clusters whose aliases no other test has, so that their topics belong to this test alone."""
 
     def __init__(self, folder: Path, pair: LabPair, flow_more: str, topic: str) -> None:
         self.source, self.target, self.flow = unique("eu"), unique("us"), unique("beats")
@@ -178,7 +178,7 @@ def test_groups_of_a_daemon_are_translated(java: JavaClients, lab_pair: LabPair,
     )
     mirror = Mirror(tmp_path, lab_pair, more, topic)
     copy = create_topic(lab_pair.target, f"{mirror.source}.{topic}", 2)
-    # Somebody else's records: offsets at the target are other ones.
+    # Foreign records: offsets at the target are different ones.
     write(lab_pair.target, copy, (Written(b"foreign", b"foreign") for _ in range(7)))
 
     def translated() -> dict[tuple[str, int], int]:
@@ -214,7 +214,7 @@ async def writing(target: Cluster, source: str, separator: str = ".") -> AsyncGe
 async def until(condition: Callable[[], object]) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SECONDS
-    while not await asyncio.to_thread(condition):  # the writer is on this loop
+    while not await asyncio.to_thread(condition):  # the writer runs on this loop
         assert loop.time() < deadline, "it never came true"
         await asyncio.sleep(0.05)
 
@@ -243,7 +243,7 @@ async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPa
         checkpoints.tell(positions("billing", topic, (2_000, 1_900)))
         await until(lambda: written() == 4)
     async with writing(target, source) as checkpoints:
-        # Another holder of the flow: it reads first, so nothing goes back and nothing is told twice.
+        # Another holder of the flow: it reads first, so nothing goes back and nothing is reported twice.
         checkpoints.tell(positions("billing", topic, (2_000, 1_900), (0, 0)))
         checkpoints.tell(positions("audit", topic, (9, 4)))
         checkpoints.tell(positions("later", topic, (1, 1)))
@@ -280,7 +280,7 @@ async def test_readers_with_another_separator_and_policy(
 
 
 async def test_what_others_wrote_is_respected(lab_pair: LabPair) -> None:
-    """The topic may hold checkpoints of MirrorMaker 2, and what is none."""
+    """The topic may hold checkpoints of MirrorMaker 2, and records that are no checkpoints."""
     source = unique("eu")
     name = create_topic(lab_pair.target, f"{source}.checkpoints.internal", 1, cleanup_policy="compact")
     left = Checkpoint("billing", f"{source}.orders", 0, 500, 480)

@@ -1,4 +1,4 @@
-"""Files of MirrorMaker 2 against real brokers: every way in that they describe, and a copy by a converted one."""
+"""Files of MirrorMaker 2 on real brokers: every way to connect that they describe, and a copy with a converted file."""
 
 import subprocess
 from pathlib import Path
@@ -60,7 +60,7 @@ async def test_a_login_module(lab_sasl: Cluster, mechanism: str, tmp_path: Path)
 
 
 def make_stores(cluster: Cluster, folder: Path, kind: str) -> str:
-    """The client's certificate and the authority of the cluster in stores as keytool makes them."""
+    """The client's certificate and the cluster's CA in stores as keytool makes them."""
     files = {
         key: Path(value.removeprefix("file:")) for key, value in cluster.security("admin").items() if "file:" in value
     }
@@ -121,7 +121,7 @@ async def test_pem_within_the_file(lab_tls: Cluster, tmp_path: Path) -> None:
 
 
 def test_a_converted_file_copies(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) -> None:
-    """The password stays in mm2.properties; the daemon finds it there."""
+    """The password remains in mm2.properties; the daemon finds it there."""
     topic = create_topic(lab_pair.source, unique("orders"), 3)
     fill(lab_pair.source, topic, 3, 3_000)
     login = sasl(lab_sasl, "SCRAM-SHA-512").replace('"mirrord"', '"admin"')

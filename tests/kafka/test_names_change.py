@@ -1,4 +1,4 @@
-"""A cluster with another alias, copies with other names, ledgers of flows that are gone: nothing is doubled."""
+"""Another alias of a cluster, other target names, ledgers of flows that no longer exist: nothing is duplicated."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,8 @@ def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPai
 
 
 def test_a_ledger_that_somebody_left_at_the_source(lab_pair: LabPair, tmp_path: Path) -> None:
-    """An empty ledger proves that its flow never wrote. An unreadable one blocks what may be copies, and is named."""
+    """An empty ledger proves that its flow never wrote. An unreadable one blocks what may be its copies, and is
+    named."""
     source, target = lab_pair.source, lab_pair.target
     topic, stray, broken = unique("both"), unique("stray"), unique("broken")
     for cluster in (source, target):

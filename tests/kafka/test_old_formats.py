@@ -1,6 +1,6 @@
 """Messages of the formats 0 and 1, as an old segment on a broker's disk holds them, through a whole lane.
 
-No broker of today writes them, but every one serves what it finds: here they are laid down while the broker is away.
+No broker of today writes them, but every one serves what it finds: the test writes them while the broker is down.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Section:
         self._chance = chance
 
     def add(self, magic: Magic, count: int, codec: int = 0, *, hole: int = 0, append_ms: int | None = None) -> None:
-        """So many records, the first one behind a hole, and with another hole in the middle."""
+        """This many records, with a hole before the first one, and another hole in the middle."""
         self.offset += hole
         records: list[Message] = []
         for number in range(count):
@@ -68,7 +68,7 @@ def everything(chance: random.Random) -> Section:
 
 
 async def copies(flow: Mirror, topic: str) -> list[Seen]:
-    """What stands in the copy, in order."""
+    """The records in the target topic, in order."""
     _, stored = await flow.batches(topic)
     return [
         (record.time_ms, record.key, record.value)
@@ -83,7 +83,7 @@ def newest(seen: Sequence[Written]) -> list[Seen]:
 
 @pytest.fixture(scope="module")
 def source() -> Generator[Cluster]:
-    """A cluster whose files are changed while it is away."""
+    """A cluster whose files are changed while it is down."""
     with Cluster() as cluster:
         yield cluster
 
@@ -100,7 +100,7 @@ async def test_old_segments_are_copied_record_by_record(source: Cluster, lab_pai
         assert await copies(flow, topic) == old.seen
         lane = flow.lane()
         assert lane.verdicts.counts["compacted"] == old.offset - len(old.seen)
-        # New records behind the old ones go raw.
+        # New records after the old ones are copied raw.
         later = [Written(b"%d" % number, b"new", time_ms=NOW_MS + number) for number in range(500)]
         await asyncio.to_thread(write, source, topic, later, batch_num_messages=50)
         (report,) = await flow.caught_up(first)
@@ -111,7 +111,7 @@ async def test_old_segments_are_copied_record_by_record(source: Cluster, lab_pai
 
 
 async def compared(flow: Mirror, topic: str) -> BatchFinding:
-    """What a take-over finds when it compares all that the lane has written."""
+    """What a takeover finds when it compares all that the lane has written."""
     lane, target_end = flow.lane(), (await asyncio.to_thread(ends, flow.target, copy_of(topic)))[0]
     (assigned,) = await flow.lanes()
     async with viewing(flow.source) as source, viewing(flow.target) as target:

@@ -1,4 +1,4 @@
-"""Orders on real brokers under load: what is paused stands, what moves goes on, and nothing is lost or doubled."""
+"""Commands on real brokers under load: paused lanes wait, moved lanes continue, and nothing is lost or duplicated."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def lanes(daemon: Daemon, topic: str) -> dict[int, LaneStatus]:
 
 
 def move(daemon: Daemon, topic: str, path: Path) -> None:
-    """Partition 0 goes to the other one of two replicators."""
+    """Move partition 0 to the other one of two replicators."""
     here = lanes(daemon, topic)[0].host
     (there,) = (each.name for each in daemon.flow().replicators if each.name != here)
     moved = mirrord("move", f"{topic}-0", path, "--to", there)

@@ -1,6 +1,6 @@
-"""The probe on real brokers: Kafka passes, what else it may do is remarked, and where it cannot be made it says so.
+"""The probe on real brokers: Kafka passes, its other permitted behaviour is remarked, and an impossible probe says so.
 
-And lanes whose target failed it: they copy everything all the same, resting on the log alone.
+Also lanes whose target failed the probe: they copy everything all the same, relying on the log alone.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ async def test_where_nobody_answers_it_is_not_probed(lab_pair: LabPair) -> None:
 
 
 async def test_a_broken_rule_is_named(lab_pair: LabPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker here breaks one, so one batch is not what its step says: undamaged, it is taken."""
+    """No broker here breaks a rule, so one batch is not what its step says: it is undamaged, and accepted."""
     make: Callable[[broker_probe.Step, int, int], bytes] = broker_probe._batch  # pyright: ignore[reportPrivateUsage]
 
     def make_whole(step: broker_probe.Step, producer_id: int, time_ms: int) -> bytes:

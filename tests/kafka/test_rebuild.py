@@ -1,4 +1,4 @@
-"""A ledger that is deleted and made anew, on real brokers: every answer is as before, and nothing comes twice."""
+"""A ledger that is deleted and rebuilt, on real brokers: every answer is as before, and nothing is copied twice."""
 
 import asyncio
 import importlib
@@ -105,7 +105,7 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
     fill_all(source, mixed, transactions, appended, 0)
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, *topics))
-        # Somebody else writes between the copies.
+        # Another client writes between the copied records.
         write(target, f"eu.{mixed}", [Written(b"foreign", b"foreign")])
         fill(source, mixed, 1, 100)
         daemon.until_copied(all_ends(source, *topics))
@@ -129,7 +129,7 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
     done = mirrord("rebuild", path, "--apply")
     assert done.returncode == 0, done.stderr
     after = answers(path)
-    # Markers behind the last record are passed over once more.
+    # Markers after the last record are skipped once more.
     assert {name: before[name][: len(told)] for name, told in after.items()} == after
     assert sum(map(len, before.values())) - sum(map(len, after.values())) <= 2
 
@@ -144,7 +144,7 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
 
 
 def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Nothing more is copied, everybody says why, and after `rebuild` the daemon continues by itself."""
+    """Nothing more is copied, everything says why, and after `rebuild` the daemon continues by itself."""
     source, target = lab_pair.source, lab_pair.target
     topic, flow = create_topic(source, unique("orders")), unique("deleted")
     address = f'[http]\nlisten = "127.0.0.1:{free_ports(1)[0]}"'
@@ -162,7 +162,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
         shown = mirrord("rebuild", path)
         assert shown.returncode == 0, shown.stderr
         assert f"the ledger topic mirrord.{flow}.ledger was deleted" in shown.stdout
-        # It was deleted once, and nobody has created it again.
+        # It was deleted once, and nothing has created it again.
         assert f"mirrord.{flow}.ledger" not in admin.list_topics(timeout=SECONDS).topics
         assert all_ends(target, f"eu.{topic}")[f"eu.{topic}", 0] == 100
         done = mirrord("rebuild", path, "--apply")
@@ -181,7 +181,7 @@ def test_a_ledger_that_is_deleted_while_the_daemon_runs(lab_pair: LabPair, tmp_p
 
 
 def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
-    """A daemon that finds no ledger does not copy once more what stands at the target."""
+    """A daemon that finds no ledger does not copy again what is at the target."""
     before = all_ends(target, *copies)
     with Daemon(path) as daemon:
 
@@ -202,7 +202,7 @@ def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
 
 
 def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a ledger is none: nobody takes it for one."""
+    """Half a ledger counts as no ledger."""
     config = load(path)
     (flow,) = config.flows
     calls = iter(range(100))
@@ -228,7 +228,7 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told_apart(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:
-    """What stands on one side only: what nobody has copied, and what somebody else wrote."""
+    """Records on one side only: those not copied yet, and foreign ones."""
     answer = mirrord("divergence", path, "--json", "--out", folder)
     assert answer.returncode == 3, answer.stderr
     found = {
@@ -265,7 +265,7 @@ def test_a_filtered_partition_is_rebuilt(lab_pair: LabPair, tmp_path: Path) -> N
     (told,) = json.loads(done.stdout)["partitions"]
     assert (told["outcome"], told["records"], told["left_out"]) == ("rebuilt", 6_000, 0)
     after = answers(path)
-    # A verdict on the first record is not needed: the lane begins behind it.
+    # A verdict on the first record is not needed: the lane begins after it.
     assert {name: rows for name, rows in after.items() if "verdicts" not in name} == {
         name: rows for name, rows in before.items() if "verdicts" not in name
     }

@@ -1,4 +1,4 @@
-"""Another holder wrote from another view of the source: both logs are read, and the map becomes true again."""
+"""Another holder wrote from another view of the source: both logs are read, and the map becomes correct again."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def numbered(first: int, end: int) -> list[Written]:
 
 
 async def inject(flow: Mirror, topic: str, batches: Sequence[ReadBatch], first: int) -> None:
-    """Write these batches to the target as the lane would, from an ordinal on."""
+    """Write these batches to the target as the lane would, beginning with this ordinal."""
     lane = flow.lane()
     async with viewing(flow.target) as view:
         (assigned,) = await flow.lanes()
@@ -44,7 +44,7 @@ async def inject(flow: Mirror, topic: str, batches: Sequence[ReadBatch], first: 
 
 
 def abort(flow: Mirror, topic: str) -> None:
-    """A transaction of one record that comes to nothing: two offsets."""
+    """A transaction of one record that is aborted: two offsets."""
     producer = Producer({"bootstrap.servers": flow.source.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -54,7 +54,7 @@ def abort(flow: Mirror, topic: str) -> None:
 
 
 async def taken_over(flow: Mirror, written: Sequence[int], *, aborted: bool = False) -> LaneState:
-    """A lane of single records is left after the first ten; somebody writes others; and it is taken over."""
+    """A lane of single records ends after the first ten; another holder writes others; and the lane is taken over."""
     topic = flow.topic()
     await asyncio.to_thread(write, flow.source, topic, numbered(0, COPIED), batch_num_messages=1)
     first = await flow.copying()
@@ -110,7 +110,7 @@ async def test_what_another_holder_wrote_again_is_named(lab_pair: LabPair) -> No
 async def test_an_aborted_record_is_missing_only_where_it_would_be_copied(lab_pair: LabPair, committed: bool) -> None:
     isolation = "read_committed" if committed else "read_uncommitted"
     async with mirror(lab_pair.source, lab_pair.target, isolation=isolation) as flow:
-        # Behind the first ten stand the aborted record and its marker, then the record 10, then 11.
+        # After the first ten follow the aborted record and its marker, then the record 10, then 11.
         await taken_over(flow, [13], aborted=True)
         await corrected(flow)
         missing = [10] if committed else [-1, 10]

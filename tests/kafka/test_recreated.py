@@ -1,6 +1,5 @@
-"""Topics that are deleted and created again. At the source: all new records arrive, none of the old twice. At the
-target: what was there is copied again.
-"""
+"""Topics that are deleted and recreated. At the source: all new records arrive, none of the old ones twice. At the
+target: what was there is copied again."""
 
 import json
 import time
@@ -17,14 +16,14 @@ from tests.fixtures.mirror import create_topic, ends, messages
 
 
 def recreate(cluster: Cluster, topic: str, records: int, first: int) -> None:
-    """Delete the topic and create it again, with other records."""
+    """Delete the topic and recreate it, with other records."""
     delete(cluster, topic)
     create_topic(cluster, topic)
     fill(cluster, topic, 1, records, first)
 
 
 def delete(cluster: Cluster, topic: str) -> None:
-    """Until it is gone."""
+    """Delete the topic and wait until it is gone."""
     admin = AdminClient(client_settings(cluster))
     admin.delete_topics([topic])[topic].result(SECONDS)
     deadline = time.monotonic() + SECONDS
@@ -39,7 +38,7 @@ def keys(cluster: Cluster, topic: str) -> list[int]:
 
 
 def stands(daemon: Daemon, group: str) -> tuple[str, int | None]:
-    """In which copy a group is followed, and where it stands there; nowhere while that is not where it should be."""
+    """The target topic in which a group is followed, and its position there; none unless that is where it should be."""
     with urllib.request.urlopen(f"{daemon.http()}/groups", timeout=SECONDS) as answer:
         (flow,) = json.load(answer)["flows"]
     told = [each for each in flow["groups"] if each["group"] == group and each["state"] == "in step"]
@@ -72,8 +71,8 @@ def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> Non
 
 
 def test_a_topic_that_is_created_again_several_times_in_a_row(lab_pair: LabPair, tmp_path: Path) -> None:
-    """While mirrord copies and while it is stopped, with one copy for all and with one for each: the last one arrives
-    whole and once, whatever was seen of those in between."""
+    """While mirrord copies and while it is stopped, with one target topic for all and with one for each: the last one
+    arrives complete and once, whatever was seen of those in between."""
     source, target = lab_pair.source, lab_pair.target
     one, each = unique("one"), unique("each")
     heartbeats, records = '{ emit = "off", replicate = false }', '{ checkpoints = false, offset_syncs = "off" }'
@@ -127,8 +126,8 @@ refresh = "500ms"
 
 
 def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Created again twice while mirrord copies, which is told to keep them apart by `apply`: groups go on in the new
-    copy, and keep their place in the former one."""
+    """Recreated twice while mirrord copies, which learns by `apply` to keep them apart: groups continue in the new
+    target topic, and keep their position in the former one."""
     source, target = lab_pair.source, lab_pair.target
     topic, group = unique("apart"), unique("group")
     copies = [f"eu.{topic}", f"eu.{topic}.2", f"eu.{topic}.3"]
@@ -163,9 +162,9 @@ def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: 
 
 
 def test_a_copy_that_somebody_deletes_and_creates_again(lab_pair: LabPair, tmp_path: Path) -> None:
-    """While mirrord copies and while it is stopped; the first records are copied again though `start` is the end.
+    """While mirrord copies and while it is stopped; the first records are copied again although `start` is the end.
 
-    And somebody writes into the copy: the offsets are named.
+    And another client writes into the target topic: the offsets are named.
     """
     source, target = lab_pair.source, lab_pair.target
     topic, settings = unique("lost"), 'start = "latest"\non_deleted_copy = "halt"'

@@ -1,4 +1,4 @@
-"""Topics that are created again, several times in a row, while partitions of them are paused: each loss is named."""
+"""Topics that are recreated several times in a row, while partitions of them are paused: each loss is named."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.kafka.test_recreated import delete, keys, recreate
 
 
 def again(cluster: Cluster, topic: str, records: int, first: int) -> None:
-    """Delete the topic of two partitions and create it again, with other records: the even ones in partition 0."""
+    """Delete the topic of two partitions and recreate it, with other records: the even ones in partition 0."""
     delete(cluster, topic)
     create_topic(cluster, topic, 2)
     fill(cluster, topic, 2, records, first)
@@ -33,7 +33,7 @@ def lags(daemon: Daemon, topic: str) -> dict[int, tuple[str, int | None]]:
 def test_each_of_several_topics_of_a_paused_name_is_a_loss(
     lab_pair: LabPair, tmp_path: Path, naming: str, on_recreated: str
 ) -> None:
-    """The daemon is killed after the second one. The third one is copied in part, and the fourth one whole."""
+    """The daemon is killed after the second one. The third one is copied in part, and the fourth one completely."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("paused")
     settings = f'naming = "{naming}"\non_recreated = "{on_recreated}"'
@@ -78,7 +78,7 @@ def test_each_of_several_topics_of_a_paused_name_is_a_loss(
 
 
 def test_a_paused_partition_beside_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Each topic has a copy of its own, under its name. Partition 0 is paused until the last topic is there."""
+    """Each topic has a target topic of its own. Partition 0 is paused until the last topic is there."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("half")
     settings = 'naming = "identity"\non_recreated = "fresh"'

@@ -1,4 +1,4 @@
-"""Records that a real target refuses for what they hold: batches are split, one record waits, nothing else does."""
+"""Records that a real target refuses for their content: batches are split, one record waits, and nothing else does."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ from tests.fixtures.mirror import (
 
 SMALL, LARGE = 2_000, 150_000
 LIMIT = "100000"
-"""max.message.bytes of the target; the source takes 4 MB."""
+"""max.message.bytes of the target; the source accepts 4 MB."""
 ADA = Origin("ada@host", "too large for the target", 0)
 HOUR_MS = 3_600_000
 NOT_SYNCED = SyncConfig(configs=False)
@@ -52,12 +52,12 @@ def records(chance: random.Random, count: int, size: int, partition: int = 0) ->
 
 
 async def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
-    """Of all records that stand there."""
+    """The values of all records in the partition."""
     return [message.value() for message in await asyncio.to_thread(messages, cluster, topic, partition)]
 
 
 async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
-    """Another setting of a topic."""
+    """Change a config of a topic."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient(client_settings(cluster))
@@ -71,8 +71,8 @@ async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
 
 
 def committed(cluster: Cluster, topic: str) -> list[Message]:
-    """All records of the first partition that a reader of committed ones sees, where transactions are: the log ends
-    with a marker, which no reader is given."""
+    """All records of the first partition that a committed reader sees. With transactions the log ends with a marker,
+    which no reader is given."""
     consumer = Consumer({
         **client_settings(cluster), "group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True
     })  # fmt: skip
@@ -93,12 +93,12 @@ def committed(cluster: Cluster, topic: str) -> list[Message]:
 
 
 def config_of_flow(flow: Mirror) -> Config:
-    """As somebody at the command line has it."""
+    """The config as a user of the command line has it."""
     return Config({"eu": flow.setup.source, "us": flow.setup.target}, (flow.setup.flow,))
 
 
 async def parked_once(flow: Mirror, topic: str, value: bytes | None) -> Order:
-    """The order to leave out source offset 150, once its record is parked."""
+    """The command to skip source offset 150, once its record is parked."""
     config, name = config_of_flow(flow), flow.setup.flow.name
     order = Order(verb="skip", name=f"{topic}-0", offset=150, by=ADA.by, reason=ADA.reason)
     parked = await park(config, order, name, 0)
@@ -112,7 +112,7 @@ async def parked_once(flow: Mirror, topic: str, value: bytes | None) -> Order:
 
 
 async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes | None) -> None:
-    """What is parked stands behind all else in the copy, where that takes it, however often that is ordered."""
+    """What is parked comes last in the target topic, if that accepts it, however often this is ordered."""
     config = config_of_flow(flow)
     left_out = await find(config, order)
     assert left_out is not None
@@ -170,7 +170,7 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         _, entry = await waits(flow)
         assert (entry.start, entry.end) == (301, 302)
         await alter(flow.target, copy_of(topic), "max.message.bytes", "4000000")
-        # It resumes without an order, because the settings of the copy have changed.
+        # It resumes without a command, because the configs of the target topic have changed.
         await until(lambda: all(each.phase != "halted" for each in replicator.report().lanes))
         reports = await flow.caught_up(replicator)
         assert sum(each.rebuilt.get("split", 0) + each.rebuilt.get("inside-batch", 0) for each in reports) > 0
@@ -185,8 +185,8 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
 
 
 async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None]) -> None:
-    """Records that a policy leaves out lie in the dead-letter topic once, also when whoever has the lane next puts them
-    there again. A topic that does not take one says why."""
+    """Records that a policy skips are in the dead-letter topic once, even if the next holder of the lane writes them
+    again. A topic that does not accept a record says why."""
     name, lane = flow.setup.flow.name, flow.lane().key.id
     dead = dead_letter_topic(name)
     letters = await asyncio.to_thread(committed, flow.target, dead)
@@ -205,7 +205,7 @@ async def kept_once(flow: Mirror, topic: str, values: dict[bytes, bytes | None])
 
 
 async def test_by_policy_what_the_target_refuses_is_parked_and_left_out(lab_pair: LabPair) -> None:
-    """A record without a key for a compacted copy, and one of tomorrow (KIP-937)."""
+    """A record without a key for a compacted target topic, and one with tomorrow's timestamp (KIP-937)."""
     async with mirror(lab_pair.source, lab_pair.target, on_reject="skip", sync=NOT_SYNCED) as flow:
         of_copy = {"cleanup_policy": "compact", "message_timestamp_after_max_ms": str(HOUR_MS)}
         topic = flow.topic(1, of_copy, message_timestamp_after_max_ms=str(48 * HOUR_MS))

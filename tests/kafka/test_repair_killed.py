@@ -1,4 +1,4 @@
-"""`mirrord repair` that is killed, or held up while another one does its work: each record lies in the topic once."""
+"""`mirrord repair` that is killed, or suspended while another one does its work: each record is in the topic once."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ RECORDS = 400
 
 
 def start_repair(folder: Path, path: Path) -> subprocess.Popen[str]:
-    """`mirrord repair --apply`, which ends with the test."""
+    """Start `mirrord repair --apply`, which ends with the test."""
     command = [sys.executable, "-m", "mirrord.cli.main", "repair", str(folder), str(path), "--apply", "--json"]
     return subprocess.Popen(leashed(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -49,7 +49,7 @@ def lying(cluster: Cluster, topic: str) -> list[tuple[int, int, int]]:
 
 
 class Sight:
-    """Reads the topic along, from its first record on."""
+    """Follows the topic from its first record on."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._admin, self._topic = AdminClient(client_settings(cluster)), topic
@@ -59,7 +59,7 @@ class Sight:
         self._seen = 0
 
     def count(self) -> int:
-        """So many records are seen by now."""
+        """The number of records seen so far."""
         if not self._is_there and self._topic in self._admin.list_topics(timeout=SECONDS).topics:
             self._is_there = True
             self._consumer.assign([TopicPartition(self._topic, 0, 0)])
@@ -68,7 +68,7 @@ class Sight:
         return self._seen
 
     def until(self, process: subprocess.Popen[str], records: int) -> int:
-        """Wait until so many are seen while the repair runs."""
+        """Wait until this many are seen while the repair runs."""
         deadline = time.monotonic() + SECONDS
         while (count := self.count()) < records:
             assert process.poll() is None, process.communicate()
@@ -83,7 +83,7 @@ async def lanes_of(cluster: Cluster, flow: str) -> list[LaneState]:
 
 
 def audited(folder: Path, flow: str, lane: LaneState) -> None:
-    """As an audit would keep it that found nothing of a partition at the target."""
+    """Write the result of an audit that found none of a partition's records at the target."""
     whole = {"lane": lane.key.id, "first": 0, "end": RECORDS}
     wanted = AuditRange(
         producer_id=lane.producer_id, source_start=0, source_end=RECORDS, target_start=0, target_end=RECORDS,
@@ -115,7 +115,7 @@ class World:
         return lying(self.target, self.into)
 
     def check(self) -> None:
-        """Each record lies there once, and the ledger tells each range once."""
+        """Each record is there once, and the ledger lists each range once."""
         assert sorted(self.lies()) == sorted((n % 2, n // 2, n) for n in range(2 * RECORDS))
         lanes = asyncio.run(lanes_of(self.target, self.flow))
         assert [[(each.start, each.end) for each in lane.repaired] for lane in lanes] == [[(0, RECORDS)]] * 2

@@ -1,4 +1,4 @@
-"""A replicator on real brokers: what arrives is what was written, byte by byte where nothing forbids it."""
+"""A replicator on real brokers: what arrives is what was written, byte by byte where possible."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def records(chance: random.Random, count: int, partitions: int = 1) -> Iterator[Written]:
-    """Records of every odd form."""
+    """Records of every unusual form."""
     for number in range(count):
         yield Written(
             key=chance.choice([None, b"", b"key-%d" % number]),
@@ -83,8 +83,8 @@ async def test_records_arrive_while_others_are_written(lab_pair: LabPair) -> Non
 
 
 def write_in_transactions(cluster: Cluster, topic: str, partition: int, codec: str) -> None:
-    """20 transactions of 50 records, of which 13 are aborted; and a record behind them, as verdicts travel with the run
-    that follows."""
+    """20 transactions of 50 records, of which 13 are aborted; and a record after them, because verdicts travel with the
+    run that follows."""
     settings = {"transactional.id": f"{topic}-{partition}", "linger.ms": 5, "compression.type": codec}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     producer.init_transactions(30)
@@ -213,7 +213,7 @@ async def test_a_lane_moves_without_a_trace(lab_pair: LabPair) -> None:
             await until(lambda host=host: {lane.phase for lane in host.report().lanes} == {"copying"})
             assert host._host is not None
             hosted = [host._host.hosted(lane) for lane in ids(lanes)]
-            # Who goes on by a word begins no round of questions.
+            # A holder that continues on a handover begins no round of questions.
             assert {each.lane.round for each in hosted if each is not None} == ({0} if turn % 2 else {1})
         await flow.assert_same(records=600)
 
@@ -225,7 +225,7 @@ async def test_an_idle_lane_that_comes_back_knows_its_lag(lab_pair: LabPair) -> 
         replicator = await flow.copying()
         await flow.caught_up(replicator)
         for _ in range(3):
-            # Its fetch session has told how far the source reaches, and does not tell it twice.
+            # Its fetch session has reported how far the source reaches, and does not report it twice.
             assert await replicator.release(ids(await flow.lanes()), 10)
             await replicator.assign(await flow.lanes("left"))
             reports = await flow.caught_up(replicator)

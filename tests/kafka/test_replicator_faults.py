@@ -1,4 +1,4 @@
-"""A replicator while brokers die, others race it, and the target has forgotten who wrote what."""
+"""A replicator while brokers die, other replicators race it, and the target has forgotten the producers."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ def pair(_pair: LabPair) -> Generator[LabPair]:
 
 
 def numbered(count: int, age_ms: int = 0, partitions: int = 1) -> list[Written]:
-    """Records that tell their place, `age_ms` old (0: of now)."""
+    """Records that state their position, `age_ms` old (0: of now)."""
     time_ms = int(time.time() * 1000) - age_ms if age_ms else 0
     return [
         Written(b"%d" % number, b"value %d" % number, partition=number % partitions, time_ms=time_ms)
@@ -57,7 +57,7 @@ def numbered(count: int, age_ms: int = 0, partitions: int = 1) -> list[Written]:
 
 
 async def copied(replicator: Replicator, records: int) -> None:
-    """Wait until the replicator has copied so many records."""
+    """Wait until the replicator has copied this many records."""
     await until(lambda: sum(lane.copied_records for lane in replicator.report().lanes) >= records)
 
 
@@ -66,7 +66,7 @@ async def test_the_target_tells_how_long_it_remembers(pair: LabPair) -> None:
 
 
 async def test_holes_of_a_compacted_source(pair: LabPair) -> None:
-    """With every codec, in a partition of its own."""
+    """With every codec, each in its own partition."""
     async with mirror(pair.source, pair.target) as flow:
         topic = flow.topic(
             len(CODECS),
@@ -95,7 +95,7 @@ async def test_holes_of_a_compacted_source(pair: LabPair) -> None:
 
 
 async def until_compacted(flow: Mirror, topic: str, below: int) -> None:
-    """Of each partition."""
+    """Wait until each partition is compacted below its offset."""
     deadline = time.monotonic() + SECONDS
     left = set(range(len(CODECS)))
     while left:
@@ -134,7 +134,7 @@ async def test_two_replicators_race(pair: LabPair, age_ms: int, seed: int) -> No
         await one.assign(lanes)
         for turn in range(4):
             await asyncio.sleep(chance.uniform(0.0, 0.5))
-            # Neither is told of the other: the ledger alone decides who has the lane.
+            # Neither is told of the other: the ledger alone decides which of them has the lane.
             await (other, one)[turn % 2].assign(lanes)
         await flow.caught_up(one, other, seconds=120)
         await flow.assert_same(records=30_000)
@@ -237,7 +237,7 @@ async def test_another_lease_stops_every_lane(pair: LabPair) -> None:
         await flow.store.append(epoch, [LeaseTaken(epoch, Holder("other", 1, "", ""), 6_000)])
         await until(lambda: replicator.report().lost)
         assert replicator.report().lease_valid_s == 0
-        # The lanes are told a moment after the lease is known to be lost, and this test holds up their event loop.
+        # The lanes learn a moment later that the lease is lost, and this test blocks their event loop.
         write(flow.source, topic, numbered(90, partitions=3))
         await until(lambda: {lane.phase for lane in replicator.report().lanes} == {"gone"})
         assert ends(flow.target, copy_of(topic)) == {0: 30, 1: 30, 2: 30}
@@ -258,7 +258,7 @@ async def test_leaders_change(lab_pair: LabPair, lab_three: Cluster) -> None:
 
 
 async def test_sessions_that_end_are_replaced(lab_sessions: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """SASL sessions last for two seconds (KIP-368), and records flow for longer: nobody notices, nothing is logged."""
+    """SASL sessions last for two seconds (KIP-368), and records flow for longer: no lane notices, nothing is logged."""
     cluster = lab_sessions
     with capture_logs() as events:
         async with mirror(cluster, cluster) as flow:

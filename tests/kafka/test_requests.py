@@ -1,4 +1,4 @@
-"""Every request of our own against a real broker, in each version that it offers."""
+"""Each of mirrord's own requests against a real broker, in each version that it offers."""
 
 import time
 from contextlib import closing
@@ -34,7 +34,7 @@ from tests.fixtures.wire import (
 async def write_batches(
     connection: Connection, topic: metadata.TopicMetadata, partition: int, *counts: int
 ) -> list[bytes]:
-    """Batches of so many records each, produced under a new producer id."""
+    """Batches of this many records each, produced under a new producer id."""
     identity = await new_producer(connection)
     written: list[bytes] = []
     sequence = 0
@@ -146,7 +146,7 @@ async def test_a_fetch_session_tells_differences_only(lab_pair: LabPair) -> None
         session = FetchSession()
 
         async def ask(**wanted: int) -> dict[int, tuple[int, int]]:
-            """Partition to (first offset, records) of what came."""
+            """Partition to (first offset, records) of the answer."""
             response, frame = await fetch_once(
                 connection, session, {(key, int(name[1:])): offset for name, offset in wanted.items()}
             )

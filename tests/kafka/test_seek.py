@@ -1,4 +1,4 @@
-"""`mirrord seek` on real brokers: what it plans, what it refuses, and what is left out."""
+"""`mirrord seek` on real brokers: what it plans, what it refuses, and what is skipped."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.kafka.test_apply import of_kind
 
 
 def seek(path: Path, lane: str, *options: str) -> tuple[int, str]:
-    """The exit code, and what it says."""
+    """The exit code, and the output."""
     ended = mirrord("seek", lane, path, "--reason", "broken records", *options)
     return ended.returncode, ended.stdout + ended.stderr
 
@@ -23,7 +23,7 @@ def test_a_partition_goes_on_further_ahead(lab_pair: LabPair, tmp_path: Path) ->
     path = conf(tmp_path, source, target, topic, flow=unique("seek"))
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, topic))
-        # While it is paused, nothing is copied meanwhile.
+        # While it is paused, nothing is copied.
         assert mirrord("pause", lane, path).returncode == 0
         daemon.until(lambda: daemon.flow().totals.lanes == {"paused": 1})
         fill(source, topic, 1, 200, first=100)

@@ -15,14 +15,14 @@ def test_a_fickle_filter_under_kill_9(lab_pair: LabPair, tmp_path: Path) -> None
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("shaped"), 1)
     path = conf(tmp_path, source, target, topic, flow=unique("shape"), flow_more=RULES)
-    # Policies take a moment for each record, and a loaded machine has few of those.
+    # Policies take a moment for each record, which adds up on a loaded machine.
     with Load(source, topic, 1, at_once=10).running() as load:
         for _ in range(2):
             with Daemon(path) as daemon:
                 daemon.until(lambda daemon=daemon: (daemon.flow().totals.copied_records or 0) > 0)
                 load.wait_for(500)
                 daemon.kill()
-        load.wait_for(500)  # that the last one finds something to do
+        load.wait_for(500)  # so that the last one finds work
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, topic))
         (lane,) = daemon.flow().lanes

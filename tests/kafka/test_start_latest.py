@@ -12,7 +12,7 @@ from tests.kafka.test_recreated import delete
 
 
 def grow(cluster: Cluster, topic: str, partitions: int) -> None:
-    """Until the brokers take records for the new partitions."""
+    """Add partitions and wait until the brokers accept records for them."""
     admin = AdminClient(client_settings(cluster))
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(SECONDS)
 
@@ -22,7 +22,7 @@ def put(cluster: Cluster, topic: str, partition: int, records: int, first: int =
 
 
 def copied(target: Cluster, topic: str, partition: int) -> list[int]:
-    """The keys of a copy; nothing while there is none."""
+    """The keys of a target topic; none if it does not exist."""
     there = f"eu.{topic}"
     if partition not in ends(target, there):
         return []
@@ -30,8 +30,8 @@ def copied(target: Cluster, topic: str, partition: int) -> list[int]:
 
 
 def test_partitions_and_topics_that_appear_later_begin_at_their_first_record(lab_pair: LabPair, tmp_path: Path) -> None:
-    """While the daemon runs, and while none does. The offset of a topic whose lane could not open is that of the first
-    look; so is that of a topic which another configuration selects."""
+    """While the daemon runs, and while none does. The start offset of a topic whose lane could not open is that of the
+    first look; so is that of a topic which another configuration selects."""
     source, target = lab_pair.source, lab_pair.target
     name, other = unique("late"), unique("joined")
     grows, held, born, born_meanwhile = (f"{name}-{each}" for each in ("grows", "held", "born", "meanwhile"))

@@ -1,4 +1,4 @@
-"""Rights on real authorizers: what is given, what is taken away, what is left to those who gave it."""
+"""ACLs on real authorizers: which are created, which are deleted, and which are left to their owners."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 
 
 class Hand:
-    """Somebody who gives and takes rights without mirrord."""
+    """A client that creates and deletes ACLs without mirrord."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._admin = KafkaUpkeepAdmin(config_of(cluster), LIMIT_S)
@@ -35,7 +35,7 @@ class Hand:
         assert await self._admin.remove_rules(rules) == {}
 
     async def rules(self, part: str) -> set[AclRule]:
-        """Those about resources with this part in their names."""
+        """The ACLs of resources whose names contain this part."""
         return {rule for rule in await self._admin.rules(KINDS) if part in rule.name}
 
     async def clear(self, part: str) -> None:
@@ -44,7 +44,7 @@ class Hand:
 
 
 class Flow:
-    """The sync of rights from one cluster to another, without a daemon."""
+    """The sync of ACLs from one cluster to another, without a daemon."""
 
     def __init__(self, sync: AclSync, ledger: Book, topic: str, source: Hand, target: Hand) -> None:
         self.sync = sync
@@ -64,7 +64,7 @@ class Flow:
         raise AssertionError(f"it never came true: {self.sync.fault}")
 
     async def until_target(self, expected: Iterable[AclRule]) -> None:
-        """A broker learns of new rights a moment after the controller."""
+        """A broker learns of new ACLs a moment after the controller."""
         wanted = set(expected)
         for _ in range(100):
             await self.round()
@@ -141,7 +141,7 @@ async def test_exact_gives_and_takes_away_only_what_it_gave(lab_rights: Cluster,
         assert flow.sync.remarks[0].startswith(
             "1 ACL on target topics is neither mirrord's nor at the source, so it stays: "
         )
-        # A right that somebody takes away by hand comes back.
+        # An ACL that is deleted by hand comes back.
         await flow.target.take(write)
         await flow.until_target([by_hand, before, write, below, *there[3:]])
         await flow.source.take(*there[:2], there[4])

@@ -1,4 +1,4 @@
-"""Topic settings, growth and deletions on real brokers: what is created, altered, left alone and told."""
+"""Topic configs, growth and deletions on real brokers: what is created, altered, left alone and reported."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -36,7 +36,7 @@ LIMIT_S = 10.0
 
 
 def alter(cluster: Cluster, topic: str, **settings: str | None) -> None:
-    """Settings by hand; `retention_ms` stands for retention.ms, None removes."""
+    """Alter configs by hand; `retention_ms` stands for retention.ms, None removes."""
     entries = [
         ConfigEntry(
             name.replace("_", "."),
@@ -52,7 +52,7 @@ def alter(cluster: Cluster, topic: str, **settings: str | None) -> None:
 
 
 def own(cluster: Cluster, topic: str) -> dict[str, str]:
-    """What the topic has of its own."""
+    """The topic's own configs."""
     admin = AdminClient(client_settings(cluster))
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     dynamic_topic = 1
@@ -66,7 +66,7 @@ def grow(cluster: Cluster, topic: str, partitions: int) -> None:
 
 
 class Flow:
-    """Discovery and the sync of settings between two clusters, without a daemon."""
+    """Discovery and the sync of configs between two clusters, without a daemon."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, ledger: Book) -> None:
         self.admins = KafkaTopicAdmin(source, LIMIT_S), KafkaTopicAdmin(target, LIMIT_S)
@@ -85,7 +85,7 @@ class Flow:
         await self.sync.round(found.lanes, self.ledger.recorder)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Brokers learn what was altered a moment later than the one that altered it."""
+        """The broker that altered something knows it a moment before the others do."""
         for _ in range(100):
             await self.round()
             if condition():
@@ -218,10 +218,10 @@ async def test_missing_rights_are_named_and_the_topic_is_tried_again(lab_sasl: C
 async def test_an_older_broker_tells_its_settings_too(lab_old: Cluster, lab_pair: LabPair) -> None:
     topic = create_topic(lab_old, unique("orders"), 1, message_format_version="3.0", retention_ms="7200000")
     name = unique("old")
-    create_topic(lab_pair.target, ledger_topic(name))  # it tells what the target's brokers know
+    create_topic(lab_pair.target, ledger_topic(name))  # it shows what the target's brokers know
     async with flow_of(lab_old, lab_pair.target, topic, name=name) as flow:
         await flow.until(lambda: flow.sync.topics.remarks)
-        # Kafka 4 has no such setting any more.
+        # Kafka 4 has no such config any more.
         assert flow.sync.topics.remarks == {topic: "the target's brokers do not know message.format.version"}
         assert own(lab_pair.target, f"eu.{topic}") == {"retention.ms": "7200000"}
 
@@ -260,7 +260,8 @@ def test_a_daemon_keeps_settings_and_deletes_what_is_gone(lab_pair: LabPair, tmp
 
 
 def test_records_that_need_new_settings_are_copied_and_not_left_out(lab_pair: LabPair, tmp_path: Path) -> None:
-    """The regular sync is ten minutes away: what the target refuses has its settings synced before it is decided on."""
+    """The regular sync is ten minutes away: if the target refuses a record, its topic's configs are synced before the
+    record is decided on."""
     source, target = lab_pair.source, lab_pair.target
     compacted = create_topic(source, unique("race-compact"), cleanup_policy="compact")
     small = create_topic(source, unique("race-small"), max_message_bytes="20000")

@@ -1,4 +1,4 @@
-"""MirrorMaker 2 copies for a while, and mirrord goes on where it left off."""
+"""MirrorMaker 2 copies for a while, and mirrord continues where it stopped."""
 
 import json
 import time
@@ -26,7 +26,7 @@ def pair() -> Generator[LabPair]:
 
 
 def dry_run(file: Path) -> list[dict[str, Any]]:
-    """Once all partitions would begin: for some seconds the workers that were killed are taken for alive."""
+    """Once all partitions would begin: for some seconds the killed workers still count as alive."""
     deadline = time.monotonic() + SECONDS
     while (told := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
         assert "still copy" in told.stdout, told
@@ -48,7 +48,7 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
     with MirrorMaker(path) as maker:
         for name in (orderly, crashed):
             await_copied(maker, source, target, pairs[name])
-        maker.stop()  # it writes its positions down
+        maker.stop()  # it saves its positions
         maker.start()
         fill(source, crashed, PARTITIONS, 300, first=600)
         await_copied(maker, source, target, pairs[crashed])
@@ -66,7 +66,7 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
         assert (
             "1 workers of MirrorMaker 2 still copy (group eu-mm2 at the target)" in json.loads(busy.stdout)[0]["note"]
         )
-        maker.kill()  # what it copied last is written down nowhere
+        maker.kill()  # what it copied last is not saved
     there = {name: ends(source, name) for name in names}
     for name in names:
         fill(source, name, PARTITIONS, 150, first=10_000)
@@ -100,7 +100,7 @@ def test_a_target_with_other_records(lab_pair: LabPair, tmp_path: Path) -> None:
     name = create_topic(source, unique("others"))
     create_topic(target, f"eu.{name}")
     fill(source, name, 1, 100)
-    for first, count in ((0, 100), (1_000, 50)):  # its copy, and somebody else's records behind it
+    for first, count in ((0, 100), (1_000, 50)):  # its target topic, then foreign records
         fill(target, f"eu.{name}", 1, count, first=first)
     word = create_topic(target, unique("connect-offsets"), 2, cleanup_policy="compact")
     key = {"cluster": "eu", "partition": 0, "topic": name}

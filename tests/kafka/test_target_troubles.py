@@ -1,4 +1,5 @@
-"""A target that cannot take records for a while: nothing is lost or doubled, other lanes go on, and lanes say why."""
+"""A target that cannot accept records for a while: nothing is lost or duplicated, other lanes continue, lanes say
+why."""
 
 import asyncio
 import random
@@ -26,7 +27,7 @@ _TRUE, _FALSE = b"\x01", b"\x00"
 
 
 async def placed(flow: Mirror, replicas: list[int], **configs: str) -> str:
-    """A source topic, and its copy on these brokers, led by the first."""
+    """A source topic, and its target topic on these brokers, led by the first."""
     topic = create_topic(flow.source, f"placed-{len(flow.topics)}-{flow.setup.flow.name}")
     dotted = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
     copy = NewTopic(copy_of(topic), 1, replica_assignment=[replicas], config=dotted)
@@ -57,9 +58,8 @@ def notes(replicator: Replicator) -> dict[str, str]:
 
 async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
     """The disk of a broker is full: simulated by a limit on the size of its files, so that an append fails amid a batch
-    (EFBIG), Kafka gives up its only log dir, and ends. Other topics then lack its replica. The operator makes
-    room and starts it again.
-    """
+    (EFBIG), Kafka gives up its only log dir, and ends. Other topics then lack its replica. The operator makes room and
+    starts it again."""
     async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=60_000) as flow:
         full = await placed(flow, [2])
         short, later = [await placed(flow, [1, 2], min_insync_replicas="2") for _ in range(2)]
@@ -75,8 +75,8 @@ async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_t
         for topic in (short, other):
             await asyncio.to_thread(write, flow.source, topic, hundred("meanwhile"))
         await until_ends(flow.target, copy_of(other), {0: 200})
-        # What came before the replica counted as lost is on the leader alone; what comes then is not taken. On a slow
-        # machine that may be all of it.
+        # Batches from before the replica counted as lost are on the leader alone; later ones are refused. On a slow
+        # machine the former may be all of them.
         alone, refused = "fewer replicas than it must be", "tries again: NOT_ENOUGH_REPLICAS"
         await until(lambda: any(line in notes(replicator)[short] for line in (alone, refused)))
         await until(lambda: in_sync(lab_three, copy_of(later)) == [1])
@@ -91,7 +91,8 @@ async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_t
 
 
 async def set_quota(cluster: Cluster, bytes_per_s: float | None, name: str = "producer_byte_rate") -> None:
-    """How much each client without a quota of its own may write to, or read from, each broker a second (KIP-13)."""
+    """How many bytes a second each client without a quota of its own may write to, or read from, each broker
+    (KIP-13)."""
     entity = compact_array([compact_string("client-id") + NULL + NO_TAGS])
     removed = _FLOAT64.pack(bytes_per_s or 0.0) + (_TRUE if bytes_per_s is None else _FALSE)
     change = compact_array([compact_string(name) + removed + NO_TAGS])
@@ -107,7 +108,7 @@ async def set_quota(cluster: Cluster, bytes_per_s: float | None, name: str = "pr
 
 
 async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
-    """A broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers go on."""
+    """A broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers continue."""
     async with mirror(lab_pair.source, lab_three, request_timeout_ms=1_000, lease_ttl_ms=60_000) as flow:
         slow, other = await placed(flow, [1]), await placed(flow, [3])
         replicator = await flow.copying()

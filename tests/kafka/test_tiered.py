@@ -17,7 +17,7 @@ from tests.fixtures.mirror import Written, config_of, copy_of, create_topic, end
 from tests.fixtures.tiered import OLD_TIERED, local_start, tiered_clusters, tiered_topic
 
 DELAY_MS = 700
-"""Longer than any request of a lane waits that is not for remote storage alone."""
+"""Longer than any request of a lane waits, unless for remote storage alone."""
 SEGMENTS = 4
 
 
@@ -47,8 +47,8 @@ def copied(replicator: Replicator, topic: str) -> int:
 
 
 async def test_live_lanes_keep_moving_beside_a_remote_backlog(newest: Cluster, lab_pair: LabPair) -> None:
-    """Each live record is written when the one before it is copied. Where each waits for remote storage, there are no
-    more of them than remote reads."""
+    """Each live record is written when the one before it is copied. If each waited for remote storage, there would be
+    no more of them than remote reads."""
     async with mirror(newest, lab_pair.target, request_timeout_ms=8_000) as flow:
         live = flow.topic()
         replicator = await flow.copying()
@@ -70,7 +70,7 @@ def test_a_daemon_killed_in_a_remote_backlog_takes_over(
     older: tuple[Cluster, str, int], lab_pair: LabPair, tmp_path: Path
 ) -> None:
     source, topic, records = older
-    # The daemon creates the copy: the target has no tiered storage, and would reject the source's settings of it.
+    # The daemon creates the target topic: a target without tiered storage would reject those configs of the source.
     target, copy = lab_pair.target, f"eu.{topic}"
     path = conf(tmp_path, source, target, topic, flow=unique("tiered"))
     with Daemon(path) as daemon:

@@ -1,5 +1,5 @@
-"""A broker in ZooKeeper mode with an old inter.broker.protocol.version, whose topics have no topic ids: every verb that
-would copy refuses it in one line, and changes nothing."""
+"""A broker in ZooKeeper mode with an old inter.broker.protocol.version, whose topics have no topic ids: every command
+that would copy refuses it in one line, and changes nothing."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Translated offsets on real brokers, by content: they point at exactly the record that is meant."""
+"""Translated offsets on real brokers, by content: they point at exactly the intended record."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def pair() -> Generator[LabPair]:
 
 
 def contents(cluster: Cluster, topic: str) -> dict[int, bytes]:
-    """What a reader of committed records finds, by offset."""
+    """The records that a committed reader finds, by offset."""
     end = ends(cluster, topic)[0]
     settings = {
         "group.id": "tests",
@@ -69,14 +69,14 @@ def write_transactions(cluster: Cluster, topic: str, first: int, transactions: i
         for record in range(100):
             producer.produce(topic, b"%d of %d" % (record, number), partition=0)
         if number % 4 == 3:
-            producer.flush(SECONDS)  # else nothing may have been begun yet that could be aborted
+            producer.flush(SECONDS)  # an empty transaction cannot be aborted
             producer.abort_transaction(SECONDS)
         else:
             producer.commit_transaction(SECONDS)
 
 
 def write_foreign(flow: Mirror, topic: str, time_ms: int = 0) -> None:
-    """Somebody else writes into the copy."""
+    """Another client writes into the target topic."""
     write(flow.target, copy_of(topic), [Written(b"k", b"foreign %d" % each, time_ms=time_ms) for each in range(7)])
 
 
@@ -99,7 +99,7 @@ async def write_compacted(flow: Mirror) -> str:
 
 
 def conf(folder: Path, flow: Mirror) -> Path:
-    """As `mirror` runs it, but for the source, which is dead."""
+    """As `mirror` runs it, except for the source, which is down."""
     path = folder / "conf.toml"
     path.write_text(
         f'[clusters.eu]\nbootstrap = "{DEAD}"\n[clusters.us]\nbootstrap = "{flow.target.bootstrap}"\n'
@@ -109,7 +109,7 @@ def conf(folder: Path, flow: Mirror) -> Path:
 
 
 async def marked(flow: Mirror) -> None:
-    """Wait until all that was copied lies below the marks."""
+    """Wait until everything copied is below the marks."""
     await flow.caught_up()
     sources = {topic: (await asyncio.to_thread(ends, flow.source, topic))[0] for topic in flow.topics}
 
@@ -122,7 +122,7 @@ async def marked(flow: Mirror) -> None:
 
 
 def expect(here: dict[int, bytes], there: dict[int, bytes], end: int) -> dict[int, int]:
-    """For each offset of one side up to `end` where the first record from there on stands at the other side."""
+    """For each offset of one side up to `end`, the offset on the other side of the first record from there on."""
     places = {value: offset for offset, value in there.items()}
     assert len(places) == len(there)
     known = [(offset, places[value]) for offset, value in sorted(here.items(), reverse=True) if value in places]
@@ -178,7 +178,7 @@ def compare(flow: Mirror, path: Path, topic: str, source: dict[int, bytes]) -> N
     assert {at: offset for at, offset in back.items() if at <= max(target)} == {
         at: offset for at, offset in expected.items() if at <= max(target)
     }
-    # Behind the last record the source may hold markers, which nobody reads.
+    # After the last record the source may hold markers, which no client reads.
     assert max(source) < (back[max(target) + 1] or 0) <= end
 
 

@@ -1,4 +1,4 @@
-"""Unclean elections on real brokers: what was acknowledged is taken back, and its offsets are used again."""
+"""Unclean elections on real brokers: acknowledged records are lost, and their offsets are used again."""
 
 import asyncio
 import time
@@ -64,7 +64,7 @@ def numbered(word: str, count: int) -> list[Written]:
 
 
 async def source_of(two: LabTarget, flow: Mirror) -> LabPartition:
-    """A source topic with two replicas, and its copy."""
+    """A source topic with two replicas, and its target topic."""
     partition = await two.topic()
     create_topic(flow.target, copy_of(partition.name))
     flow.topics.append(partition.name)
@@ -72,7 +72,7 @@ async def source_of(two: LabTarget, flow: Mirror) -> LabPartition:
 
 
 async def values(flow: Mirror, topic: str) -> list[bytes]:
-    """What the copy holds, in its order."""
+    """The values in the target topic, in order."""
     _, copies = await flow.batches(topic)
     return [
         record.value or b""
@@ -94,7 +94,7 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
             await until_ends(flow.target, copy_of(partition.name), {0: 40})
 
         await partition.elect_unclean(lost)
-        # More than before: the old position is inside of what is new.
+        # More than before: the old position is within the new records.
         await asyncio.to_thread(write, flow.source, partition.name, numbered("new", 30))
         await until_ends(flow.target, copy_of(partition.name), {0: 70})
         await flow.caught_up(replicator)
@@ -120,7 +120,7 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
 
 
 async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair, two: LabTarget) -> None:
-    """No fetch behind the leap shows it, for no epoch is known there: the lane asks."""
+    """No fetch after the jump shows it, because no epoch is known there: the lane asks."""
     async with mirror(two.cluster, lab_pair.target) as flow:
         partition = await source_of(two, flow)
         write(flow.source, partition.name, numbered("kept", 20))
@@ -145,7 +145,7 @@ async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair,
             await replicator.release(ids, SECONDS)
 
         await partition.elect_unclean(lost)
-        # More than before: the position behind the leap is inside of what is new.
+        # More than before: the position after the jump is within the new records.
         await asyncio.to_thread(write, flow.source, partition.name, numbered("new", 40))
         await replicator.assign(left)
         await until_ends(flow.target, copy_of(partition.name), {0: 80})
@@ -158,8 +158,8 @@ async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair,
 
 
 async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two: LabTarget) -> None:
-    """It is copied again, in its order, and what comes after it follows."""
-    # The ledger stands on the brokers that go away, and nobody else wants the lease meanwhile.
+    """It is copied again, in order, and what comes after it follows."""
+    # The ledger is on the brokers that go away, and no other daemon wants the lease meanwhile.
     async with mirror(lab_pair.source, two.cluster, lease_ttl_ms=300_000) as flow:
         topic = f"t-{uuid.uuid4().hex[:8]}"
         create_topic(flow.source, topic)
@@ -209,7 +209,7 @@ async def test_a_ledger_that_lost_its_end_and_grew_again_is_folded_by_nobody(rea
             return "`mirrord rebuild`" in str(error)
         return False
 
-    # Whoever found the loss saves what proves it, which takes a moment.
+    # The finder of the loss saves what proves it, which takes a moment.
     deadline = time.monotonic() + SECONDS
     while not await is_refused():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""`mirrord start --upgrade` on real brokers: another process takes a daemon's place while data flow."""
+"""`mirrord start --upgrade` on real brokers: another process takes a daemon's place while records flow."""
 
 from pathlib import Path
 
@@ -45,8 +45,8 @@ def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: Lab
 def test_a_daemon_of_a_former_version_is_replaced_while_data_flow(
     lab_pair: LabPair, tmp_path: Path, commit: str
 ) -> None:
-    """The old replicators read the ledger until their last lane has moved, so they must understand it until then.
-    Later an old daemon either still runs, or stops with one line."""
+    """The old replicators read the ledger until their last lane has moved, so they must understand it until then. Later
+    an old daemon either still runs, or stops with one line."""
     source, target = lab_pair.source, lab_pair.target
     former = former_checkout(commit, tmp_path / "former")
     topic = create_topic(source, unique("orders"), 3)

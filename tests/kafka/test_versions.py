@@ -1,4 +1,4 @@
-"""An older Kafka on the one side and the newest on the other: requests are negotiated down, records arrive the same."""
+"""An older Kafka on one side and the newest on the other: versions are negotiated down, the records arrive the same."""
 
 import asyncio
 import random
@@ -42,7 +42,7 @@ async def test_from_the_older_to_the_newest(lab_old: Cluster, lab_pair: LabPair,
 
 
 def write_in_transactions(cluster: Cluster, topic: str, partition: int) -> None:
-    """100 records in two transactions, as many that are aborted, and one behind all of them."""
+    """100 records in two transactions, as many that are aborted, and one after all of them."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic, "linger.ms": 5})
     producer.init_transactions(30)
     for turn in range(4):
@@ -58,7 +58,7 @@ def write_in_transactions(cluster: Cluster, topic: str, partition: int) -> None:
 
 
 def test_from_the_newest_to_the_older(lab_old: Cluster, lab_pair: LabPair, tmp_path: Path) -> None:
-    """A daemon with its ledger on the older one; it is killed, and another one goes on."""
+    """A daemon with its ledger on the older one; it is killed, and another one continues."""
     source = lab_pair.source
     topic = create_topic(source, unique("orders"), 3)
     path = conf(tmp_path, source, lab_old, topic, flow=unique("old"))

@@ -1,4 +1,4 @@
-"""The wheel: what it holds, and that its console script runs without the checkout."""
+"""The wheel: its content, and its console script, which runs without the checkout."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def test_the_console_script_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> 
     command = ["-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel)]
     subprocess.run([sys.executable, *command], check=True)
     script = site / "bin" / "mirrord"
-    # The isolated folder comes first on the path, so the checkout behind an editable install is never reached.
+    # The isolated folder comes first on the path, so the checkout of an editable install is never reached.
     answer = subprocess.run(
         [sys.executable, str(script), "--help"],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""The comparison of an audit against the truth: random histories, told to the real fold, and damage that is known."""
+"""The comparison of an audit against the truth: random histories in the real fold, and known damage."""
 
 import random
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> ToldMirror:
 
 
 def log(contents: Sequence[int | None], start: int, variety: int = 1 << 40) -> dict[int, int]:
-    """What a log holds from its start on; with little variety many records hold the same."""
+    """The content of a log from its start on; with little variety many records are equal."""
     return {at: content % variety for at, content in enumerate(contents) if content is not None and at >= start}
 
 
@@ -133,7 +133,7 @@ def damage(chance: random.Random, target: dict[int, int], wanted: AuditRange) ->
         case 3:
             target[one] = target[other]
         case 4:
-            # Something stands once more, and all behind it one further.
+            # One record is there twice, and all later ones are one offset further.
             shifted = {at + (at >= one): content for at, content in target.items() if at < wanted.target_end - 1}
             shifted[one] = target[other]
             target.clear()

@@ -1,6 +1,6 @@
-"""An audit of whole logs of batches, made up by chance and damaged by chance, against its definitions record by record.
+"""An audit of whole logs of batches, random and randomly damaged, against its definitions record by record.
 
-What a task of the Spark job does, without Spark and brokers; tests/spark/test_by_reference.py has both.
+This is what a task of the Spark job does, without Spark and brokers; tests/spark/test_by_reference.py has both.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A map that is moved into a dataset is the same map, whatever happens before, meanwhile and afterwards."""
+"""A map that is moved into a dataset remains the same map, whatever happens before, meanwhile and afterwards."""
 
 import random
 
@@ -25,10 +25,10 @@ HARDLY_ANY_ROOM = scarce(fewest=2, most=8, block=3)
 
 
 class Unpruned(ToldMirror):
-    """What is pruned the ledger is not told, and it goes by the piece."""
+    """A mirror that writes no facts about pruning: pieces are pruned as a whole."""
 
     def prune(self) -> None:
-        """Not here."""
+        """Do nothing."""
 
 
 def long_mirror(seed: int, kinds: tuple[str, ...] = WILD, kind: type[ToldMirror] = ToldMirror) -> ToldMirror:
@@ -39,7 +39,7 @@ def long_mirror(seed: int, kinds: tuple[str, ...] = WILD, kind: type[ToldMirror]
 
 
 def answers(made: ToldMirror, source: int = 0, target: int = 0) -> tuple[list[Translation], list[Translation]]:
-    """Of all offsets from these on."""
+    """The translations of all offsets from these on."""
     lane = made.map()
     return (
         [lane.to_target(offset) for offset in range(source, len(made.source) + 3)],
@@ -96,7 +96,7 @@ def test_every_answer_is_the_same_before_and_after(seed: int) -> None:
 @HARDLY_ANY_ROOM
 @given(SEEDS)
 def test_every_reader_folds_it_alike(seed: int) -> None:
-    """However much of the runs it has packed."""
+    """However many of the runs it has packed."""
     made = long_mirror(seed, COMPACTED, Unpruned)
     reader = FlowState(memory=RunMemory(archive=made.archive))
     for offset, entry in enumerate(made.entries):

@@ -47,8 +47,8 @@ def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=12), min_size=1, max_size=8), st.data())
 def test_a_filter_that_is_asked_again_is_told_once(answers: list[list[bool]], data: st.DataObject) -> None:
-    """Each holder goes back to an offset that was told already, asks again about what follows and tells runs and
-    answers in one fact or in several; some facts of the one before stand behind what it tells first."""
+    """Each holder goes back to an offset that was recorded already, asks again about what follows and writes runs and
+    answers in one fact or in several; some facts of the previous holder come after the first one it writes."""
     state, lane = FlowState(), lane_id(0)
     gaps = Gaps(state)
     facts: list[SourceRun] = []

@@ -1,5 +1,5 @@
-"""Whatever source, copy, target and restarts do: no group is set in front of its data, back without the source, or away
-from under its members."""
+"""Whatever source, target topic, target and restarts do: no group is set before its data, reset without the source, or
+moved while it has members."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ PLACE = (KEY.topic, KEY.partition)
 
 @dataclass
 class World:
-    """One group in one partition of a source whose offset o stands at the target at 2 * o."""
+    """One group in one partition of a source whose offset o is 2 * o at the target."""
 
     mode: GroupsMode = "follow"
     source: list[int | None] = field(default_factory=list[int | None])
@@ -28,14 +28,14 @@ class World:
     members: bool = False
     book: GroupBook = field(default_factory=lambda: GroupBook(lambda _: True))
     writes: list[tuple[int, int | None]] = field(default_factory=list[tuple[int, int | None]])
-    """What was written, and what stood there."""
+    """What was written, and the former value."""
 
     def commit(self, offset: int | None) -> None:
         self.source.append(offset)
         self.book.take(KEY, None if offset is None else OffsetValue(offset, 3, "", 0))
 
     def restart(self, cleaned: int) -> None:
-        """The log is read again; its cleaner has taken all but the newest of the first records."""
+        """The log is read again; its cleaner has removed all but the newest of the first records."""
         self.book = GroupBook(lambda _: True)
         for offset in self.source[min(cleaned, max(len(self.source) - 1, 0)) :]:
             self.book.take(KEY, None if offset is None else OffsetValue(offset, 3, "", 0))
@@ -123,7 +123,7 @@ def test_no_position_is_wrong(mode: GroupsMode, actions: list[tuple[str, int]]) 
 
 @given(st.lists(st.one_of(ACTIONS.filter(lambda each: each[0] not in {"join", "expire"})), max_size=40), st.data())
 def test_in_the_end_the_target_is_where_the_source_is(actions: list[tuple[str, int]], data: st.DataObject) -> None:
-    """As long as nobody consumes at the target, and each rewind is seen before the log's cleaner takes it."""
+    """As long as no client consumes at the target, and each rewind is seen before the log's cleaner removes it."""
     world = World()
     play(world, [each if each[0] != "restart" else ("restart", 0) for each in actions])
     world.commit(data.draw(st.integers(0, 30)))

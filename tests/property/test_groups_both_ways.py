@@ -1,7 +1,7 @@
-"""Whatever happens to a group on both sides, with the source kept in step, too: nothing is carried back and forth, set
-in front of its data, or moved where nobody moved it.
+"""Whatever happens to a group on both sides, with the source synchronized, too: no position is carried back and forth,
+set before its data, or moved without cause.
 
-Source offset o stands at 2 * o in the target; others' records stand at the odd offsets.
+Source offset o is 2 * o at the target; foreign records have the odd offsets.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Another process: it reads the source's log from its start, and the checkpoints."""
+        """A new process: it reads the source's log from its start, and the checkpoints."""
         self.pairs = Pairs()
         if self.checkpoint is not None:
             self.pairs.learn(GROUP, HERE, *self.checkpoint)
@@ -93,7 +93,7 @@ class World:
         self.rounds = GroupRounds(self.book, self.target, "follow", self._chart, lambda: True, self.pairs, back)
 
     def deliver(self, records: int = 1 << 30) -> None:
-        """The follower of the source's log reads on."""
+        """The follower of the source's log continues to read."""
         for position in self.source.log[self.read : self.read + records]:
             value = None
             if position is not None:
@@ -145,7 +145,7 @@ def consumed(offset: int) -> CommittedOffset:
 
 
 def reset(offset: int) -> CommittedOffset:
-    """As kafka-consumer-groups does: it tells no epoch."""
+    """As kafka-consumer-groups does: it states no epoch."""
     return CommittedOffset(offset, NO_EPOCH, "")
 
 
@@ -202,7 +202,7 @@ def test_it_comes_to_rest(actions: list[tuple[str, int]]) -> None:
 
 
 def in_step(world: World) -> None:
-    """Both sides belong together."""
+    """Both sides correspond."""
     here, there = world.offsets()
     assert here is not None
     assert there is not None
@@ -211,7 +211,7 @@ def in_step(world: World) -> None:
 
 @given(st.lists(ACTIONS, max_size=20), st.lists(st.tuples(st.booleans(), st.integers(0, END - 1)), max_size=6))
 def test_the_side_that_moved_counts(actions: list[tuple[str, int]], moves: list[tuple[bool, int]]) -> None:
-    """Once both are in step: whoever moves, on or back, consumer or admin, is followed, and stays where it is."""
+    """Once both are in step, a side that moves (on or back, by consumer or admin) is followed, and stays there."""
     world = World()
     play(world, actions)
     world.source.members = world.target.members = False
@@ -269,7 +269,7 @@ def test_consumers_that_read_on_are_followed_over_restarts(moves: list[tuple[boo
 
 @given(st.integers(1, END - 1), st.data())
 def test_a_rewind_that_nobody_saw_is_followed_by_the_checkpoint(reached: int, data: st.DataObject) -> None:
-    """The source's log was cleaned meanwhile, so that it tells the newest commit alone."""
+    """The source's log was cleaned meanwhile, so that it shows only the newest commit."""
     world = World()
     world.copied = END
     world.source.set(consumed(reached))
@@ -287,7 +287,7 @@ def test_a_rewind_that_nobody_saw_is_followed_by_the_checkpoint(reached: int, da
 
 
 def test_what_a_rewind_left_at_the_target_is_not_carried_back() -> None:
-    """The daemon died before it told a checkpoint, and the group went back at the source before the next one began."""
+    """The daemon died before it wrote a checkpoint, and the group was reset at the source before the next one began."""
     world = World()
     world.copied = END
     world.source.set(consumed(10))
@@ -306,7 +306,7 @@ def test_what_a_rewind_left_at_the_target_is_not_carried_back() -> None:
 
 
 def test_what_was_unsure_is_known_when_it_moves_again() -> None:
-    """Clients that tell no leader epoch, and a restart without checkpoints."""
+    """Clients that state no leader epoch, and a restart without checkpoints."""
     for is_here in (True, False):
         world = World()
         world.copied = END

@@ -1,7 +1,6 @@
 """Positions in topics that are copied both ways under the same names: whatever the two logs look like, and however old
-what is known of them is, nobody goes on behind a record that he has not read; and groups that follow each other come to
-rest.
-"""
+the knowledge about them is, no group continues after a record that it has not read; and groups that follow each other
+come to rest."""
 
 import asyncio
 import random
@@ -30,7 +29,7 @@ TOPICS = (TopicId("A" * 22), TopicId("B" * 21 + "A"))
 
 @dataclass
 class Copying:
-    """A lane that copies what was written at its own side, and passes over copies."""
+    """A lane that copies what was written on its own side, and skips copies."""
 
     read: list[str]
     written: list[str]
@@ -40,11 +39,11 @@ class Copying:
     position: int = 0
     ordinal: int = 0
     behind: int = 0
-    """The offset behind its last record there."""
+    """The offset after its last record there."""
     marks: list[Progress] = field(default_factory=list[Progress])
 
     def step(self) -> None:
-        """On by one record."""
+        """Advance by one record."""
         if self.position == len(self.read):
             return
         record = self.read[self.position]
@@ -61,7 +60,7 @@ class Copying:
                 runs.add(self.ordinal, offset)
 
     def mark(self, settled: bool = True, ordinal: int | None = None) -> None:
-        """As a lane marks that has nothing on its way, or one that waits for answers from an ordinal on."""
+        """Save a mark as a lane does with nothing in flight, or with unanswered records from an ordinal on."""
         source, target, reached = self.position, self.behind, self.ordinal
         if ordinal is not None and ordinal < self.ordinal:
             reached, settled = ordinal, False
@@ -110,7 +109,7 @@ class Both:
                 self.look()
 
     def look(self) -> None:
-        """The ends are asked for one after the other, and anything may happen in between."""
+        """The ends are requested one after the other, and anything may happen in between."""
         self.looks.append(len(self.here) if len(self.looks) == 1 else len(self.there))
         if len(self.looks) == 3:
             first, source, again = self.looks
@@ -119,7 +118,7 @@ class Both:
             self.looks.clear()
 
     def all_known(self) -> None:
-        """Everything is copied, and everybody knows."""
+        """Everything is copied, and all knowledge is current."""
         for _ in range(2):
             for each in (self.forth, self.back):
                 while each.position < len(each.read):
@@ -137,7 +136,7 @@ class Both:
 
 
 def goes_on(read: list[str], other: list[str]) -> int:
-    """Where somebody goes on in the other log who has read these."""
+    """Where a reader that has read these continues in the other log."""
     known = set(read)
     return next((at for at, record in enumerate(other) if record not in known), len(other))
 
@@ -167,7 +166,7 @@ def test_nobody_goes_on_behind_what_he_has_not_read(chance: random.Random, steps
 
 
 class Reading(Side):
-    """A side whose commits by mirrord are held against what was read at the other one."""
+    """A side whose commits by mirrord are checked against what was read on the other one."""
 
     def __init__(self, log: list[str]) -> None:
         super().__init__(HERE)
@@ -185,7 +184,7 @@ class Reading(Side):
 
 
 class World:
-    """A group on both sides, and what keeps its positions in step."""
+    """A group on both sides, and what synchronizes its positions."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -221,7 +220,7 @@ class World:
         return CrossedAtlas({HERE: lane}, {}, {HERE: self.both.ways(self.chance)})
 
     def round(self) -> int:
-        """How much it has committed."""
+        """The number of positions that it has committed."""
         before = len(self.source.writes) + len(self.target.writes)
         self.deliver()
         self.rounds.want([GROUP])
@@ -276,7 +275,8 @@ def test_groups_come_to_rest_and_skip_nothing(chance: random.Random, steps: int)
 @settings(phases=(Phase.generate,))
 @given(st.randoms(use_true_random=False), st.lists(st.booleans(), max_size=6))
 def test_whoever_reads_on_is_followed(chance: random.Random, sides: list[bool]) -> None:
-    """Consumers that leave one side and go on at the other, again and again: the other side is told to go on there."""
+    """Consumers that leave one side and continue on the other, again and again: the other side learns to continue
+    there."""
     world = World(chance)
     for _ in range(60):
         world.both.do(chance)

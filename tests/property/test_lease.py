@@ -16,7 +16,7 @@ from tests.fixtures.clock import FakeClock
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog
 
 TTL_MS = 6000
-# Its lease is taken at once, while those who joined it go on.
+# Its lease is taken at once, while those who joined it continue.
 DEAD = msgspec.structs.replace(HOLDER, pid=-1)
 
 
@@ -101,18 +101,18 @@ class Race:
                 ledger.is_reachable = True
                 ledger.release()
             case 5:
-                # One of them sees nothing for a while; what it sends arrives.
+                # One of them receives nothing for a while; what it sends arrives.
                 gate = chance.choice(self.logs).gate
                 gate.clear() if gate.is_set() else gate.set()
             case 6 | 7 | 8:
-                # Starting something needs answers.
+                # Starting a keeper needs answers.
                 if ledger.is_reachable and not ledger.append_faults and not ledger.save_faults:
                     await self.change()
             case _:
                 pass
 
     async def change(self) -> None:
-        """Someone joins the holder, or the holder dies, or there is one standby more."""
+        """Someone joins the holder, the holder dies, or another standby starts."""
         holders = [keeper for keeper in self.keepers if keeper.is_valid]
         match self.chance.randrange(3):
             case 0 if holders:

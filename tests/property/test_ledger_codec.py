@@ -1,4 +1,4 @@
-"""Whatever stands in the topics, the codec gives the record or LedgerCorrupt, and what it gives can be folded."""
+"""Whatever the topics hold, the codec returns the record or raises LedgerCorrupt, and what it returns can be folded."""
 
 import random
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Whatever the writers do: everyone who reads the ledger, from wherever, sees the same."""
+"""Whatever the writers do: every reader of the ledger, from whatever offset, sees the same."""
 
 import random
 
@@ -98,7 +98,7 @@ def test_only_changed_lanes_are_written_again(seed: int) -> None:
         fold(state, one, offset)
     changed = {lane for lane, lane_state in state.lanes.items() if before.get(lane) != lane_state.changed_at}
     if tenure == state.tenure:
-        # A compaction cuts pieces: what is left of one is written, too, and belongs to a lane that has changed.
+        # A compaction cuts pieces: the rest of one is written, too, and belongs to a lane that has changed.
         cut = snapshots(state, kept, MARK)
         assert {lane.lane for lane in cut.lanes} == changed
         assert {piece.lane for piece in cut.pieces} <= changed

@@ -1,4 +1,4 @@
-"""Whatever happens to requests: a store never lies about what bound, and nothing binds twice."""
+"""Whatever happens to requests: a store never reports wrongly what bound, and nothing binds twice."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ async def _world(chance: random.Random) -> None:
 
 
 async def _call(chance: random.Random, ledger: MemoryLedger, store: LedgerStore, caller: int, answers: Answers) -> None:
-    """Append facts that nobody else appends, and repeat some whose outcome is not known."""
+    """Append unique facts, and repeat some whose outcome is not known."""
     lane = lane_id(caller % 3)
     for number in range(8):
         epoch, grant = store.state.lease_epoch, store.state.lanes[lane].grant

@@ -1,4 +1,4 @@
-"""Whatever goes into a record of MirrorMaker 2 comes out again; other bytes are refused by one error."""
+"""Every record of MirrorMaker 2 that is encoded decodes to the same; other bytes are refused with one error."""
 
 from contextlib import suppress
 

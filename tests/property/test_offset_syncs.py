@@ -10,7 +10,7 @@ from tests.fixtures.told_mirror import WILD, ToldMirror
 
 
 class Store:
-    """What OffsetSyncStore makes of the pairs, but for its 64 slots, which only make it forget some."""
+    """What OffsetSyncStore makes of the pairs, except for its 64 slots, which only make it forget some."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[int, int]] = []
@@ -28,7 +28,7 @@ class Store:
 
 
 def truth(made: ToldMirror, upstream: int, end: int) -> int:
-    """The first record of the target that the source holds at this offset or behind it."""
+    """The first record of the target that the source holds at this offset or after it."""
     wanted = {record for record in made.source[upstream:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
 

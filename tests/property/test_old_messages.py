@@ -1,4 +1,4 @@
-"""Whatever bytes come as old messages: a batch of the lane, or a ValueError, which halts the lane; nothing else."""
+"""Any bytes as old messages give a batch of the lane, or a ValueError, which halts the lane; nothing else."""
 
 import random
 from contextlib import suppress
@@ -61,7 +61,7 @@ def test_damage_behind_a_checksum_that_fits(magic: Magic, codec: int, seed: int,
 
 @given(seed=NUMBERS, flips=st.lists(NUMBERS, min_size=1, max_size=4))
 def test_damage_inside_a_wrapper(seed: int, flips: list[int]) -> None:
-    """What comes out when it is unpacked is as wild as what goes in."""
+    """The unpacked bytes are as random as the packed ones."""
     chance = random.Random(seed)
     inside = bytearray(some(chance.choice((0, 1)), 0, chance))
     for flip in flips:

@@ -1,4 +1,4 @@
-"""A ledger that is told anew by both logs, against the one that was lost: random histories of a made-up lane."""
+"""A ledger that is rebuilt from both logs, against the one that was lost: random histories of a made-up lane."""
 
 import random
 from collections.abc import Hashable
@@ -38,7 +38,7 @@ LANE = LaneKey(TopicId("s" * 22), 0, TopicId("t" * 22)).id
 
 @dataclass
 class Batch:
-    """Of either log."""
+    """A batch of either log."""
 
     base: int
     contents: dict[int, int]
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass
 class History:
-    """A lane that copies, and what befalls both logs."""
+    """A lane that copies, and what happens to both logs."""
 
     chance: random.Random
     variety: int
@@ -69,7 +69,7 @@ class History:
     ordinal: int = 0
     filters: bool = False
     refused: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Source offset and content, of what is to be copied again."""
+    """Source offset and content of what is to be copied again."""
     sequence_start: int = 0
     may_refuse: bool = False
 
@@ -82,7 +82,7 @@ class History:
         return batch
 
     def append(self, records: list[tuple[int, int]]) -> None:
-        """Own records (source offset, content), as one batch."""
+        """Append own records (source offset, content) as one batch."""
         batch = Batch(self.target_end, {at: content for at, (_, content) in enumerate(records)}, len(records))
         batch.ordinal = self.ordinal
         batch.sequence = (self.sequence_start + self.ordinal) % SEQUENCES
@@ -93,7 +93,7 @@ class History:
         self.target.append(batch)
 
     def copy(self, batch: Batch) -> None:
-        """With `filters` about half of the records are left out, by what they hold."""
+        """With `filters` about half of the records are skipped, by their content."""
         records = [
             (batch.base + at, content)
             for at, content in sorted(batch.contents.items())
@@ -153,7 +153,7 @@ def history(seed: int, variety: int, *, compacts: str = "", expires: bool = True
         batch = made.write(kind)
         if kind == "data":
             if chance.random() < 0.02 and made.truth and variety > 1_000:
-                continue  # left out, nobody knows why
+                continue  # skipped for an unknown reason
             made.copy(batch)
     for _ in range(chance.randrange(3)):
         made.write()
@@ -169,7 +169,7 @@ def history(seed: int, variety: int, *, compacts: str = "", expires: bool = True
 
 
 def told(made: History) -> tuple[Standing, FlowState]:
-    """As the shell does it. Raises Unplaced."""
+    """Rebuild as the shell does. Raises Unplaced."""
     own: list[OwnBatch] = []
     batches: list[Batch] = []
     log_start = made.target[0].base if made.target else 0
@@ -216,7 +216,7 @@ def told(made: History) -> tuple[Standing, FlowState]:
 
 
 def matched(placed: Placed, batches: list[Batch], visible: list[Batch], start: int, *, filters: bool) -> Placed | None:
-    """By single records, some batches at a time. Raises Unplaced."""
+    """Place single records, some batches at a time. Raises Unplaced."""
     parts = stretches(placed, filtered=filters)
     if parts is None:
         return None
@@ -284,7 +284,7 @@ def folded(found: Standing) -> FlowState:
 
 
 def check(made: History, found: Standing, state: FlowState) -> None:
-    """Whatever is told is true, and nothing that is still there is forgotten."""
+    """Everything recorded is true, and nothing that is still there is forgotten."""
     lane = state.lanes[LANE]
     real = {target: source for source, target in made.truth.values()}
     lane_map = LaneMap(lane, Mark(found.ordinal, found.target_offset, found.source_offset))
@@ -307,7 +307,7 @@ def check(made: History, found: Standing, state: FlowState) -> None:
         target for source, target in made.truth.values() if target in held and source in readable and source >= start
     ]
     assert mapped >= len(both), (mapped, both)
-    # The next records are those that the lost ledger would have gone on with.
+    # The next records are those with which the lost ledger would have continued.
     begin = min(run.offset for run in found.source)
     rest = sorted(offset for offset, _ in made.refused if offset in readable and begin < offset < found.source_offset)
     again = [offset for run_start, end in _again(found) for offset in range(run_start, end)]

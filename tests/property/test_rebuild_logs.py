@@ -1,6 +1,6 @@
-"""A lost ledger, told anew by the bytes of both logs: transactions, holes, append times, other writers, filters.
+"""A lost ledger, rebuilt from the bytes of both logs: transactions, holes, append times, other writers, filters.
 
-Logs are made up by chance; what the copy was is known (`tests.fixtures.copied_log`).
+The logs are random; what was copied is known (`tests.fixtures.copied_log`).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def stored(batches: Sequence[Batch]) -> list[Batch]:
 
 
 def look(source: Sequence[Batch], target: Sequence[Batch], rules: Rules = RULES, start: int = 0) -> LaneRebuilt:
-    """What is found out by both logs; the source's begins at `start`."""
+    """What both logs show; the source's begins at `start`."""
     ends = [batches[-1].last + 1 if batches else 0 for batches in (source, target)]
     logs = [ByteLog(source, ends[0], start), ByteLog(target, ends[1])]
     both = [cast(LogReader, log) for log in logs]
@@ -46,7 +46,7 @@ def look(source: Sequence[Batch], target: Sequence[Batch], rules: Rules = RULES,
 
 
 def unlike(batch: Batch) -> Batch:
-    """No two of its records are the same, nor those of two batches."""
+    """No two of its records are equal, nor those of two batches."""
     if batch.is_control:
         return batch
     rows = [row._replace(value=b"%d" % row.offset) for row in batch.rows]
@@ -54,7 +54,7 @@ def unlike(batch: Batch) -> Batch:
 
 
 def folded(found: Standing) -> LaneState:
-    """The lane, by the ledger that is told."""
+    """The lane, according to the rebuilt ledger."""
     state = FlowState()
     named = Named(
         lane=PLANNED.lane, source_topic="orders", target_topic="eu.orders", partition=0, producer_id=OWN[0],
@@ -71,12 +71,12 @@ def folded(found: Standing) -> LaneState:
 
 
 def targets(batches: Sequence[Batch], producer: tuple[int, int] = OWN) -> list[int]:
-    """Where the lane's records stand, by ordinal."""
+    """The target offsets of the lane's records, by ordinal."""
     return [row.offset for batch in batches if batch.producer == producer for row in batch.rows]
 
 
 def check(found: LaneRebuilt, sources: Sequence[int], there: Sequence[int]) -> LaneState:
-    """Every ordinal is what it was, and the lane goes on behind the last one."""
+    """Every ordinal is what it was, and the lane continues after the last one."""
     assert found.outcome == "rebuilt", found.why
     assert found.told is not None
     lane = folded(found.told)
@@ -100,7 +100,7 @@ def test_the_map_is_as_it_was(seed: int, foreign: bool) -> None:
     check(found, made.sources, targets(target))
     assert found.told is not None
     assert found.told.left_out == 0
-    # What holds no record, and what nobody was to see.
+    # Batches without records, and records that no reader was to see.
     reasons = {"control" if batch.is_control else "aborted" for batch in source if batch not in committed(source)}
     assert {verdict.reason for verdict in found.told.verdicts} <= reasons | {"compacted"}
 
@@ -131,7 +131,7 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
 def test_a_filter_of_any_kind_is_no_reason_to_refuse(
     seed: int, keeps_of_8: int, size: int, together: int, expires: bool
 ) -> None:
-    """The filter chooses single records by what they hold; limits are low, and the source may have lost its front."""
+    """The filter chooses single records by their content; limits are low, and the source may have lost its front."""
     chance = random.Random(seed)
     source = stored([unlike(batch) for batch in LogByChance(chance, size).batches])
     kept = {row.offset for batch in source for row in batch.rows if chance.randrange(8) < keeps_of_8}
@@ -166,7 +166,7 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_behind_what_another_one_had_copied(seed: int) -> None:
-    """It wrote no more when the lane began."""
+    """The other lane wrote no more when this one began."""
     chance = random.Random(seed)
     source = stored(LogByChance(chance, 60).batches)
     every = committed(source)

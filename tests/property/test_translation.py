@@ -1,4 +1,4 @@
-"""The map against the truth: random histories are told to the real fold, and every offset is looked up by content."""
+"""The map against the truth: random histories are folded by the real fold, and every offset is looked up by content."""
 
 import random
 
@@ -13,7 +13,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 HARDLY_ANY_ROOM = scarce(fewest=2, most=8, block=3)
-"""So that all but the newest runs lie outside memory, and come back at a restart."""
+"""With this little room all but the newest runs are outside memory, and come back at a restart."""
 
 
 def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> ToldMirror:
@@ -25,13 +25,13 @@ def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> ToldMirror:
 
 
 def truth_to_target(made: ToldMirror, offset: int, end: int) -> int:
-    """The first record of the target, in front of the mark, that the source holds at this offset or behind it."""
+    """The first record of the target before the mark that the source holds at this offset or after it."""
     wanted = {record for record in made.source[offset:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
 
 
 def truth_to_source(made: ToldMirror, offset: int) -> int:
-    """The lowest source offset of what the target holds from here on, or else where the source goes on."""
+    """The lowest source offset of what the target holds from here on, or else where the source continues."""
     wanted = {record for record in made.target[offset:] if record is not None}
     return next((at for at, record in enumerate(made.source) if record in wanted), len(made.source))
 
@@ -45,7 +45,7 @@ def assert_to_target(made: ToldMirror, told: Translation, end: int) -> None:
     record = made.source[told.asked] if told.asked < len(made.source) else None
     copies = [at for at, each in enumerate(made.target[:end]) if record is not None and each == record]
     if true < end and not is_readable(made, told.asked, true):
-        return  # forgotten, and nobody can read it any more
+        return  # forgotten, and no longer readable
     assert told.offset == true, told
     match told.kind:
         case "exact":
@@ -73,7 +73,7 @@ def assert_to_source(made: ToldMirror, told: Translation) -> None:
     if not is_readable(made, true, told.asked):
         return
     assert told.offset is not None
-    # At the end the ledger may know that what follows comes later than what was last seen, and never sooner.
+    # At the end the ledger may know that what follows is later than what was last seen, never earlier.
     assert made.source[told.offset : true].count(None) == len(made.source[told.offset : true]), told
     assert told.offset <= true
     match told.kind:
@@ -153,5 +153,5 @@ def test_what_lies_below_both_log_starts_is_forgotten(seed: int) -> None:
         made.starts = (len(made.source) - 1, len(made.target) - 1)
         made.prune()
     held = (made.lane.source_runs, made.lane.target_runs, made.lane.holes, made.lane.truncations)
-    # Pieces go as a whole; the newest two are not packed at all.
+    # Pieces are moved as a whole; the newest two are not packed at all.
     assert max(map(len, held)) <= 8 + 2 * 2

@@ -1,4 +1,4 @@
-"""Settings that topics share are decoded once; that must not change what is read."""
+"""Configs that topics share are decoded once; that must not change what is read."""
 
 from hypothesis import given
 from hypothesis import strategies as st

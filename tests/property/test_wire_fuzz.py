@@ -1,4 +1,4 @@
-"""Whatever bytes come, a parser gives a value or raises a WireError, and it ends."""
+"""Given any bytes, a parser returns a value or raises a WireError, and it ends."""
 
 import json
 import tracemalloc

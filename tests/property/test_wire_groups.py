@@ -1,4 +1,4 @@
-"""Whatever bytes come about groups, or stand in `__consumer_offsets`: a value or a WireError, and an end."""
+"""Any bytes about groups, or in `__consumer_offsets`, give a value or a WireError, and parsing ends."""
 
 import contextlib
 import json

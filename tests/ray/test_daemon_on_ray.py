@@ -1,4 +1,4 @@
-"""The daemon on a Ray of its own, on two real brokers: what dies comes back, what ends leaves nothing behind."""
+"""The daemon on a Ray of its own, on two real brokers: what dies is restarted, and what ends leaves nothing behind."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
 START_S = 150.0
-"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+"""Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 PARTITIONS = 4
 
 
@@ -28,7 +28,7 @@ def family(daemon: Daemon) -> list[psutil.Process]:
 
 
 def until_ended(processes: Iterable[psutil.Process], seconds: float = 30.0) -> None:
-    """Wait until the processes have ended; nobody may have to collect them."""
+    """Wait until the processes have ended; a zombie counts as ended."""
     deadline = time.monotonic() + seconds
     while left := [each for each in processes if is_alive(each)]:
         assert time.monotonic() < deadline, f"left behind: {left}"
@@ -43,7 +43,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def mirror(source: Cluster, target: Cluster, folder: Path) -> tuple[str, Path]:
-    """A topic, and a configuration that copies it by two replicators."""
+    """A topic, and a configuration that copies it with two replicators."""
     topic = create_topic(source, unique("orders"), PARTITIONS)
     more = "[replicators]\ncount = 2\n[ray]\ndashboard = false\n"
     instance = unique("ray")
@@ -62,7 +62,7 @@ def replicator_of(flow: FlowStatus, partition: int) -> ReplicatorStatus:
 
 
 def finish(path: Path, source: Cluster, topic: str) -> None:
-    """Copy the rest, by a daemon that needs no Ray."""
+    """Copy the rest, with a daemon that needs no Ray."""
     path.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"'))
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, topic))
@@ -99,7 +99,7 @@ def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing
         assert mirrord("apply", path).returncode == 0
         daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
 
-        # It was made with another configuration than the one that it was given since.
+        # It was created with another configuration than the one it received later.
         for _ in range(2):
             before = daemon.flow()
             kill_supervisor(daemon)
@@ -137,7 +137,7 @@ def facts(path: Path) -> list[dict[str, object]]:
 
 
 def kill_supervisor(daemon: Daemon) -> None:
-    """kill -9; returns when Ray has started it again."""
+    """Kill it with kill -9; returns when Ray has restarted it."""
     lease = daemon.flow().lease
     assert lease is not None
     os.kill(lease.pid, signal.SIGKILL)
@@ -145,7 +145,7 @@ def kill_supervisor(daemon: Daemon) -> None:
 
 
 def came_back(daemon: Daemon, former: int) -> bool:
-    """Another supervisor process answers at an HTTP door, and holds the lease."""
+    """Another supervisor process answers HTTP, and holds the lease."""
     try:
         lease = daemon.flow().lease
     except OSError:
@@ -190,7 +190,7 @@ def test_replicators_that_wake_up_when_another_daemon_has_the_flow_end_by_themse
             load.wait_for(2_000)
             for each in zombies:
                 os.kill(each.pid, signal.SIGCONT)
-            # Nobody tells them: their supervisor is still stopped.
+            # They are not told: their supervisor is still suspended.
             until_ended(zombies)
             with suppress(ProcessLookupError):
                 os.kill(supervisor, signal.SIGCONT)

@@ -32,7 +32,7 @@ def test_the_demo(seed: int) -> None:
     for what in ("missing", "doubled", "altered", "foreign", "out of order"):
         assert re.search(rf"{what} +│ +0 ", table)
     assert re.search(r"records +│ +60,000 ", table)
-    # Its files are gone, and so is everything that had them on its command line.
+    # Its files are gone, and so is every process with them on its command line.
     (folder,) = re.findall(r"files below (\S+)", demo.stdout)
     assert not Path(folder).exists()
     commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]

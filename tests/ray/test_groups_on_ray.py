@@ -1,6 +1,5 @@
-"""The follower of groups as an actor: one that is killed is replaced, and its successor knows all of it again. A record
-that the target refuses, decided on through the daemon.
-"""
+"""The follower of groups as an actor: a killed one is replaced, and its successor knows everything again. Also a record
+that the target refuses, decided on through the daemon."""
 
 import json
 import os
@@ -42,7 +41,7 @@ def test_a_killed_follower_is_replaced_and_a_refused_record_is_left_out(lab_pair
             return [each["target_offset"] for flow in flows for each in flow["groups"] if each["state"] == "in step"]
 
         def followers() -> list[psutil.Process]:
-            # Ray names a process by the actor's class.
+            # Ray names a process after the actor's class.
             children = psutil.Process(daemon.process.pid).children(recursive=True)
             return [each for each in children if each.is_running() and "GroupsActor" in " ".join(each.cmdline())]
 

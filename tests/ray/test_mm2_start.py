@@ -1,4 +1,4 @@
-"""A file of MirrorMaker 2: it copies by it for a while, then mirrord goes on by the same file, unchanged."""
+"""A file of MirrorMaker 2: MirrorMaker copies with it for a while, then mirrord continues with the same file."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.fixtures.mirror import create_topic
 from tests.fixtures.mm2 import await_copied
 
 START_S = 150.0
-"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+"""Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 
 
 def test_an_unchanged_file_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:

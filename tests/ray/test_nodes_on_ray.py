@@ -1,4 +1,4 @@
-"""A daemon on a Ray cluster of several nodes, on one machine: a node that comes, and one that is cut off."""
+"""A daemon on a Ray cluster of several nodes, on one machine: a node that joins, and one that is cut off."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ from tests.ray.test_daemon_on_ray import START_S, finish, is_alive, until_ended
 PARTITIONS = 4
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
 QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 10_000, "health_check_failure_threshold": 4}
-"""So that Ray itself counts a node whose manager is dead as lost after seconds instead of a quarter of a minute: nobody
-answers at its port. One that is only slow has its time."""
+"""With these settings Ray counts a node whose manager is dead as lost after seconds instead of a quarter of a minute,
+because its port is closed. A node that is only slow has more time."""
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def ray_nodes() -> Generator[RayCluster]:
 
 
 def nodes(flow: FlowStatus) -> Counter[str]:
-    """How many replicators are at work on which node."""
+    """How many replicators work on each node."""
     return Counter(each.node for each in flow.replicators if each.state == "healthy" and each.lanes)
 
 
 def spread(daemon: Daemon, nodes_wanted: int) -> FlowStatus:
-    """The flow, as soon as two replicators on so many nodes copy all of it."""
+    """The flow, as soon as two replicators on this many nodes copy all of it."""
     seen: list[FlowStatus] = []
 
     def is_spread() -> bool:
@@ -68,7 +68,7 @@ def test_lanes_follow_a_node_that_comes_and_leave_one_that_is_cut_off(
         assert nodes(spread(daemon, 2)) == {head: 1, joined.node_id: 1}
         load.wait_for(2_000)
 
-        # Its manager is killed, and Ray counts the node as lost: but what runs there runs on, and copies.
+        # Its manager is killed, and Ray counts the node as lost; but its processes still run, and copy.
         (victim,) = (each for each in spread(daemon, 2).replicators if each.node == joined.node_id)
         zombie = psutil.Process(victim.pid)
         manager = next(each for each in zombie.parents() if each.name() == "raylet")

@@ -1,4 +1,4 @@
-"""Orders to a daemon on Ray: a busy lane moves between two processes and back, and a pause outlives the supervisor."""
+"""Commands to a daemon on Ray: a busy lane moves to and fro, and a pause outlives the supervisor."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A naming of a third party: loaded by the command line and by the supervisor on Ray, and wrong for one topic later."""
+"""A third-party naming policy: loaded by the command line and by the supervisor on Ray, later wrong for a topic."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
 START_S = 150.0
-"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+"""Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 POLICY = """
 class Naming:
     def __init__(self, source, target, team="core"):

@@ -1,4 +1,4 @@
-"""Daemons on a Ray cluster that is not theirs: kept apart by their instance names, and ended by `mirrord stop`."""
+"""Daemons on a Ray cluster that is not theirs: separated by their instance names, and ended by `mirrord stop`."""
 
 import asyncio
 import time
@@ -55,7 +55,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
             assert twin.process.wait(SECONDS) == 1
             assert f'a daemon of the instance "{one}" is already running on this Ray cluster' in twin.output
 
-        # The cluster keeps the daemon whose foreground process was killed, until it is told to stop.
+        # The cluster keeps the daemon whose foreground process was killed until `mirrord stop`.
         first.kill()
         stopped = mirrord("stop", one_path)
         assert (stopped.returncode, stopped.stderr) == (0, "")
@@ -65,7 +65,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
             time.sleep(0.2)
         assert second.flow().state == "running"
 
-        # On one Ray cluster who is of the same program goes on, under another supervisor.
+        # On one Ray cluster actors of the same program continue, under another supervisor.
         hosts = {each.pid for each in second.flow().replicators}
         with Daemon(other_path, "--upgrade", environment=TOKEN) as third:
             assert second.process.wait(START_S) == 0, second.output

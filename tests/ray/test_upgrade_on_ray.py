@@ -1,4 +1,4 @@
-"""A daemon on a Ray of its own is replaced by another one, and comes again when its whole Ray has died."""
+"""A daemon on a Ray of its own is replaced by another one, and is restarted when its whole Ray has died."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
 START_S = 150.0
-"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+"""Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 PARTITIONS = 3
 
 
@@ -22,7 +22,7 @@ def is_copying(daemon: Daemon) -> bool:
 
 
 def ray_processes(daemon: Daemon) -> list[psutil.Process]:
-    """Ray's own: its head and its node."""
+    """Ray's own processes: its head and its node."""
     found: list[psutil.Process] = []
     for child in psutil.Process(daemon.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # many come and go

@@ -1,4 +1,4 @@
-"""How the simulation compares what a lane did not write itself with the source, and finds it there again."""
+"""How the simulation compares foreign batches of a lane's range with the source, and finds them there again."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ def scanned(world: "World", question: AskScan) -> ScanAnswer:
 
 
 def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
-    """Compare what stands in the target with the source (`mirrord.replication.host.batch_verification`)."""
+    """Compare the target's records with the source (`mirrord.replication.host.batch_verification`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
     outcome, note, gone, equal_until = "equal", "", list[int](), -1
@@ -98,15 +98,15 @@ def compared(world: "World", record: Any, question: AskCheck) -> CheckAnswer:
 
 
 def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswer:
-    """Find in the source what stands in the target (`mirrord.replication.host.batch_relocation`)."""
+    """Find the target's records in the source (`mirrord.replication.host.batch_relocation`)."""
     read = world.target.read(question.start, question.end)
     stored = [each for each in read if each.producer == question.producer_id]
     own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
     if world.target.high_watermark < question.end:
         return RebuildAnswer(question.question, 7, (), None)
     if world.shape.policies:
-        # As the host of a lane answers (`mirrord.replication.host.lane_host`): such a lane is to wait, so that nothing
-        # has to be found.
+        # As the host of a lane answers (`mirrord.replication.host.lane_host`): such a lane has to wait, so nothing
+        # needs to be found.
         return RebuildAnswer(question.question, 0, own, None, "its records go through a policy")
     first = question.first
     cuts = [(each, max(first - each.sequence, 0)) for each in stored if each.sequence + each.count > first]

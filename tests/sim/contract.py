@@ -1,8 +1,7 @@
-"""What a target broker promises (docs/explanation/broker-behaviour.md): the same tests for the simulator's fake and for
-real brokers.
+"""What a target broker guarantees (docs/explanation/broker-behaviour.md): the same tests for the fake and real ones.
 
-`Partition` and `Target` are what the tests need; `tests/sim/test_contract.py` gives them the fake,
-`tests/kafka/test_broker_contract.py` brokers of the lab. Whatever a lane rests on belongs here.
+`Partition` and `Target` are what the tests need; `tests/sim/test_contract.py` implements them with the fake,
+`tests/kafka/test_broker_contract.py` with brokers of the lab. Everything that a lane relies on belongs here.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ LAST_SEQUENCE = 2**31 - 1
 COUNT = 10
 REMEMBERED = 5
 APPENDED_S = 20.0
-"""How many batches of a producer a broker knows again."""
+"""How many batches of a producer a broker recognizes."""
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -33,7 +32,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 @dataclass(frozen=True)
 class Batch:
-    """What is to be produced; the records differ with `content`."""
+    """A batch to be produced; the records differ with `content`."""
 
     producer: int
     sequence: int
@@ -118,7 +117,7 @@ class Partition(ABC):
 
     @abstractmethod
     async def tick(self, producer: int) -> None:
-        """The brokers look for old producers, and this one is old."""
+        """The brokers look for expired producers, and this one is expired."""
 
     @abstractmethod
     async def delete_records(self, below: int) -> None: ...
@@ -128,19 +127,19 @@ class Partition(ABC):
 
     @abstractmethod
     async def create_topic(self) -> None:
-        """Once more under the same name."""
+        """Create the topic once more, under the same name."""
 
     @abstractmethod
     async def elect(self) -> None:
-        """The other broker leads, and lacks nothing that was acknowledged."""
+        """Make the other broker the leader; it lacks no acknowledged record."""
 
     @abstractmethod
     async def elect_unclean(self, lost: Callable[[], Awaitable[None]]) -> None:
-        """The other broker leads and lacks what `lost` produces; the former leader follows it."""
+        """Make the other broker the leader; it lacks what `lost` produces. The former leader follows it."""
 
     @abstractmethod
     async def pause(self, broker: int) -> None:
-        """The broker stands still; its connections stay."""
+        """Suspend the broker; its connections stay open."""
 
     @abstractmethod
     async def resume(self, broker: int) -> None: ...
@@ -152,7 +151,7 @@ class Partition(ABC):
         return await self.append(self.build(batch), at)
 
     async def fill(self, first: Batch, batches: int) -> list[Batch]:
-        """Produce so many batches that follow each other, at the end of the log."""
+        """Produce this many batches that follow each other, at the end of the log."""
         sent = [first]
         while len(sent) < batches:
             sent.append(sent[-1].next())
@@ -176,11 +175,11 @@ class Target(ABC):
 
     @abstractmethod
     async def restart(self) -> None:
-        """kill -9 of every broker, and its new start."""
+        """Kill every broker with kill -9 and start it again."""
 
 
 def altered(data: bytes, *, attributes: int = 0, claimed: int = 0, base: int = 0) -> bytes:
-    """The same records behind another header, whose checksum is right."""
+    """The same records with another header, whose checksum is right."""
     header = Header(*HEADER.unpack_from(data))
     batch = bytearray(data)
     told = header._replace(
@@ -195,12 +194,12 @@ def altered(data: bytes, *, attributes: int = 0, claimed: int = 0, base: int = 0
 
 
 def damaged(data: bytes) -> bytes:
-    """One bit of the last record is another one."""
+    """The same batch with one bit of the last record flipped."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
 class BrokerContract:
-    """One broker. Needs the fixture `target`."""
+    """Tests with one broker. Needs the fixture `target`."""
 
     async def test_the_next_batch_is_taken_from_any_connection(self, target: Target) -> None:
         partition = await target.partition()
@@ -355,7 +354,7 @@ class BrokerContract:
 
 
 class ForgettingContract:
-    """A broker that looks for old producers every moment. Needs the fixture `ticking`."""
+    """Tests with a broker that looks for expired producers all the time. Needs the fixture `ticking`."""
 
     async def test_old_records_make_a_producer_forgotten(self, ticking: Target) -> None:
         partition = await ticking.partition()
@@ -383,7 +382,7 @@ class ForgettingContract:
 
 
 class LeadershipContract:
-    """Two brokers. Needs the fixture `two`."""
+    """Tests with two brokers. Needs the fixture `two`."""
 
     async def test_a_follower_tells_of_producers_and_of_nothing_else(self, two: Target) -> None:
         partition = await two.partition()
@@ -402,7 +401,7 @@ class LeadershipContract:
         try:
             waiting = await partition.begin(partition.build(last.next()))
             repeat = await partition.begin(partition.build(last.next()))
-            # Sent is not yet appended: the question goes another way than the batch.
+            # Sent does not mean appended: the question takes another way than the batch.
             deadline = time.monotonic() + APPENDED_S
             while await partition.end() != End(0, 30):
                 assert time.monotonic() < deadline, "the leader does not append"

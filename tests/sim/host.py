@@ -59,12 +59,12 @@ LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
 NEWS = (TargetMoved, TargetFar, Fenced, Drain, Released)
-"""Inputs that answer nothing: each counts by what it says, however often it is said."""
+"""Inputs that answer nothing: each is valid on its own, however often it is repeated."""
 
 
 @dataclass
 class Shape:
-    """What kind of world: which faults exist in it."""
+    """The kind of world: which faults exist in it."""
 
     hosts: int = 2
     record_age_ms: int = 0
@@ -81,31 +81,31 @@ class Shape:
     slow_replication: bool = False
     slow_wire: bool = False
     foreign: bool = False
-    """Somebody else writes into the target partition too."""
+    """Another client writes into the target partition too."""
     truncation: bool = False
     """The source loses records by unclean elections."""
     retention: bool = False
     """The source deletes its oldest records, copied or not."""
     poison: bool = False
-    """The target refuses some records for what they hold, and batches of many records."""
+    """The target refuses some records for their content, and batches of many records."""
     on_reject: OnReject = "halt"
     seeks: bool = False
-    """Somebody orders the lane to go on further ahead in the source."""
+    """An operator commands the lane to continue further ahead in the source."""
     policies: bool = False
-    """Records go through a filter that answers as it likes each time."""
+    """Records go through a filter whose answers change at random."""
     late: bool = False
-    """Bytes of a dead connection may arrive long after everybody gave them up."""
+    """Bytes of a dead connection may arrive long after everyone gave them up."""
     twice: bool = False
-    """What was delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
+    """Everything delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
     ledger."""
     together: bool = False
-    """Of batches that the target took, the lane is often told in one step."""
+    """The lane often learns in one step of several batches that the target has accepted."""
     faults: tuple[str, ...] = ()
-    """What goes wrong more often in this world."""
+    """Faults that are more frequent in this world."""
     handed: bool = False
-    """Who drains a lane tells its last mark to whoever gets it next, and that one need not have read the ledger."""
+    """The holder that drains a lane hands its last mark to the next holder, which need not have read the ledger."""
     far: bool = False
-    """The target is far away now and then: much is written and on its way, far more than a broker remembers."""
+    """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     cleans: bool = False
     """The target topic is compacted, and its records have few keys."""
     keys: int = 3
@@ -130,7 +130,7 @@ class Request:
 
 
 def word_for_the_next(world: "World") -> Progress | None:
-    """What whoever left last has said; now and then what somebody else had said before."""
+    """The handover of the holder that left last; now and then the handover of an earlier holder."""
     if not world.shape.handed or not world.left_cleanly or not world.words:
         return None
     return world.rng.choice(world.words) if world.rng.random() < 0.2 else world.words[-1]
@@ -151,7 +151,7 @@ class Host:
     lease_until: float = 0.0
     started_at: float = 0.0
     inbox: deque[tuple[str, Any]] = field(default_factory=deque)
-    """Questions and answers under way, by kind; several are chosen from in any order."""
+    """Questions and answers in flight, by kind; several of them may be chosen in any order."""
     appends: deque[tuple[int, Entry]] = field(default_factory=deque)
     landed: dict[int, int] = field(default_factory=dict)
     """Ledger offset → tag of own entries that are still to be read back."""
@@ -159,7 +159,7 @@ class Host:
     sent: deque[Request] = field(default_factory=deque)
     """Requests without an answer on the present connection."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
-    """(request, error, base offset, epoch that took it)"""
+    """(request, error, base offset, epoch in which it was accepted)"""
     heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
     """Answers that may come once more."""
     entries: int = 0
@@ -169,9 +169,9 @@ class Host:
         return self.state.lanes.get(LANE)
 
     def take(self, signal: Input) -> None:
-        """Give the lane an input and perform what it asks for."""
+        """Give the lane an input and perform the effects it asks for."""
         if self.world.shape.twice and not isinstance(signal, NEWS) and self.world.rng.random() < 0.2:
-            # The lane writes into the buffer; what comes once more is as it was.
+            # The lane writes into the buffer; a repeated input is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
         effects = flow_lane.step(self.lane, self.world.now, signal)
@@ -179,7 +179,7 @@ class Host:
             self.perform(effect)
 
     def hear_again(self) -> None:
-        """An answer comes a second time: nothing may change."""
+        """Repeat an answer: nothing may change."""
         signal = self.heard.popleft()
         before = _picture(self.lane)
         effects = flow_lane.step(self.lane, self.world.now, signal)
@@ -242,7 +242,7 @@ class Host:
                 self.answers.append((request, NETWORK, -1, 0))
 
     def _left(self, *, clean: bool) -> None:
-        # Of a lane that was given to another one since, this one's word is none
+        # The handover of a former holder does not count once another one has the lane
         # (`mirrord.supervision.fleet.lane_ownership`).
         if self is self.world.hosts[-1]:
             self.world.left_cleanly = clean
@@ -261,7 +261,7 @@ class Host:
             self.world.progress = told
 
     def _check_settled(self, source_offset: int) -> None:
-        """What lies in front of the position stands in the target, as far as it is copied at all."""
+        """Check that every record before the position is in the target, as far as it is copied at all."""
         source, target = self.world.source, self.world.target
         if target.leapt or source.cut or self.world.excused or self.world.shape.cleans:
             return
@@ -274,7 +274,7 @@ class Host:
             raise AssertionError(f"{self.name} claims to have settled below {source_offset}, without {missing}")
 
     def disconnect(self) -> None:
-        """The connection to the target ends: what is unanswered is in doubt, and some of it may still arrive."""
+        """End the connection to the target: unanswered requests are in doubt, and some of them may still arrive."""
         world = self.world
         mine = [request for request in world.wire if request.host is self and request.connection == self.connection]
         arriving = world.rng.randrange(len(mine) + 1)

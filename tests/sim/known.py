@@ -10,7 +10,7 @@ NEVER = 1 << 62
 
 
 class Known:
-    """Records by their numbers; others' records are counted."""
+    """Records by their numbers; foreign records are counted."""
 
     def __init__(self) -> None:
         self.taken: dict[int, int] = {}
@@ -20,15 +20,15 @@ class Known:
         self.unknowing: dict[int, int] = {}
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_mark: set[int] = set()
-        """Those below the mark with which the last holder began."""
+        """The records below the mark with which the last holder began."""
         self.planned_until = -1
-        """The ordinal behind what the last holder found to be copied again: it was looked up before."""
+        """The end (an ordinal) of what the last holder found to be copied again: it was looked up before."""
         self.looked_up: dict[str, int] = {}
-        """Holder → number of other writers' records there at its last look-up."""
+        """Holder → number of other writers' records there at its last lookup."""
         self.appended: dict[int, int] = {}
         """Number → number of other writers' records in the target when it was appended last."""
         self.limits: dict[int, int] = {}
-        """Number → the same of the holder that appended it last."""
+        """Number → the same for the holder that appended it last."""
 
     def begin(self, marked: int, planned_until: int) -> None:
         """Another holder begins with a mark, and with what is still to be copied again up to an ordinal."""
@@ -41,12 +41,12 @@ class Known:
         self.looked_up[holder] = max(numbers, default=0)
 
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
-        """A batch was appended, or had been before. `is_cut`: to a log that an election has cut."""
+        """A batch was appended, or had been before. `is_cut`: to a log that an election has truncated."""
         is_planned = request.batch.first < self.planned_until
         former = max(self.looked_up.values(), default=NEVER) if is_planned else NEVER
         for _, number in toy.records(request.data):
             self.appended[number] = foreign
-            # Between the look-up and the append others may write, and brokers have no conditional append.
+            # Between the lookup and the append others may write, and brokers have no conditional append.
             self.limits[number] = self.looked_up.get(request.host.name, former)
             if not is_cut:
                 continue
@@ -55,7 +55,7 @@ class Known:
                 self.unknowing[number] = foreign
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
-        """One of these records of other writers was known to be newer, and could be seen, when this was appended."""
+        """One of these foreign records was known to be newer, and could be seen, when this record was appended."""
         known = max(self.taken[number], self.unknowing.get(number, 0))
         return any(known < each <= self.limits.get(number, NEVER) for each in theirs)
 

@@ -8,13 +8,13 @@ from tests.sim import toy
 
 
 class FakeLetters:
-    """What lies there: source offsets and numbers of records."""
+    """The source offsets and numbers of its records."""
 
     def __init__(self) -> None:
         self.lying: list[tuple[int, int]] = []
 
     def park(self, question: Park, chance: random.Random | None) -> ParkAnswer:
-        """In one transaction, whose end may not be heard of."""
+        """Park in one transaction, whose result may not be heard of."""
         ((_, number),) = toy.records(question.data)
         letter = (question.offset, number)
         if chance and chance.random() < 0.2:
@@ -26,6 +26,6 @@ class FakeLetters:
         return ParkAnswer(question.question, self.lying.index(letter))
 
     def check(self, fact: Quarantined) -> None:
-        """What a policy leaves out lies where the ledger says."""
+        """Check that what a policy skips is where the ledger says."""
         if fact.letters != 1 or self.lying[fact.letters_at][0] != fact.start:
             raise AssertionError(f"left out, and not where it should lie: {fact}, {self.lying}")

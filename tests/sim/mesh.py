@@ -1,7 +1,7 @@
-"""Several clusters that copy one partition to each other under one name: every pair of them has a flow each way.
+"""Several clusters that copy one partition to each other under one name: each pair of them has a flow each way.
 
-Each flow is a `Story` of its own (real lane, real ledger, all its faults). They meet in the clusters' logs, where
-writers of each cluster write, too.
+Each flow is a `Story` of its own (real lane, real ledger, all its faults). They meet in the clusters' logs, to which
+writers of each cluster append, too.
 """
 
 import random
@@ -31,7 +31,7 @@ class Cluster:
         self.natives: list[int] = []
         """Numbers of the records that were written here, in their order."""
         self.producers = [(-1, -1), (9001, 0), (9002, 0)]
-        """Of writers that are no lanes: producer id and epoch."""
+        """Writers that are no lanes: producer id and epoch."""
         self.sequences: dict[int, int] = {}
 
     # as a source
@@ -58,11 +58,11 @@ class Cluster:
 
     @property
     def offset_of(self) -> dict[int, int]:
-        """Where each record stands here."""
+        """The offset of each record here."""
         return {number: offset for batch in self.log for offset, number in batch.records}
 
     def wanted(self) -> list[int]:
-        """The numbers of the records that were written here; copies are never copied."""
+        """The numbers of the records that were written here; copied records are never copied again."""
         return [
             number for batch in self.log for _, number in batch.records if self.first_number <= number < self.number
         ]
@@ -79,7 +79,7 @@ class Cluster:
         self.target.advance()
 
     def elect(self) -> None:
-        """Leaders change as leaders of a target."""
+        """Elect new leaders, as leaders of a target."""
 
     def diverging(self, _position: int, _epoch: int) -> tuple[int, int]:
         return -1, -1
@@ -112,7 +112,7 @@ def _bytes(stored: Stored) -> bytearray:
 
 
 class Mesh:
-    """All flows between so many clusters."""
+    """All flows between this many clusters."""
 
     def __init__(self, seed: int, clusters: int = 2, shape: Shape = SHAPE) -> None:
         self.rng = random.Random(seed)
@@ -128,7 +128,7 @@ class Mesh:
         story = Story(self.rng.randrange(1 << 40), replace(shape))
         world: Any = story.world
         world.source, world.target = source, target.target
-        # A producer id is given once by a cluster.
+        # A cluster never gives a producer id twice.
         world.producer_ids = 500 + 100 * len(self.stories)
         world.origins = Origins
         world.writers = lambda: self.writers(source)
@@ -139,7 +139,7 @@ class Mesh:
     writing = True
 
     def writers(self, cluster: Cluster) -> tuple[Writer, ...]:
-        """The lanes into a cluster's partition, by their ledgers as they stand now."""
+        """The lanes into a cluster's partition, according to their present ledgers."""
         found: list[Writer] = []
         for (source, target), story in self.stories.items():
             record, mark = story.world.truth.lanes.get(LANE), story.world.progress
@@ -152,7 +152,7 @@ class Mesh:
         return tuple(found)
 
     def run(self, steps: int) -> None:
-        """So many steps with faults, then a quiet time in which everything must arrive everywhere."""
+        """This many steps with faults, then a quiet period in which everything must arrive everywhere."""
         for cluster in self.clusters:
             for _ in range(3):
                 cluster.append(self.rng.randint(1, 3), self.wall_ms)
@@ -169,7 +169,7 @@ class Mesh:
         return next(iter(self.stories.values())).world.wall_ms
 
     def settle(self) -> None:
-        """No faults, no writers any more."""
+        """No faults and no writers any more."""
         self.writing = False
         stories = list(self.stories.values())
         for cluster in self.clusters:
@@ -196,7 +196,8 @@ class Mesh:
         self.check(final=True)
 
     def check(self, *, final: bool = False) -> None:
-        """No cluster holds a record twice; at the end each holds all of them, in the order of their origin."""
+        """Check that no cluster holds a record twice, and at the end each holds all of them, in the order of their
+        origin."""
         for cluster in self.clusters:
             numbers = [number for each in cluster.target.brokers[cluster.target.leader].log for number in each.numbers]
             if len(set(numbers)) != len(numbers):
@@ -208,7 +209,7 @@ class Mesh:
     def _complete(self, cluster: Cluster, numbers: list[int]) -> None:
         for origin in self.clusters:
             first = 1000 * (self.clusters.index(origin) + 1)
-            # What was written and not replicated before another broker led is gone for everybody.
+            # Records that were not replicated before another broker became the leader are lost for everyone.
             log = origin.target.brokers[origin.target.leader].log
             wanted = [number for each in log for number in each.numbers if first <= number < origin.number]
             there = [number for number in numbers if first <= number < origin.number]

@@ -1,7 +1,7 @@
 """Each rule that a lane follows at a broker (docs/explanation/broker-behaviour.md), switched off: the simulator must
 notice.
 
-A mutation replaces the one small function in which the rule lives. `tests/sim/test_mutations.py` pins a seed for each.
+A mutation replaces the one small function that implements the rule. `tests/sim/test_mutations.py` pins a seed for each.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Mutation(NamedTuple):
     rule: str
     switch_off: Callable[[pytest.MonkeyPatch], None]
     theme: str
-    """The kind of world (`scheduler.THEMES`) in which the rule matters most; none: worlds of every kind."""
+    """The kind of world (`scheduler.THEMES`) in which the rule matters most; empty: worlds of every kind."""
 
 
 def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
@@ -118,10 +118,10 @@ def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
 def _uncommitted_counts(patch: pytest.MonkeyPatch) -> None:
     """The wait alone, in a partition that others write too.
 
-    Where the lane is the only writer, "trust, then check" stands in for the wait: all above the mark is then compared
+    If the lane is the only writer, "trust, then check" replaces the wait: everything above the mark is then compared
     with the source first, a reader sees nothing above the high watermark, so the comparison cannot end before that
-    covers it. There no seed fails unless the check is switched off as well. What another writer appended is not
-    compared: with it above the mark, nothing but the wait keeps the lane from claiming an end that is not replicated.
+    covers it. There no seed fails unless the check is switched off as well. Foreign records are not compared: if they
+    are above the mark, only the wait keeps the lane from claiming an end that is not replicated.
     """
     patch.setattr(resuming, "covers", lambda *_: True)
 
@@ -181,7 +181,7 @@ def _no_resync(patch: pytest.MonkeyPatch) -> None:
 
 
 def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
-    """This function of `intake` waits for nobody."""
+    """This function of `intake` never waits."""
     true = getattr(intake, name)
 
     def hasty(*arguments: Any) -> None:
@@ -197,7 +197,7 @@ def _a_removed_record_is_leapt_over_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
-    # What no rule keeps out must be there to be found.
+    # Where no rule prevents it, the violation must be there to be found.
     _a_removed_record_is_leapt_over_at_once(patch)
     patch.setattr(resume_point, "must_check", lambda _: False)
     true = opening.grant_bound

@@ -1,4 +1,4 @@
-"""What people do in the simulation."""
+"""What operators do in the simulation."""
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.quarantine import QuarantineReplayed, QuarantineSkipped, waiting
@@ -8,13 +8,13 @@ from tests.sim.world import World
 
 
 def decide_on_parked(world: World) -> bool:
-    """Leave out, or let be tried again, what the lane waits at; False when it waits at nothing."""
+    """Skip, or retry, the record the lane waits at; False if it waits at none."""
     record = world.truth.lanes.get(LANE)
     waits = waiting(record.quarantine) if record is not None else None
     if waits is None:
         return False
     if world.rng.random() < 0.3:
-        # Somebody alters the settings of the copy, so that it takes the records: no order is needed.
+        # An operator alters the configs of the target topic so that it accepts the records: no command is needed.
         world.target.former_poison |= world.target.poison
         world.target.poison.clear()
         world.target.settings += 1
@@ -30,7 +30,7 @@ def decide_on_parked(world: World) -> bool:
 
 
 def seek(world: World) -> None:
-    """Order the lane further ahead, from where it is known to stand."""
+    """Command the lane to continue further ahead than its known position."""
     record, known = world.truth.lanes.get(LANE), world.progress
     if record is None or not record.source_runs or known is None:
         return
@@ -44,5 +44,5 @@ def seek(world: World) -> None:
 
 
 def orders(world: World) -> list[LaneSought]:
-    """All that were given."""
+    """All commands that were given."""
     return [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, LaneSought)]

@@ -10,10 +10,10 @@ from tests.sim.world import World
 
 
 def unaccounted(world: World, numbers: list[int]) -> str:
-    """What is wrong with it, or empty. `numbers` are the records that stand in the target.
+    """What is wrong with it, or empty. `numbers` are the records in the target.
 
-    Not asked of worlds where the order of the ordinals was mended: there an offset may rightly be copied and told as
-    well. Where the source was cut, offsets from there on may have been several records'.
+    Not asked of worlds where the order of the ordinals was repaired: there an offset may rightly be both copied and
+    have a verdict. If the source was truncated, offsets from there on may have belonged to several records.
     """
     record, source = world.truth.lanes[LANE], world.source
     if world.excused or world.rebuilds or record.holes or world.named or world.target.leapt:
@@ -22,11 +22,11 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     told, end, once = _told(world), _lane(world).position, min(source.parts, default=source.end)
     if neither := [offset for offset in range(end) if offset not in copied and offset not in told]:
         return f"source offsets that are neither copied nor told: {neither}"
-    # What came late, while the lane rests, it finds before it sends again.
+    # An idle lane finds late bytes before it sends again.
     late = {source.offset_of[number] for number in world.late} & _untold(world).keys()
     if both := [(offset, told[offset]) for offset in sorted(copied.keys() - late) if offset in told and offset < once]:
         return f"source offsets that are copied and told: {both}"
-    # What a former holder was about to leap over, and the ledger says, may lie further on.
+    # What a former holder was about to jump over, and the ledger records, may be further on.
     if beyond := [offset for offset in (*copied, *_untold(world)) if end <= offset < once]:
         return f"source offsets behind the position {end}: {beyond}"
     false = [each for each in sorted(told.items()) if each[0] < once and not _is_true(world, *each)]
@@ -49,12 +49,12 @@ def _bound(world: World) -> dict[int, Reason]:
 
 
 def _untold(world: World) -> dict[int, Reason]:
-    """What the lane has passed over behind its last run: verdicts travel with the run that follows them."""
+    """What the lane has skipped after its last run: verdicts travel with the run that follows them."""
     return {offset: each.reason for each in _lane(world).skipped for offset in range(each.start, each.end)}
 
 
 def _lane(world: World) -> Lane:
-    """As its last holder has it."""
+    """The lane as its last holder has it."""
     return next(host.lane for host in reversed(world.hosts) if host.alive)
 
 

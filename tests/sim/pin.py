@@ -1,6 +1,6 @@
 """Find the first failing seeds of every mutation: `python -m tests.sim.pin [seeds] [part of a rule's name]`.
 
-A change of the lane or of the scheduler tells other stories for the same seeds; then the pinned ones are found anew.
+After a change of the lane or of the scheduler the same seeds produce other stories; then pin new ones.
 """
 
 import sys
@@ -12,7 +12,7 @@ from tests.sim.scheduler import STEPS, THEMES, Story
 
 
 def failing(limit: int, wanted: str, count: int = 3) -> dict[str, dict[int, str]]:
-    """For each mutation, up to `count` seeds below `limit` that notice it, and what they say."""
+    """For each mutation, up to `count` seeds below `limit` that notice it, and their messages."""
     found: dict[str, dict[int, str]] = {}
     for mutation in MUTATIONS:
         if wanted not in mutation.rule:

@@ -12,7 +12,7 @@ from tests.sim.world import World
 
 OLD_MS = 10 * 86_400_000
 STEPS = 150
-"""Steps of a story before the quiet time."""
+"""Steps of a story before the quiet period."""
 
 
 THEMES: dict[str, Shape] = {
@@ -137,16 +137,15 @@ YOUNG = {
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
-"""Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
+"""Themes of random stories. Younger themes are played only by name: seeds that once failed keep their stories."""
 
 
 BESIDE = " + "
-"""Between the names of two themes of one world."""
+"""Separates the names of two themes of one world."""
 
 
 def shape_named(name: str) -> Shape:
-    """The world of a theme, or of two themes at once: of both whatever is not as usual, and all that goes wrong more
-    often."""
+    """The world of a theme, or of two at once: it has everything unusual of both, and the frequent faults of both."""
     one, _, other = name.partition(BESIDE)
     if not other:
         return THEMES[one]
@@ -157,7 +156,7 @@ def shape_named(name: str) -> Shape:
 
 
 def shape_of(rng: random.Random) -> Shape:
-    """What the world of a seed is like: half of them have a theme, the others a bit of everything."""
+    """The world of a seed: half of them have a theme, the others a bit of everything."""
     if rng.random() < 0.5:
         return THEMES[rng.choice(BY_CHANCE)]
     old = rng.random() < 0.4
@@ -192,7 +191,7 @@ class Story:
         self.writing = True
 
     def run(self, steps: int) -> None:
-        """`steps` random steps with faults, then a quiet time in which everything must arrive."""
+        """`steps` random steps with faults, then a quiet period in which everything must arrive."""
         world = self.world
         for _ in range(4):
             self._write()
@@ -223,7 +222,7 @@ class Story:
             world.advance(world.now + rng.random() * 0.5)
 
     def _move(self) -> None:
-        """A lane that copies leaves now and then, and another replicator gets it at once."""
+        """A copying lane leaves now and then, and another replicator gets it at once."""
         world, rng = self.world, self.rng
         copying = [host for host in world.hosts if host.alive and not host.paused and host.lane.phase is Phase.COPYING]
         if world.left_cleanly and rng.random() < 0.7:
@@ -232,7 +231,7 @@ class Story:
             copying[-1].take(Drain())
 
     def _go_far(self) -> None:
-        """Much is written, and now and then a broker is far away from now on, or near."""
+        """Much is written, and now and then a broker becomes far away, or near again."""
         world, rng = self.world, self.rng
         if self.writing and rng.random() < 0.3:
             self._write()
@@ -242,7 +241,7 @@ class Story:
             host.take(TargetFar(not host.lane.is_far))
 
     def settle(self) -> None:
-        """All faults are over: the target becomes whole, a host is there, and the lane must come to the end."""
+        """All faults are over: the target becomes whole, a host is there, and the lane must reach the end."""
         world = self.world
         world.note("quiet from here on")
         world.target.exists = True
@@ -253,12 +252,12 @@ class Story:
         world.target.learn(world.wall_ms)
         for host in world.hosts:
             host.paused = False
-        # While a replicator lives and was not replaced there is one; a supervisor would start one otherwise.
+        # A replicator that lives and was not replaced is there already; otherwise a supervisor would start one.
         told_more = False
         for _ in range(6000):
             self._retire()
             if self._done() and not decide_on_parked(world):
-                # What was appended behind everybody's back is found with the next batch.
+                # Late bytes that no one knows of are found with the next batch.
                 if told_more or not (world.excused or world.late):
                     break
                 told_more = True
@@ -296,7 +295,7 @@ class Story:
         if self.shape.seeks and live[-1].state.next_offset < len(world.ledger):
             return False
         if lane.phase is Phase.HALTED:
-            # It tells the ledger once more when that took nothing.
+            # It writes to the ledger once more if that failed.
             is_told = (record is not None and record.halted is not None) or not live[-1].timers
             return is_told and lane.refusal.parking is None and live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
@@ -428,7 +427,7 @@ class Story:
             self.world.target.clean(each, below)
 
     def _overtake(self) -> None:
-        """Somebody else writes all keys, the lane's producer is forgotten, and the cleaner removes what was there."""
+        """Another client writes all keys, the lane's producer is forgotten, and the cleaner removes what was there."""
         target, rng = self.world.target, self.rng
         if self.shape.unclean and rng.random() < 0.4:
             target.bounce(self.world.wall_ms, rng.randint(1, 3))
@@ -450,7 +449,7 @@ class Story:
             # The cleaner leaves the active segment alone; what it touches may not be copied yet.
             source.compact(source.end - rng.randint(0, 3))
         elif kind == "race":
-            # Of what is on its way a record is removed, and the next holder will not see it.
+            # The source removes a record that is in flight, and the next holder will not see it.
             for request in self.world.wire[:1]:
                 source.compact(source.end, request.batch.offset)
                 for each in self.world.wire:
@@ -467,7 +466,7 @@ class Story:
             source.truncate(rng.randint(1, 3))
 
     def _deliver(self, kind: str, host: Host | None) -> None:
-        """What comes late or twice, and what people decide."""
+        """Deliver what comes late or twice, and decide as operators do."""
         stray = self.world.stray
         if kind == "decide":
             decide_on_parked(self.world)

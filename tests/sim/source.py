@@ -51,18 +51,18 @@ class FakeSource:
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """(leader epoch, offset at which it began), ascending."""
         self.start = 0
-        """The log's first offset: retention has removed what was in front."""
+        """The log's first offset: retention has removed everything before it."""
         self.expired: set[int] = set()
         """Numbers of wanted records that retention removed."""
         self.cut: set[int] = set()
-        """Numbers of records that an unclean election took away."""
+        """Numbers of records that an unclean election removed."""
         self.spoilt: set[int] = set()
         """Epochs of such records: no other record ever had such an epoch and such an offset."""
         self.parts: set[int] = set()
-        """Offsets from which on it did."""
+        """Offsets at which unclean elections truncated the log."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
-        """Write a batch, in a transaction when a producer id is given."""
+        """Write a batch, in a transaction if a producer id is given."""
         records: list[tuple[int, int]] = []
         for offset in range(self.end, self.end + count):
             self.number += 1
@@ -145,14 +145,14 @@ class FakeSource:
         self.epochs.append((self.epochs[-1][0] + 1, self.end))
 
     def truncate(self, batches: int) -> None:
-        """Another leader, which lacks the last batches: what it is given next has the same offsets."""
+        """Another leader, which lacks the last batches: the next records have the same offsets."""
         if self._lose(self.log[len(self.log) - batches :]):
             epoch = self.epochs[-1][0] + 1
             self.epochs = [each for each in self.epochs if each[1] < self.end] or [(0, 0)]
             self.epochs.append((epoch, self.end))
 
     def branch(self, count: int, newest_ms: int) -> None:
-        """Another leader, which lacks the newest epoch and has records of the one before it that nobody saw."""
+        """Another leader, which lacks the newest epoch and has records of the previous one that no reader saw."""
         if len(self.epochs) < 2 or self.epochs[-1][1] < self.start or self.epochs[-2][0] in self.spoilt:
             return
         epoch, begun = self.epochs[-1]
@@ -162,7 +162,7 @@ class FakeSource:
             self.epochs.append((epoch + 1, self.end))
 
     def _lose(self, lost: list[SourceBatch]) -> bool:
-        """An unclean election takes the last batches away; False when that does not go."""
+        """An unclean election removes the last batches; False if that is not possible."""
         if not lost or self.open or any(batch.attributes for batch in lost):
             return False
         del self.log[len(self.log) - len(lost) :]
@@ -175,11 +175,11 @@ class FakeSource:
         return True
 
     def diverging(self, position: int, epoch: int) -> tuple[int, int]:
-        """Where the log parts from what a reader has seen in front of its position, as (epoch, end); (-1, -1) when it
-        does not (KIP-595)."""
+        """Where the log diverges from what a reader has seen before its position, as (epoch, end); (-1, -1) if it does
+        not (KIP-595)."""
         if epoch < 0:
             return -1, -1
-        # LeaderEpochFileCache.endOffsetFor: below all that is known the epoch that was asked for is told.
+        # LeaderEpochFileCache.endOffsetFor: below everything known the answer is the requested epoch.
         known = max((each[0] for each in self.epochs if each[0] <= epoch), default=epoch)
         end = next((start for later, start in self.epochs if later > epoch), self.end)
         return (known, end) if known < epoch or end < position else (-1, -1)
@@ -223,7 +223,7 @@ class FakeSource:
         return next((batch.epoch for batch in self.log if batch.base <= offset <= batch.last), -1)
 
     def at(self, offset: int) -> int | None:
-        """The number that stands at an offset now."""
+        """The number at this offset now."""
         for batch in self.log:
             if batch.base <= offset <= batch.last:
                 return dict(batch.records).get(offset)

@@ -2,8 +2,8 @@
 
 The contract tests (`tests/sim/contract.py`) compare the two.
 
-Each broker has its own log, its own memory of producers and its own belief of who leads. The memory ages by record
-time. A deposed leader goes on answering from its own log until it learns of its successor.
+Each broker has its own log, its own memory of producers and its own belief about who leads. The memory ages by record
+time. A deposed leader continues to answer from its own log until it learns of its successor.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ INVALID_TXN, FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, INVALID_RECORD = 53, 74
 
 @dataclass(frozen=True)
 class Stored:
-    """A batch as it stands in a log."""
+    """A batch in a log."""
 
     base: int
     count: int
@@ -29,7 +29,7 @@ class Stored:
     sequence: int
     newest_ms: int
     numbers: tuple[int, ...]
-    """0 where the cleaner has removed a record."""
+    """0 if the cleaner has removed a record."""
     leader_epoch: int
 
     @property
@@ -62,7 +62,7 @@ class Broker:
     watermark: int | None = None
     """The high watermark when it was deposed, until it learns of that."""
     whole: list[Stored] = field(default_factory=list)
-    """All that was appended, whatever the cleaner has removed since: what it knows of leader epochs."""
+    """Everything appended, whatever the cleaner has removed since: its knowledge of leader epochs."""
 
     @property
     def end(self) -> int:
@@ -98,39 +98,39 @@ class FakeTarget:
         self.epoch = 1
         self.high_watermark = 0
         self.start = 0
-        """Where the log begins; what was deleted below it is remembered all the same."""
+        """The log start offset; what was deleted below it is remembered all the same."""
         self.in_sync = True
         self.exists = True
         self.refusal: int | None = None
         """The next produce requests are refused with this error, before anything is appended."""
         self.refusals_left = 0
         self.forget_after = False
-        """With the last refusal comes the tick that forgets old producers."""
+        """With the last refusal comes the check that forgets expired producers."""
         self.settings = 0
         """How often the configs of the topic were altered."""
         self.poison: set[int] = set()
-        """Numbers of records that are refused for what they hold."""
+        """Numbers of records that are refused for their content."""
         self.former_poison: set[int] = set()
-        """The same, before the settings were altered."""
+        """The same, before the configs were altered."""
         self.largest = 1 << 62
         """max.message.bytes"""
         self.expiry_ms = expiry_ms
         self.forgot = False
-        """Some producer was forgotten, or the log went back: from then on sequences alone no longer protect."""
+        """A producer was forgotten, or the log went back: from then on sequences alone no longer protect."""
         self.keys = 0
-        """So many keys do records have; 0: the topic is not compacted."""
+        """How many keys the records have; 0: the topic is not compacted."""
         self.foreign_numbers = 0
         self.lost: set[int] = set()
-        """Numbers of records that an election took away."""
+        """Numbers of records that an election removed."""
         self.cleaned: set[int] = set()
         """Numbers of records that a replica's cleaner removed."""
         self.leapt = False
-        """Having forgotten, a broker took a batch that does not follow the producer's last one."""
+        """Having forgotten the producer, a broker accepted a batch that does not follow the producer's last one."""
 
     # --- what a broker answers
 
     def produce(self, at: int, batch: bytes, now_ms: int) -> tuple[int, int]:
-        """(error, base offset), as if the request was handled now. Replication is apart: see `committed`."""
+        """(error, base offset), as if the request was handled now. Replication is separate: see `committed`."""
         broker = self.brokers[at]
         if not self.exists:
             return UNKNOWN_TOPIC, -1
@@ -188,9 +188,9 @@ class FakeTarget:
         return 0, None if known is None else (known.last_sequence, now_ms - known.newest_ms)
 
     def visible(self, at: int, epoch: int) -> tuple[int, int, int]:
-        """ListOffsets: (error, high watermark, log start). A deposed leader's high watermark stands still.
+        """ListOffsets: (error, high watermark, log start). A deposed leader's high watermark does not move.
 
-        A new leader does not tell it before it covers what the former one may have told (KIP-207).
+        A new leader does not report its own before it covers what the former one may have reported (KIP-207).
         """
         broker = self.brokers[at]
         error = self._fence(broker, epoch)
@@ -205,7 +205,7 @@ class FakeTarget:
         return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch))
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
-        """Whether an append up to this end, taken in this epoch, may be acknowledged."""
+        """Whether an append up to this end, accepted in this epoch, may be acknowledged."""
         return self.leader == at and self.epoch == epoch and self.high_watermark >= stored_end
 
     def read(self, start: int, end: int) -> list[Stored]:
@@ -232,7 +232,7 @@ class FakeTarget:
         self.high_watermark = max(self.high_watermark, end)
 
     def replicate(self) -> bool:
-        """The follower copies one batch; False when there is none or it cannot."""
+        """The follower copies one batch; False if there is none or it cannot."""
         leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
         if follower.leads:
             return False
@@ -248,7 +248,7 @@ class FakeTarget:
         return True
 
     def elect(self) -> bool:
-        """The other broker leads; what only the old one had is lost. Unclean when it was out of sync.
+        """The other broker leads; what only the old one had is lost. The election is unclean if it was out of sync.
 
         It knows the producers that it has followed: nothing is forgotten.
         """
@@ -272,7 +272,7 @@ class FakeTarget:
         return True
 
     def foreign(self, count: int, now_ms: int) -> None:
-        """Somebody else writes into the partition."""
+        """Another client writes into the partition."""
         broker = self.brokers[self.leader]
         self.foreign_numbers += count if self.keys else 0
         numbers = tuple(-self.foreign_numbers + at for at in range(count)) if self.keys else ()
@@ -280,14 +280,14 @@ class FakeTarget:
         self.advance()
 
     def key(self, number: int) -> int:
-        """Of a record, the lane's own or somebody else's."""
+        """The key of a record, of the lane or foreign."""
         return abs(number) % self.keys
 
     def clean(self, at: int, below: int) -> None:
-        """One replica's cleaner removes what is superseded below an offset, but keeps the last batch of a producer that
+        """One replica's cleaner removes superseded records below an offset, but keeps the last batch of a producer that
         it remembers."""
         broker = self.brokers[at]
-        # Of what it may still have to give up again it removes nothing.
+        # It removes nothing that the replica may still have to truncate.
         below = min(below, self.high_watermark, _shared(broker, self.brokers[self.leader]))
         newest: dict[int, int] = {}
         for stored in broker.log:
@@ -308,7 +308,7 @@ class FakeTarget:
         broker.log[:] = kept
 
     def bounce(self, now_ms: int, lost: int) -> bool:
-        """Leadership goes to the other broker, which lacks some batches, and comes back; connections live on."""
+        """Leadership goes to the other broker, which lacks some batches, and comes back; connections stay open."""
         follower = self.brokers[1 - self.leader]
         if not follower.leads:
             cut = follower.whole[max(0, len(follower.whole) - lost) :]
@@ -317,7 +317,7 @@ class FakeTarget:
         return self.elect() and self.learn(now_ms) and self.elect() and self.learn(now_ms)
 
     def learn(self, now_ms: int) -> bool:
-        """A deposed leader learns of its successor and cuts its log back to what they share."""
+        """A deposed leader learns of its successor and truncates its log to what they share."""
         at = 1 - self.leader
         broker, leader = self.brokers[at], self.brokers[self.leader]
         if not broker.leads:
@@ -330,7 +330,7 @@ class FakeTarget:
         return True
 
     def reload(self, at: int, now_ms: int) -> None:
-        """Restart, truncation: memory is made anew, as from a snapshot: the very last batch of a producer only.
+        """Rebuild the memory after a restart or truncation, as from a snapshot: only a producer's very last batch.
 
         A truncated log without a snapshot near its new end is read again, and more is known: this is the worst case.
         """

@@ -25,7 +25,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Waiting(NamedTuple):
-    """A batch that a broker has taken, and that is not acknowledged yet."""
+    """A batch that a broker has accepted, and that is not acknowledged yet."""
 
     at: int
     base: int
@@ -35,7 +35,7 @@ class Waiting(NamedTuple):
 
 
 class FakePartition(Partition):
-    """Replication and the news of elections spread at once, except to a broker that stands still."""
+    """Replication and elections take effect at once, except on a suspended broker."""
 
     def __init__(self) -> None:
         self.target = FakeTarget()
@@ -145,7 +145,7 @@ class FakePartition(Partition):
 
 
 class FakeCluster(Target):
-    """Every topic is a cluster of its own."""
+    """A target in which every topic is a cluster of its own."""
 
     def __init__(self) -> None:
         self._partitions: list[FakePartition] = []

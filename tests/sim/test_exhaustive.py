@@ -1,7 +1,7 @@
-"""Small worlds, every interleaving: two writers, a handful of batches, a few faults, each at every possible moment.
+"""Small worlds, every interleaving: two writers, a few batches, a few faults, each at every possible moment.
 
-The explorer starts where the first batch is in flight and walks, breadth first and with the real lane code, every order
-of the next `DEPTH` steps. Worlds that look the same are walked on from once.
+The explorer starts with the first batch in flight and walks, breadth first and with the real lane code, every order of
+the next `DEPTH` steps. Of worlds that look the same only one is continued.
 """
 
 import copy
@@ -20,7 +20,7 @@ DEPTH = int(os.environ.get("MIRRORD_SIM_DEPTH", "6"))
 
 
 def small_world(age_ms: int, *, transactional: bool = False) -> World:
-    """Two replicators take the same lane, three batches stand at the source."""
+    """Two replicators take the same lane, the source holds three batches."""
     world = World(1, Shape(record_age_ms=age_ms, window=2, ledger_faults=False))
     world.saves = 1.0
     for count in (1, 2):
@@ -35,7 +35,7 @@ def small_world(age_ms: int, *, transactional: bool = False) -> World:
 
 
 def looks(world: World) -> str:
-    """What tells two worlds apart."""
+    """What distinguishes two worlds."""
     hosts = [
         (host.name, host.alive, host.lane.phase, host.lane.stage, host.lane.round, host.lane.acked, host.lane.position,
          len(host.lane.ready), len(host.lane.in_flight), host.lane.resume_position, host.lane.intents,
@@ -71,7 +71,7 @@ def explore(world: World, faults: tuple[str, ...]) -> int:
         moves = len(here.choices())
         here.rng.setstate(chance)  # the copies have to see the same choices
         for at in range(moves + 1 + len(left)):
-            # deepcopy keeps the identity of objects within the world, and the worlds apart from each other.
+            # deepcopy keeps the identity of objects within the world, and the worlds separate.
             there = copy.deepcopy(here)
             remaining = left
             if at < moves:

@@ -34,7 +34,7 @@ def test_every_cluster_holds_every_record_once(seed: int, part: int, clusters: i
 
 @pytest.mark.parametrize("clusters", [2, 3])
 def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
-    """Copies that are passed over make no facts and no marks of their own: two ledgers do not feed each other."""
+    """Skipped copies make no facts and no marks of their own: two ledgers do not feed each other."""
     mesh = play(seed, clusters)
     entries = mesh.facts()
     marks = [story.world.progress for story in mesh.stories.values()]
@@ -50,12 +50,12 @@ def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
 
 
 def never(_origins: Origins, _header: object) -> Origin:
-    """Every batch is taken for a record of its own."""
+    """Takes every batch for a record of its own cluster."""
     return Origin.NATIVE
 
 
 def at_once(judge: object) -> object:
-    """What is not known counts as no copy, without asking."""
+    """Takes an unknown batch for no copy, without asking."""
 
     def judged(origins: Origins, header: object) -> Origin:
         return Origin.COPY if judge(origins, header) is Origin.COPY else Origin.NATIVE  # type: ignore[operator]

@@ -46,7 +46,7 @@ SEEDS = {
     "the last records may have been cleaned": 4,
     "a lost record is not put over a newer one": 41,
 }
-"""`python -m tests.sim.pin` finds them anew after a change of the lane or of the scheduler."""
+"""`python -m tests.sim.pin` finds new ones after a change of the lane or of the scheduler."""
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)

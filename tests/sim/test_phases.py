@@ -12,7 +12,7 @@ from tests.sim.scheduler import STEPS, THEMES, Story
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 ELSEWHERE = {("resuming", "rebuilding"), ("rebuilding", "resuming"), ("rebuilding", "halted")}
-"""They take a former holder with another view: tests/unit/replication/lane/test_rebuilding.py has those."""
+"""They need a former holder with another view: tests/unit/replication/lane/test_rebuilding.py has those."""
 ROUNDS = 30
 
 
@@ -27,7 +27,7 @@ def allowed() -> set[tuple[str, str]]:
 
 
 def test_the_diagram_shows_ways_of_the_table() -> None:
-    """Ways that nearly every phase has (drain, new grant, halt, loss of the lane) are described below the diagram."""
+    """Transitions of nearly every phase (drain, new grant, halt, loss of the lane) are described below the diagram."""
     stops = {phase.value for phase in (Phase.DRAINING, Phase.DRAINED, Phase.OPENING, Phase.HALTED, Phase.GONE)}
     assert drawn() <= allowed()
     assert {way for way in allowed() - drawn() if way[1] not in stops} == set()

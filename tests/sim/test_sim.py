@@ -1,6 +1,6 @@
-"""Thousands of stories, each from one seed: nothing lost, doubled, reordered or told wrongly, after every step.
+"""Thousands of stories, one per seed: after every step nothing is lost, duplicated, reordered or misrecorded.
 
-A failing seed is in the message; `Story(seed).run(STEPS)` plays it again, and `story.world.trail` tells what happened.
+The message names a failing seed; `Story(seed).run(STEPS)` plays it again, and `story.world.trail` shows what happened.
 """
 
 import os
@@ -16,9 +16,9 @@ from tests.sim.scheduler import STEPS, THEMES, Story, shape_named
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
 OPEN = ("source truncated twice", "unclean, beside others", "late")
-"""Themes that begin so have stories that go wrong, or were not yet played 30,000 times without one since the last that
-did (docs/explanation/gaps.md, "Open"). The short form plays the same ones each time, the long one (MIRRORD_SIM_STORIES)
-others."""
+"""Themes whose names begin so have stories that fail, or were not yet played 30,000 times without a failure since the
+last one that did (docs/explanation/gaps.md, "Open"). The short form plays the same ones each time, the long one
+(MIRRORD_SIM_STORIES) others."""
 SHORT = "MIRRORD_SIM_STORIES" not in os.environ
 ONCE_FAILED = (
     (20303226, ""),
@@ -89,11 +89,11 @@ ONCE_FAILED = (
     (950650642568, "unclean, old records + source truncated, old records"),
     (986235622954, "compacted copy, unclean, beside others"),
 )
-"""After a change of the lane or of the scheduler they tell other stories."""
+"""After a change of the lane or of the scheduler they are other stories."""
 
 
 def play(seed: int, theme: str = "", mode: Mode = "sequence") -> Story:
-    """Play a seed, and name it when it fails."""
+    """Play a seed, and name it if it fails."""
     story = Story(seed, replace(shape_named(theme), mode=mode) if theme else None)
     try:
         story.run(STEPS)

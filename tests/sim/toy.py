@@ -1,4 +1,4 @@
-"""Record batches small enough to play with: real v2 headers, and bodies of numbered records.
+"""Small record batches: real v2 headers, and bodies of numbered records.
 
 A body is `count` times (offset delta, record number). Every record that is ever written to a fake source has a number
 of its own, so that a reader of the fake target knows which record it sees.
@@ -39,7 +39,7 @@ def encode(
 
 
 def size(count: int) -> int:
-    """The bytes of a batch of so many records."""
+    """The bytes of a batch of this many records."""
     return HEADER_LENGTH + count * RECORD.size
 
 
@@ -83,5 +83,5 @@ def rebuild(request: RebuildRequest, keeps: Callable[[int], bool] = lambda _: Tr
 
 
 def fickle(rng: random.Random) -> Callable[[RebuildRequest], RebuiltBatch | None]:
-    """The second path with a filter that answers as it likes each time."""
+    """The second path with a filter whose answers change at random."""
     return lambda request: rebuild(request, lambda _: rng.random() < 0.6)

@@ -12,11 +12,11 @@ from tests.sim.world import World
 
 
 class Violation(AssertionError):
-    """Something was lost, doubled, reordered or told wrongly."""
+    """Something was lost, duplicated, reordered or recorded wrongly."""
 
 
 def check(world: World, *, final: bool = False) -> None:
-    """Compare the present leader's log with the source and with the ledger, when any of them changed."""
+    """Compare the present leader's log with the source and with the ledger, if any of them has changed."""
     picture = _picture(world)
     if picture == world.checked and not final:
         return
@@ -47,7 +47,7 @@ def check(world: World, *, final: bool = False) -> None:
             offset = record.source_runs.offset_of(stored.sequence + at)
             excused = (views and (halted or not final)) or number in world.excused
             excused = excused or (number in late and (halted or not final))
-            # Of two offsets that the source holds no longer nobody can tell which one it was.
+            # Of two offsets that the source no longer holds, it is impossible to say which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
             excused = excused or number in _lost_as_well(world)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
@@ -68,13 +68,13 @@ def check(world: World, *, final: bool = False) -> None:
 
 
 def _may_come_back(world: World) -> bool:
-    """An unclean election can bring back a compacted log that was given up, after its ordinals were told anew. The lane
-    finds that when it resumes."""
+    """An unclean election can bring back a truncated compacted log after its ordinals were used again. The lane finds
+    that when it resumes."""
     return world.shape.cleans and world.shape.unclean
 
 
 def _came_back(world: World) -> bool:
-    """The log holds other records than the ledger says, because it was given up before."""
+    """The log holds other records than the ledger says, because it was truncated before."""
     if not _may_come_back(world):
         return False
     runs = world.truth.lanes[LANE].source_runs
@@ -84,14 +84,14 @@ def _came_back(world: World) -> bool:
 
 
 def _is_left_open(world: World, ordinal: int, number: int) -> bool:
-    """The ledger says that it is not known what stands under this ordinal; rightly so, for the source has lost that."""
+    """The ledger says that the record of this ordinal is unknown; rightly so, for the source has lost it."""
     is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
 
 
 def _named_anew(world: World) -> set[int]:
-    """Numbers of records that came late and that the map may name others for by then, but not for ever: a policy may
-    have answered anew, or the source lost them."""
+    """Numbers of records that came late and for which the map may name others for the moment: a policy may have
+    answered differently, or the source lost them."""
     shape = world.shape
     return world.late if shape.policies or shape.retention or shape.truncation else set()
 
@@ -107,7 +107,7 @@ def _not_looked_for(world: World) -> dict[int, int]:
 
 
 def _taken_by_late_bytes(world: World) -> set[int]:
-    """Source offsets under whose ordinals other records stand, which came so late that no rule can keep them out. A
+    """Source offsets whose ordinals belong to other records, which came so late that no rule can keep them out. A
     comparison cannot tell: what a policy makes of a record may change."""
     if not world.shape.policies or not world.excused:
         return set()
@@ -131,7 +131,7 @@ def _lost_as_well(world: World) -> set[int]:
 
 
 def _left_open(world: World) -> set[int]:
-    """Numbers of records that came late, and stand where the ledger says that it is not known what does."""
+    """Numbers of records that came late, at ordinals whose record is unknown according to the ledger."""
     log = world.target.brokers[world.target.leader].log
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
     late = world.late | world.excused
@@ -139,7 +139,7 @@ def _left_open(world: World) -> set[int]:
 
 
 def _picture(world: World) -> tuple[int, ...]:
-    """What changes whenever anything does that is compared."""
+    """A value that changes whenever anything compared here does."""
     source, target = world.source, world.target
     there = (source.number, source.start, source.end, len(source.log), len(source.unwanted), len(source.open))
     here = (target.epoch, target.brokers[target.leader].end, int(target.leapt), len(world.excused))
@@ -154,8 +154,8 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
         if {world.source.offset_of[number] for number in twice} <= world.named:
             return
         raise Violation(f"doubled: source offsets {[world.source.offset_of[number] for number in twice]}")
-    # A broker that forgot the producer may take a batch behind one that it refused. That stands in the log before
-    # anybody can know; from then on only the end tells whether the lane found and mended it.
+    # A broker that forgot the producer may accept a batch after one that it refused. That is in the log before anyone
+    # can know; from then on only the end shows whether the lane found and repaired it.
     if holes or world.target.leapt or world.excused or world.shape.cleans:
         return
     wanted = world.source.wanted()
@@ -180,11 +180,11 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
 
 
 def _target_map(world: World) -> None:
-    """The map's other side: where the ledger says that the lane's ordinals stand at the target."""
+    """The map's other side: the target offsets of the lane's ordinals, according to the ledger."""
     record = world.truth.lanes[LANE]
     other = {each.base: each for each in world.target.brokers[1 - world.target.leader].log}
     for stored in world.target.brokers[world.target.leader].log:
-        # Each replica cleans for itself, so what one had removed may come to light with the other.
+        # Each replica cleans for itself, so what one had removed may appear with the other.
         if stored.producer < 0 or (world.shape.cleans and other.get(stored.base) != stored):
             continue
         for at in range(stored.count):
@@ -221,7 +221,7 @@ def _translations(world: World) -> None:
     for offset in range(end + 1):
         told = lane.to_source(offset)
         true = min((here for here, there in pairs if there >= offset), default=goes_on)
-        # A reader that goes on at something that was left out misses nothing, and sees nothing twice.
+        # A reader that continues at a skipped offset misses nothing, and sees nothing twice.
         early = told.offset is not None and true is not None and told.offset <= true
         early = early and without.issuperset(range(told.offset or 0, true or 0))
         stands = [here for here, there in pairs if there == offset]
@@ -230,7 +230,7 @@ def _translations(world: World) -> None:
 
 
 def _left_out(world: World, arrived: set[int]) -> None:
-    """What the target refuses is left out, and nothing else."""
+    """Records that the target refuses are skipped, and no others."""
     poison = {world.source.offset_of[number] for number in world.target.poison | world.target.former_poison}
     if arrived & world.target.poison or not world.rejected <= poison:
         raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
@@ -239,38 +239,38 @@ def _left_out(world: World, arrived: set[int]) -> None:
 
 
 def _sought(world: World, skipped: set[int]) -> None:
-    """What was left out by orders was in one of them, and every order is carried out."""
+    """Everything skipped by commands was in one of them, and every command is carried out."""
     wanted = {offset for order in orders(world) for offset in range(order.start, order.end)}
     if not skipped <= wanted:
         raise Violation(f"left out by no order: source offsets {sorted(skipped - wanted)}")
     record = world.truth.lanes.get(LANE)
-    # What the source has lost before the lane came to it is left out once the source has come so far again.
+    # What the source has lost before the lane reached it is skipped once the source has grown that far again.
     left = [each for each in pending(record.seeks) if each.end <= world.source.end] if record is not None else []
     if left:
         raise Violation(f"an order was not carried out: {left}")
 
 
 def _filtered(world: World) -> set[int]:
-    """Source offsets that the ledger says a filter has left out."""
+    """Source offsets that, according to the ledger, a filter has skipped."""
     told = world.gaps if world.shape.policies else ()
     return {offset for gap in told if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
 
 
 def _skipped(world: World) -> set[int]:
-    """Source offsets that the ledger says were left out by an order to go on further ahead."""
+    """Source offsets that, according to the ledger, were skipped by a command to continue further ahead."""
     told = world.gaps if world.shape.seeks else ()
     return {offset for gap in told if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
 def _told(world: World, reason: Reason) -> set[int]:
-    """Source offsets of which this is the ledger's last word."""
+    """Source offsets for which this is the ledger's last verdict."""
     return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
 
 
 def _passed_over(world: World) -> set[int]:
-    """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet.
+    """Source offsets that a filter has skipped after the last copied record, so that they need not be recorded yet.
 
-    Whoever held the lane before may have got another answer: that one bound nothing.
+    The former holder of the lane may have got another answer, which bound nothing.
     """
     record = world.truth.lanes.get(LANE)
     grant = record.grant if record is not None else 0
@@ -281,14 +281,14 @@ def _passed_over(world: World) -> set[int]:
 
 def _unseen(world: World, arrived: set[int]) -> set[int]:
     """Source offsets that may be in the target twice although the ledger does not know."""
-    # Bytes that come later than anything can are found with the next batch, and a policy may leave that out.
+    # Bytes that come after the last possible moment are found with the next batch, and a policy may skip that.
     unseen = {number for number in world.excused if world.shape.policies}
     unseen |= {number for number in arrived if world.shape.cleans and _was_hidden(world, number)}
     return {world.source.offset_of[number] for number in unseen}
 
 
 def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 -- one check after the other
-    """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
+    """At the end, with all faults over: everything has arrived, or the lane says why it stopped."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
         unclean = world.shape.unclean and not world.shape.cleans
@@ -299,15 +299,15 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
         if _may_halt(world, record):
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
-    # What a compacted target took and its cleaner removed since has arrived, too.
+    # A record that a compacted target took and its cleaner has removed since has arrived, too.
     arrived, taken = set(numbers), _taken(world)
     filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     missing = [offset for offset in missing if offset not in filtered | skipped]
-    # An offset that an unclean election took away is another record's by now.
+    # An offset that an unclean election removed belongs to another record by now.
     there = {world.source.offset_of[number] for number in arrived - world.source.cut}
-    # What came late, while the lane rests, it finds before it sends again; the ledger does not know of either yet.
+    # An idle lane finds late bytes before it sends again; the ledger knows of neither yet.
     late = {world.source.offset_of[number] for number in world.late}
     both = sorted(_filtered(world) & there | _passed_over(world) & there - late)
     if both:
@@ -329,13 +329,13 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     _left_out(world, arrived)
     offset_of = world.source.offset_of
     _sought(world, skipped)
-    # What was left out before it was deleted is none of these, and what nothing explains is a loss as well.
+    # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
     told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained") | _told(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not _has_newer(world, number)}
     unknown = _not_looked_for(world)
     if untold := sorted({offset_of[number] for number in untaken} - told - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
-    # What came late and is deleted since stands for what the ledger names, as far as anybody can see.
+    # A late record that has been deleted since counts as the one that the ledger names: no one can see a difference.
     copied = (world.source.expired & arrived) - _left_open(world) - unknown.keys() - world.excused
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
@@ -360,13 +360,13 @@ def _standing(world: World) -> list[int]:
 
 
 def _is_superseded(world: World, offset: int) -> bool:
-    """A newer record of the same key as the one at this source offset stands at a compacted target."""
+    """The compacted target has a newer record with the key of the one at this source offset."""
     number = world.source.at(offset)
     return number is not None and (_has_newer(world, number) or (world.shape.cleans and _was_theirs(world, number)))
 
 
 def _has_newer(world: World, number: int) -> bool:
-    """A newer record of the same key stands at a compacted target: a later one of the source, or somebody else's."""
+    """The compacted target has a newer record of the same key: a later one of the source, or a foreign one."""
     if not world.shape.cleans:
         return False
     newest = {world.target.key(each): each for each in _standing(world)}
@@ -375,14 +375,14 @@ def _has_newer(world: World, number: int) -> bool:
 
 
 def _was_theirs(world: World, number: int) -> bool:
-    """Another writer's record superseded this one and was the newest of its key when an election lost it."""
+    """A foreign record superseded this one and was the newest of its key when an election lost it."""
     key = world.target.key(number)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
     return number in _taken(world) and max(lost, default=0) > world.known.appended.get(number, 0)
 
 
 def _keys(world: World) -> None:
-    """Of each key the newest value stands last: the source's, or somebody else's that was written after it."""
+    """The last value of each key is the newest: the source's, or a foreign one that was written after it."""
     without = world.rejected | _filtered(world) | _passed_over(world) | _skipped(world)
     wanted = [number for number in world.source.wanted() if world.source.offset_of[number] not in without]
     newest: dict[int, int] = {world.target.key(number): number for number in wanted}
@@ -404,8 +404,8 @@ def _keys(world: World) -> None:
 
 
 def _is_known(world: World, number: int) -> bool:
-    """Whoever holds the lane can know that this record was in the target. What an election takes away without a trace,
-    or what superseded it, before any mark tells of it, may as well never have been there."""
+    """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
+    what superseded it, before any mark mentions it, may as well never have been there."""
     if number not in world.known.taken or _was_superseded(world, number):
         return False
     taker = world.known.takers[number][0]
@@ -413,7 +413,7 @@ def _is_known(world: World, number: int) -> bool:
 
 
 def _was_superseded(world: World, number: int) -> bool:
-    """Return whether a copied record was lost and then left out because the target had newer ones, which an election
+    """Return whether a copied record was lost and then skipped because the target had newer ones, which an election
     removed later. It is copied again without another lookup (decision 95)."""
     facts = (fact for entry in world.ledger for fact in entry.facts if isinstance(fact, VerdictGiven))
     told = (each for fact in facts for each in fact.verdicts if each.reason == "compacted")
@@ -422,17 +422,17 @@ def _was_superseded(world: World, number: int) -> bool:
 
 
 def _was_hidden(world: World, number: int) -> bool:
-    """Whether a copied record could not be found by the holder: no mark covers it, the log of the leader that was asked
-    had it cleaned, and an election took away what had superseded it. The holder copies again from below it; until that
-    is done, another replica may show the older value after it (decision 95)."""
+    """Whether the holder could not find a copied record: no mark covers it, the log of the leader that was asked had it
+    cleaned, and an election removed what had superseded it. The holder copies again from below it; until that is done,
+    another replica may show the older value after it (decision 95)."""
     could_be_known = _is_known(world, number) and number not in world.known.unknowing
     return number in world.target.cleaned and not could_be_known
 
 
 def _stale(world: World) -> None:
-    """No record stands after a newer one of its key: a later one of the source, or somebody else's that was written
-    after the lane knew of the first to stand there. What the source lost (its offsets are others' by now), and bytes
-    that a broker which forgot the producer took late, are not compared."""
+    """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
+    the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
+    accepted by a broker that forgot the producer, are not compared."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -446,7 +446,7 @@ def _stale(world: World) -> None:
         offset = world.source.offset_of[number]
         if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
-        # Bytes that came late stand after all others, which the cleaner removes for them.
+        # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
         if is_known and world.known.is_over(number, theirs.get(key, ())):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
@@ -454,14 +454,14 @@ def _stale(world: World) -> None:
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    # An order went past what the source then lost: the lane has no epoch that tells where its history parted.
-    # What the source lost ends the order in the fold, so the orders are those of the entries.
+    # A command jumped over what the source then lost: the lane has no epoch that shows where its history diverged. A
+    # loss of the source ends the command in the fold, so the commands are taken from the entries.
     reason = record.halted.reason if record.halted is not None else ""
     ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
     if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
         return True
-    # The records to be compared are gone from both logs: the source has deleted them, and the copy's cleaner or an
-    # unclean election has removed them. So nothing shows which records the ordinals stand for
+    # The records to be compared are gone from both logs: the source has deleted them, and the target topic's cleaner or
+    # an unclean election has removed them. So nothing shows which records the ordinals belong to
     # (docs/explanation/gaps.md, "Open").
     differs = record.last_check is not None and record.last_check.outcome == "different"
     is_gone = bool(world.target.lost) or not world.target.cleaned.isdisjoint(world.source.expired)
@@ -471,17 +471,17 @@ def _may_halt(world: World, record: LaneState) -> bool:
 
 
 def _truncated(world: World, arrived: set[int]) -> None:
-    """What was copied and then lost by the source is told, from where on it was."""
+    """What was copied and then lost by the source is recorded, from the first such offset on."""
     told = world.truncated
-    # What comes later than anything can, and that the source has lost since, cannot be compared any more.
+    # What comes after the last possible moment, and that the source has lost since, cannot be compared any more.
     known = (arrived & world.source.cut) - _left_open(world) - _lost_as_well(world) - world.excused
     gone = {world.source.offset_of[number] for number in known}
     for each in told:
-        # What stood between there and the first copied record may not have been copied.
+        # The records between that offset and the first copied record may not have been copied.
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
         if parted is None or not gone.isdisjoint(range(parted, each.start)):
             raise Violation(f"told to be truncated: {each}, the source parted at {sorted(world.source.parts)}")
-    # Of offsets that the source uses again the last word may be about the later records.
+    # Of offsets that the source uses again the last verdict may be about the later records.
     facts = [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, SourceRun | VerdictGiven)]
     open_ = [each for fact in facts for each in fact.verdicts if each.reason == "unexplained"]
     said = {offset for each in (*told, *open_) for offset in range(each.start, each.end)}

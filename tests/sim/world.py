@@ -1,8 +1,8 @@
 """The whole mirror of one lane in one process: fake clusters, a fake ledger, the real fold and the real lane.
 
 Nothing happens by itself. `World.choices()` lists what could happen next, `World.do(choice)` lets it happen, and after
-every step `tests.sim.truth` compares the target log with the source and the ledger. Whoever chooses (a seeded
-scheduler, an exhaustive explorer) decides the order of everything, faults included.
+every step `tests.sim.truth` compares the target log with the source and the ledger. The caller (a seeded scheduler, an
+exhaustive explorer) decides the order of everything, faults included.
 """
 
 import random
@@ -81,7 +81,7 @@ from tests.sim.target import NOT_LEADER, FakeTarget
 
 
 class World:
-    """Everything, and what can happen next."""
+    """The state of everything, and what can happen next."""
 
     host_type: type[Host] = Host
 
@@ -95,38 +95,38 @@ class World:
         self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
-        """The ledger folded at once, as an all-seeing reader."""
+        """The ledger folded at once, as an omniscient reader."""
         self.hosts: list[Host] = []
         self.wire: list[Request] = []
         self.progress: Progress | None = None
         self.left_cleanly = False
         self.words: list[Progress] = []
-        """What holders said when they left."""
+        """The handovers of holders that left."""
         self.by_word = 0
-        """Lanes that went on by such a word."""
+        """The number of lanes that continued on a handover."""
         self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
-        # A mark that is far behind makes a lane read much of what a cleaner has touched.
+        # An old mark makes a lane read much of what a cleaner has touched.
         self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
-        """Requests that nobody waits for and that may still arrive: of dead connections, or a second time."""
+        """Requests that no one waits for and that may still arrive: of dead connections, or a second time."""
         self.stray: list[Entry] = []
         """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.late: set[int] = set()
-        """The same, where the lane reads the end once more before it sends anything."""
+        """The same, for an idle lane, which reads the end once more before it sends anything."""
         self.known = Known()
         self.named: set[int] = set()
-        """Source offsets that the ledger says stand twice."""
+        """Source offsets that the target holds twice according to the ledger."""
         self.lost: set[int] = set()
-        """Source offsets that the ledger says were deleted before they were copied."""
+        """Source offsets that were deleted before they were copied, according to the ledger."""
         self.truncated: list[Verdict] = []
-        """What the ledger says that the source lost after it was copied."""
+        """The ledger's verdicts about what the source lost after it was copied."""
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
-        """Source offsets that the ledger says were left out, because the target refuses them."""
+        """Source offsets that were skipped because the target refuses them, according to the ledger."""
         self.letters = FakeLetters()
         self.rebuilds = 0
         self.attempts = 0
@@ -152,7 +152,7 @@ class World:
         return self.write_entry(Entry(epoch, 0, facts))
 
     def write_entry(self, entry: Entry) -> int:
-        """Let an entry stand at the end of the ledger; the offset."""
+        """Append an entry to the ledger; returns its offset."""
         self.ledger.append(entry)
         bound = fold(self.truth, entry, len(self.ledger) - 1)
         for fact, binds in zip(entry.facts, bound, strict=True):
@@ -212,7 +212,7 @@ class World:
     # --- what can happen
 
     def choices(self) -> list[tuple[str, Any]]:  # noqa: C901 -- one line for each kind of thing that can happen
-        """Everything that could happen now, faults apart."""
+        """Everything that could happen now, except for faults."""
         found: list[tuple[str, Any]] = []
         for host in self.hosts:
             if host.paused or not host.alive:
@@ -249,7 +249,7 @@ class World:
         return found
 
     def answerable(self, item: tuple[str, Any]) -> bool:
-        """Whether a question or an answer under way can come to its end now."""
+        """Whether a question or an answer in flight can end now."""
         # A fetch at the end of the log is a long poll: nothing happens until something is written.
         if item[0] != "fetch":
             return True
@@ -317,7 +317,7 @@ class World:
         """Bytes of a connection that died long ago reach the broker after all."""
         if not self.limbo:
             return
-        # The most telling moment is between a resume and its first produce.
+        # The most revealing moment is between a resume and its first produce request.
         telling = [each for each in self.limbo if any(self._reads_again(host, each) for host in self.hosts)]
         request = self.rng.choice(telling or self.limbo)
         self.limbo.remove(request)
@@ -330,12 +330,12 @@ class World:
             arrived.update(number for _, number in toy.records(request.data))
 
     def _reads_again(self, host: Host, request: Request) -> bool:
-        """The lane will read the end once more before it sends these ordinals itself, so it must not double them."""
+        """The lane will read the end once more before it sends these ordinals itself, so it must not duplicate them."""
         lane = host.lane
         idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
         waits = lane.phase is Phase.COPYING and not lane.protected and idle
         new = request.batch.first == lane.acked and self.target.brokers[self.target.leader].end == lane.expected
-        # After a hole the ordinals stand for other offsets: such bytes cannot be told from the right ones by number.
+        # After a hole the ordinals belong to other offsets: such bytes cannot be told from the right ones by number.
         same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
         untold = self.shape.seeks and bool(lane.intents)
         return host.alive and waits and same and not untold
@@ -412,7 +412,7 @@ class World:
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, start = self.source.end, self.source.start
         expired = effect.position < start
-        # A broker looks at the epochs first, but not in front of its log (Partition.readRecords).
+        # A broker looks at the epochs first, but not before the start of its log (Partition.readRecords).
         epoch, parts = (-1, -1) if expired else self._parts(effect)
         error = OUT_OF_RANGE if expired or (effect.position > end and parts < 0) else 0
         if (error or parts >= 0) and not self.source.cut and not expired:
@@ -474,7 +474,7 @@ class World:
     # --- time
 
     def next_time(self) -> float | None:
-        """The next moment at which something becomes possible by itself; bytes on the wire do not outlive it."""
+        """The next moment at which something becomes possible by itself; bytes in flight do not outlive it."""
         times = [at for host in self.hosts if host.alive and not host.paused for at, _ in host.timers if at > self.now]
         times += [request.deadline for request in self.wire]
         times += [host.sent[0].deadline for host in self.hosts if host.alive and not host.paused and host.sent]
@@ -491,7 +491,7 @@ class World:
             if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
                 host.disconnect()
             if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
-                # Its renewal is acknowledged and it has read the ledger to the end: nobody took the lane up to now.
+                # Its renewal is acknowledged and it has read the ledger to the end: the lane was not taken up to now.
                 host.lease_until = self.now + TTL_S
 
     def phase(self) -> Phase | None:

@@ -1,4 +1,4 @@
-"""One Spark session for the whole tier: two threads, little memory, nothing but loopback."""
+"""One Spark session for the whole tier: two threads, little memory, only loopback."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Damage at the target, each kind found at its very offsets; and a copy that is as it should be."""
+"""Damage at the target, each kind found at its exact offsets; and a target topic without damage."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def records_of(first: int, end: int) -> list[Written]:
 
 
 def rewritten(batch: ReadBatch, change: Callable[[list[DecodedRecord]], list[DecodedRecord]], codec: int = 0) -> bytes:
-    """The batch with other records, whole in itself: a broker finds nothing wrong with it."""
+    """The batch with other records, consistent in itself: a broker finds nothing wrong with it."""
     header = batch.header
     builder = DefaultRecordBatchBuilder(
         2, codec, 0, header.producer_id, header.producer_epoch, header.base_sequence, 1 << 20
@@ -64,7 +64,7 @@ def swapped(records: list[DecodedRecord]) -> list[DecodedRecord]:
 
 
 def damaged(place: str, copies: list[ReadBatch]) -> LogFile | None:
-    """What is to be the whole log; None: it stays."""
+    """The new content of the whole log; None: it stays."""
     starts = [each.header.base_offset for each in copies]
     assert starts[:2] == [0, 10], "damage is done to the second batch"
     stored = [bytes(memoryview(each.buffer)[each.start : each.end]) for each in copies]
@@ -82,7 +82,7 @@ def damaged(place: str, copies: list[ReadBatch]) -> LogFile | None:
 
 
 async def damage(flow: Mirror, topic: str) -> None:
-    """Copy, with strange records in between, and then change what stands at the target."""
+    """Copy, with foreign records in between, and then change the target's records."""
     await write_batches(flow.source, topic, records_of(0, 10))
     await write_batches(flow.source, topic, records_of(10, COPIED))
     replicator = await flow.copying()
@@ -91,7 +91,7 @@ async def damage(flow: Mirror, topic: str) -> None:
     send(producer, copy_of(topic), record_of(PLACES.index("duplicated"), 12))
     send(producer, copy_of(topic), Written(b"who", b"knows", (), PLACES.index("foreign")))
     assert producer.flush(SECONDS) == 0
-    del producer  # it would go on looking for a broker that is away
+    del producer  # it would go on looking for a stopped broker
     await write_batches(flow.source, topic, records_of(COPIED, ALL))
     await flow.caught_up(replicator)
     lanes = await flow.lanes()
@@ -121,7 +121,7 @@ async def test_each_kind_of_damage_at_its_offsets(
 ) -> None:
     async def audit(*options: str) -> tuple[int, Any]:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
-        # Around it stand log lines of what else runs in this process.
+        # Around it are log lines of other parts of this process.
         told = capsys.readouterr()
         assert code in {0, 3}, told.err
         (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
@@ -164,7 +164,7 @@ async def test_each_kind_of_damage_at_its_offsets(
         whole = document["partitions"][0]
         assert (whole["equal"], whole["proven_to"], whole["proven_ms"]) == (30, 30, BEGUN_MS + 29)
         assert document["partitions"][1]["proven_to"] is None
-    # Without reading a record: what others wrote, and what the target's end is in front of.
+    # Without reading a record: foreign records, and offsets beyond the target's end.
     code, document = found["ledger"]
     assert code == 3
     assert places(document) == [
@@ -176,7 +176,7 @@ async def test_each_kind_of_damage_at_its_offsets(
 
 
 Repaired = tuple[int, list[tuple[str, str, int, int]]]
-"""The exit code, and of each range its place, difference, first source offset, and how many records lie there."""
+"""The exit code, and of each range its place, difference, first source offset, and number of records."""
 
 
 async def repaired(capsys: pytest.CaptureFixture[str], folder: Path, conf: str, *options: str) -> Repaired:
@@ -188,14 +188,14 @@ async def repaired(capsys: pytest.CaptureFixture[str], folder: Path, conf: str, 
 
 
 def check_repairs(repairs: list[Repaired]) -> None:
-    """What is missing or altered lies in a topic of its own, each record once."""
+    """What is missing or altered is in a topic of its own, each record once."""
     damage_done = [("altered", "altered", 12), ("missing", "missing", 12), ("tail", "missing", 20)]
     assert repairs[0] == (3, [(*each, 0) for each in damage_done])
     assert repairs[1:] == [(0, [(*each, 10 if each[0] == "tail" else 1) for each in damage_done])] * 3
 
 
 def check_repaired(document: Any) -> None:
-    """What was repaired is explained by the audit behind it, with where it lies."""
+    """What was repaired is explained by the next audit, with its place."""
     explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
     assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
     assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}

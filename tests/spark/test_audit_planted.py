@@ -28,7 +28,7 @@ def records(*pairs: tuple[bytes, bytes]) -> list[Written]:
 
 
 async def lose_segment(cluster: Cluster, topic: str, base: int) -> None:
-    """A file of the log is gone when the broker starts again."""
+    """Remove a file of the log before the broker starts again."""
     before = await asyncio.to_thread(log_ends, cluster, topic)
     folder = Path(cluster.folder) / "node-1" / "data" / f"{topic}-0"
     await asyncio.to_thread(cluster.kill)
@@ -44,7 +44,7 @@ async def lose_segment(cluster: Cluster, topic: str, base: int) -> None:
 
 
 async def copied(flow: Mirror) -> None:
-    """Copy everything, and let go of the lanes."""
+    """Copy everything, and release the lanes."""
     replicator = await flow.copying()
     await flow.caught_up(replicator)
     lanes = ids(await flow.lanes())
@@ -60,7 +60,7 @@ async def plant(flow: Mirror, expired: str, keyed: str, holed: str, seed: int) -
         await write_batches(flow.source, holed, records((b"k", chance.randbytes(LARGE))))
     await lose_segment(flow.source, holed, 1)
     await copied(flow)
-    # Records that nobody deleted, under a verdict that says so.
+    # Records that were not deleted, under a verdict that says they were.
     await write_batches(flow.source, expired, records(*((b"k", b"%d" % at) for at in range(10, 20))))
     lane = next(each for each in flow.state.lanes.values() if each.source_topic == expired)
     false = SourceRun(lane.key.id, lane.grant, (Run(10, 15),), (Verdict(10, 15, "expired"),))

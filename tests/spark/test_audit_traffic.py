@@ -1,4 +1,4 @@
-"""Audits while records, transactions and aborted ones flow: no false alarm, at no level; filtered topics, too."""
+"""Audits while records, transactions and aborted ones flow: no false alarm at any level; filtered topics, too."""
 
 import asyncio
 import json
@@ -20,11 +20,11 @@ from tests.spark.test_audit import configuration
 
 PARTITIONS = 2
 AUDITS = 4
-"""That found something new, at each level that reads."""
+"""Number of audits at each reading level that found something new."""
 
 
 class Traffic:
-    """Writes until it is ended: plain records with tombstones among them, transactions, every third of them aborted."""
+    """Writes until it is ended: plain records with tombstones among them, and transactions, every third aborted."""
 
     def __init__(self, flow: Mirror, topics: list[str], seed: int) -> None:
         self._servers = {"bootstrap.servers": flow.source.bootstrap, "linger.ms": 5}
@@ -63,7 +63,7 @@ class Traffic:
         assert plain.flush(SECONDS) == 0
 
     def end(self) -> None:
-        """When all is acknowledged."""
+        """End after everything is acknowledged."""
         self._ending.set()
         self._thread.join()
         if self._fault is not None:
@@ -110,9 +110,9 @@ async def test_no_false_alarm_while_traffic_flows(
         assert await replicator.release([lane.lane for lane in await flow.lanes()], SECONDS)
         last = await audit("--again", "--level", "digest", "--out", str(tmp_path / "last"))
     assert all(each["records"] == each["equal"] > 0 for each in last), last
-    # Markers and what is aborted no reader of the source is given.
+    # No reader of the source is given markers or aborted records.
     assert {kind for each in last for kind in each["explained"]} == {"filtered"}
-    # What is made anew record by record is compared so.
+    # What is re-encoded record by record is compared so.
     rows = parquet.read_table(tmp_path / "last").to_pylist()
     assert {row["by"] for row in rows if row["topic"] == filtered} == {"records"}
     assert {row["by"] for row in rows if row["topic"] == whole} == {"batches"}

@@ -1,7 +1,7 @@
-"""The jobs against references in plain Python, on logs and ledgers made up by chance (the seed of the run).
+"""The jobs against references in plain Python, on random logs and ledgers (the seed of the run).
 
-What stands in the brokers' files is read by `tests.fixtures.reference_log`, which knows the format alone; what an audit
-has to find is told by its definitions, record by record (`tests.fixtures.naive_audit`).
+`tests.fixtures.reference_log`, which knows only the format, reads the brokers' files; `tests.fixtures.naive_audit`
+states what an audit has to find by its definitions, record by record.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ from tests.spark.test_kafka_batches import CODECS, read
 PARTITIONS = 4
 RECORDS = 150
 A_RANGE = 40
-"""Records, so that each partition has some ranges."""
+"""Number of records, so that each partition has some ranges."""
 
 
 def stored(cluster: Cluster, topic: str) -> list[list[Batch]]:
-    """What the only broker's files hold, partition by partition."""
+    """The content of the only broker's files, partition by partition."""
     data = Path(cluster.folder) / "node-1" / "data"
     return [
         [batch for path in sorted((data / f"{topic}-{number}").glob("*.log")) for batch in decode(path.read_bytes())]
@@ -105,7 +105,7 @@ def by_place(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def check_batches(spark: Any, chance: random.Random, cluster: Cluster, topic: str, logs: list[list[Batch]]) -> None:
-    """All batches as they are stored; and what committed readers are given of ranges by chance, in pieces by chance."""
+    """All batches as they are stored; and what committed readers get of random ranges, in random pieces."""
     everything = read(spark, cluster, topics=topic, isolation="read_uncommitted")
     assert by_place(everything) == [
         batch_row(topic, number, batch) for number, log in enumerate(logs) for batch in log
@@ -137,7 +137,7 @@ def check_batches(spark: Any, chance: random.Random, cluster: Cluster, topic: st
 
 
 class Told(NamedTuple):
-    """A lane, as the ledger tells it."""
+    """A lane according to the ledger."""
 
     lane: LaneState
     ordinal: int
@@ -145,7 +145,7 @@ class Told(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What an audit has to tell of a partition."""
+    """What an audit has to report of a partition."""
 
     equal: int
     differences: list[Difference]
@@ -174,7 +174,7 @@ def reference(level: str, told: Told, source: Sequence[Batch], target: Sequence[
 
 
 def by_ledger(told: Told, wanted: AuditRange, end: int) -> tuple[int, list[Difference]]:
-    """Offset by offset: what the target's end is in front of, and what stands between the copies."""
+    """Offset by offset: what is beyond the target's end, and what is between the copied records."""
     span = range(wanted.target_start, wanted.target_end)
     places = {there: here for there, (here, _) in expected(told).items() if there in span}
     lost = [Difference("missing", here, there) for there, here in places.items() if there >= end]
@@ -183,7 +183,7 @@ def by_ledger(told: Told, wanted: AuditRange, end: int) -> tuple[int, list[Diffe
 
 
 async def damage(flow: Mirror, chance: random.Random, topic: str) -> None:
-    """Each copy but one; some lose their ends, too."""
+    """Damage each target topic but one; some lose their ends, too."""
     logs: dict[int, LogFile] = {}
     for number, log in enumerate(stored(flow.target, copy_of(topic))):
         left = damaged(chance, log) if number else log
@@ -242,7 +242,7 @@ async def test_batches_and_audits(
 
 
 def long_history(chance: random.Random) -> ToldMirror:
-    """A lane with so many runs on either side that not only the newest are there, which stay in the ledger."""
+    """A lane with more runs on either side than the newest ones, which stay in the ledger."""
     made = ToldMirror(chance)
     kinds = [kind for kind in WHOLE if kind not in {"restart", "prune"}]
     while min(len(made.lane.source_runs), len(made.lane.target_runs)) < 3 * PIECE_RUNS:
@@ -291,7 +291,7 @@ def test_compaction(
 
 
 async def reopened(config: Config, answers: Callable[[LaneState], list[Translation]]) -> list[Translation]:
-    """What a reader answers that opens the ledger now."""
+    """The answers of a reader that opens the ledger now."""
     store = ClusterAccess(config, SECONDS).ledger(config.flows[0])
     await store.open(read_only=True)
     try:

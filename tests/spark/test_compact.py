@@ -1,4 +1,4 @@
-"""`mirrord compact` by Spark, without brokers: the map is the same before and after, and read without Spark."""
+"""`mirrord compact` with Spark, without brokers: the map is the same before and after, and read without Spark."""
 
 import json
 from pathlib import Path
@@ -47,6 +47,6 @@ def test_a_map_is_moved_and_still_answers(
     assert answers() == before
     (again,) = run("compact", str(conf))["flows"]
     assert (again["generation"], again["trimmed"]) == (None, True)
-    # Anybody can read it.
+    # Other programs can read it.
     rows = spark.read.parquet(str(tmp_path / "maps/eu-us"))
     assert rows.filter("topic = 'orders' and side = 'source' and ordinal >= 0").count() == 65_536

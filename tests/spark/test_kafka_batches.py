@@ -29,7 +29,7 @@ def in_order(rows: list[Mapping[str, Any]], by: str) -> list[Mapping[str, Any]]:
 
 
 def aborted(cluster: Cluster, topic: str) -> None:
-    """A transaction of one record that comes to nothing: two offsets."""
+    """A transaction of one record that is aborted: two offsets."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
@@ -64,7 +64,7 @@ async def test_a_topic_and_its_copy(spark: Any, lab_pair: LabPair) -> None:
         everything = await asyncio.to_thread(read, spark, flow.source, topics=topic, isolation="read_uncommitted")
         records = await asyncio.to_thread(read, spark, flow.source, topics=topic, records="true", split="64KiB")
 
-    # The same record bytes: the same checksum, whatever header they have.
+    # The same record bytes have the same checksum, whatever their header.
     alike = ("partition", "record_count", "codec", "base_timestamp_ms", "records_crc")
     assert [[row[name] for name in alike] for row in in_order(whole, "base_offset")] == [
         [row[name] for name in alike] for row in in_order(copies, "base_offset")
@@ -112,7 +112,7 @@ async def test_closed_ranges_and_what_cannot_be_read(spark: Any, lab_pair: LabPa
                 read(spark, cluster, **options)
             return str(caught.value)
 
-        # A batch that reaches into the range is there; of records those in the range.
+        # Batches that overlap the range are included; of records only those in the range.
         assert [row["base_offset"] for row in await asyncio.to_thread(some, 15, 30)] == [10, 20]
         assert [row["offset"] for row in await asyncio.to_thread(some, 15, 30, records="true")] == [*range(15, 30)]
         assert await asyncio.to_thread(some, 7, 7) == []

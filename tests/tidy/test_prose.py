@@ -22,7 +22,7 @@ INVERTED = re.compile(
 """A condition without "if": "Is it full, wait"."""
 CODE = re.compile(r"```.*?```|`[^`]*`|\|", re.DOTALL)
 MOST = {"product": 0.9, "docs": 0.4}
-"""Markers per 1,000 words. Lower these figures when prose was rewritten; never raise them."""
+"""Markers per 1,000 words. Lower these figures after prose has been rewritten; never raise them."""
 
 
 def paths(part: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Rules for the whole tree that no linter knows: sizes, nothing unused, nothing of one machine."""
+"""Rules for the whole tree that no linter knows: sizes, no unused code, no paths of one machine."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("mirrord", "actors", "policies")
 FILE_LINES = 500
 VOCABULARY_LINES = 900
-"""Of a module that only defines the words of a subject, such as facts. A split by length would hide some of them."""
+"""For a module that only defines the vocabulary of a subject, such as facts. A split by length hides some of it."""
 VOCABULARIES = frozenset(
     {"mirrord/ledger/facts/core.py", "mirrord/model/metrics.py", "mirrord/replication/lane/signals.py"}
 )
@@ -29,7 +29,7 @@ ENTRY_POINTS = {
 }
 CROSS_PACKAGE_TESTS = {"test_bounded.py", "test_docs.py", "test_tiers.py"}
 """Files of tests/unit that belong to no package: limits of several packages, the documents, the test runner."""
-# Split, so that this file does not hold what it looks for.
+# Split, so that this file does not contain what it looks for.
 REGISTRY_HOSTS = tuple(
     f"{name}.{domain}"
     for name, domain in (
@@ -105,7 +105,7 @@ def test_no_module_is_unused() -> None:
 
 
 def named_modules(path: Path) -> set[str]:
-    """What a module imports; a dotted name in a string counts too, for what is loaded by name."""
+    """What a module imports; a dotted name in a string counts too, because it may be loaded by name."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""What flows and replicators do in these tests is compared with the diagrams in docs/explanation/architecture.md."""
+"""The transitions of flows and replicators in these tests are compared with the diagrams in architecture.md."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -14,7 +14,7 @@ BORN = "[*]"
 
 
 def drawn(name: str) -> set[tuple[str, str]]:
-    """The steps in the picture of this name."""
+    """The steps in the diagram with this name."""
     block = re.search(rf"<!-- {name}:.*?```mermaid\n(.*?)```", ARCHITECTURE.read_text(), re.DOTALL)
     assert block is not None
     return set(re.findall(r"^ +(\w+|\[\*\]) --> (\w+|\[\*\])", block[1], re.MULTILINE))
@@ -25,7 +25,7 @@ FLOW_STEPS, HOST_STEPS = drawn("flow states"), drawn("host states")
 
 @pytest.fixture(autouse=True)
 def only_drawn_steps(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Fails a test in which a flow or a replicator goes a way that is not drawn."""
+    """Fails a test in which a flow or a replicator makes a transition that is not drawn."""
     undrawn: list[str] = []
     put, states = FlowSupervisor.__setattr__, Fleet.states
 

@@ -20,7 +20,7 @@ from tests.fixtures.fake_pipe import as_any
 
 
 class Ended(Exception):
-    """The process is no more."""
+    """The process has ended."""
 
 
 async def test_a_supervisor_that_cannot_end_what_was_left_says_so_and_tries_again(

@@ -1,4 +1,4 @@
-"""The foreground process of a daemon on Ray watches over its supervisor; made-up here."""
+"""The foreground process of a daemon on Ray watches its supervisor, which is a fake here."""
 
 # pyright: reportPrivateUsage=false
 
@@ -15,7 +15,7 @@ from tests.fixtures.supervision import eventually
 
 
 class Method:
-    """Of an actor whose event loop may hang: answers of the health group come all the same."""
+    """A method of an actor whose event loop may hang: the health group answers all the same."""
 
     def __init__(self) -> None:
         self.answer: object = 0.0
@@ -59,11 +59,11 @@ async def test_a_supervisor_that_hangs_is_started_again_once(monkeypatch: pytest
     assert killed == [], "it comes round"
     actor.loop_age_s.answer = 60.0 if how == "hangs" else ReplicatorUnsure("no answer")
     await eventually(lambda: killed)
-    # Ray starts it again; what comes back has time to begin.
+    # Ray restarts it; the new process has time to begin.
     actor.loop_age_s.answer = 0.0
     await asyncio.sleep(0.3)
     assert killed == [True]
     actor.stopped.answer = True
     await waiting
-    # The end is for good.
+    # This kill is final.
     assert killed == [True, False]

@@ -1,4 +1,4 @@
-"""Ending a replicator on Ray: the GCS's word after our own kill is no proof that its process has ended."""
+"""Ending a replicator on Ray: the GCS's answer after mirrord's own kill does not prove that the process has ended."""
 
 import asyncio
 import subprocess
@@ -25,7 +25,7 @@ def process() -> Any:
 
 
 async def calls_of(process: Any, monkeypatch: pytest.MonkeyPatch, *, reaches: bool) -> handles.ReplicatorCalls:
-    """A handle whose Ray calls the actor dead at once when it is killed; the kill reaches the process or does not."""
+    """A handle whose Ray declares the actor dead as soon as it is killed; the kill reaches the process or does not."""
     monkeypatch.setattr(handles, "END_S", 0.2)
     ended = asyncio.Event()
 

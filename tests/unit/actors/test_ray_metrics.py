@@ -1,4 +1,4 @@
-"""What is handed to Ray's metrics, with a Ray that only notes it."""
+"""What is handed to Ray's metrics, with a fake Ray that only records it."""
 
 import asyncio
 import math

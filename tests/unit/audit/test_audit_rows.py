@@ -51,7 +51,7 @@ TEN = AuditRange(
     ("pieces", "expected"),
     [
         ([(100, 10, 5), (105, 15, 5)], []),
-        # The target refused 102 and 103, and took them after 104.
+        # The target refused 102 and 103, and accepted them after 104.
         ([(100, 10, 2), (104, 12, 1), (102, 13, 2)], [("out-of-order", 102, 104)]),
         ([(100, 10, 4), (102, 14, 3)], [("doubled", 102, 104)]),
         ([(100, 10, 2), (106, 12, 2), (101, 14, 6)], [("doubled", 101, 102), ("out-of-order", 102, 106),
@@ -108,7 +108,7 @@ def test_without_reading_a_record_the_start_of_the_log_contradicts_a_false_verdi
 
 
 def told(*verdicts: Verdict, ordinals: int = 4) -> LaneState:
-    """Ordinals 0 to 3 stand for the source offsets 10 to 13, ordinal 4 for offset 20."""
+    """Ordinals 0 to 3 belong to the source offsets 10 to 13, ordinal 4 to offset 20."""
     lane = LaneState(LaneKey(TopicId("S"), 0, TopicId("T")), "orders", "eu.orders", 4, 0, "all", "sequence")
     lane.source_runs.add(0, 10)
     lane.source_runs.add(ordinals, 20)
@@ -165,7 +165,7 @@ def test_losses_outside_of_the_ranges_count_once() -> None:
     assert found.explained == {"expired": 10, "recreated": 7}
     assert is_bad(found)
     assert lane_result(found).words == "lost: 10 expired, 7 recreated"
-    # An earlier audit has counted what lies below its proof.
+    # An earlier audit has counted what is below its proof.
     before = RangeAudited(lane_id(0), "digest", 0, 10, 112, -1, 0)
     assert total(_with_losses(planned((), before), verdicts, former, None)).explained == {"expired": 3}
     assert total(_with_losses(planned(), verdicts, former, {ORDERS: 110})).explained == {"expired": 5}
@@ -204,7 +204,7 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
     assert whole_result([half]).words == "no difference in what was examined, 1 ranges were not"
     both = total(lane, result_of(TEN), result_of(second))
     assert lane_result(both).words == whole_result([both]).words == "no difference"
-    # What --since leaves out was not looked at either.
+    # What --since excludes was not examined either.
     left_out = total(msgspec.structs.replace(planned(), left_out=3))
     assert lane_result(left_out).words == "not examined"
     assert lane_result(total(planned())).words == "nothing new"

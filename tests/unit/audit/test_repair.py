@@ -1,4 +1,4 @@
-"""What is to be repaired, by the results of an audit; and the verb without any."""
+"""What is to be repaired according to the results of an audit, and the command without results."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A repair and what the ledger is told of it, on a ledger in memory and a topic that is a list."""
+"""A repair and what it writes to the ledger, with a ledger in memory and a topic that is a list."""
 
 from collections.abc import Iterable
 
@@ -41,13 +41,13 @@ topics = [".*"]
 
 
 class Topic:
-    """The repair topic, with the source behind it: record by record, each once."""
+    """The repair topic, and the source that feeds it: record by record, each once."""
 
     topic = TOPIC
 
     def __init__(self) -> None:
         self.lies: list[int] = []
-        """Source offsets, by where they lie."""
+        """Source offsets, by their offset in the topic."""
         self.reads = 0
         self.compacted: set[int] = set()
         self.full_at = 1_000
@@ -130,7 +130,7 @@ async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: Worl
     (shown,), _ = await world.repair(None, damage(4, 6))
     assert (shown.records, shown.at, shown.by, shown.at_ms) == (2, 0, ADA.by, ADA.at_ms)
     assert world.topic.reads == 0
-    # What is not repaired as a whole is looked for.
+    # A range that is only partly repaired is looked up.
     (shown,), _ = await world.repair(None, damage(4, 8))
     assert (shown.records, shown.lacks, shown.by, world.topic.reads) == (2, 6, "", 1)
 

@@ -33,7 +33,7 @@ from mirrord.model.status import (
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "help"
 WRITE = "MIRRORD_WRITE_GOLDEN"
-"""Set it to 1 and the help texts are written anew; then read the difference before it is committed."""
+"""Set it to 1 to rewrite the help texts; then review the difference before committing it."""
 
 CONF = """
 [clusters.eu]
@@ -232,7 +232,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
         ("status --jsn", 'mirrord status: error: no option "--jsn"; did you mean "--json"?'),
         ("status --nonsense=3 --json", 'error: no option "--nonsense"\n'),
         ("gaps --sinse 1h a.toml", 'error: no option "--sinse"; did you mean "--since"?'),
-        # What is missing is missing because of it.
+        # Because of this fault another option is missing.
         ("quarantine skip orders-0 5 --wy text", 'error: no option "--wy"; did you mean "--why"?'),
         ("quarantine --flw x list", 'mirrord quarantine: error: no option "--flw"'),
         (
@@ -268,7 +268,7 @@ def test_an_unknown_flow_ends_with_2(conf: str, capsys: pytest.CaptureFixture[st
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[BaseException], int]:
-    """Runs a verb that raises."""
+    """Runs a command that raises."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     module = ModuleType("failing")
     raised: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Alert rules and board name metrics that exist, and every alert says where its way out is written."""
+"""Alert rules and dashboard name metrics that exist, and every alert links to its remedy."""
 
 import importlib
 import json

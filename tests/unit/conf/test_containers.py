@@ -1,4 +1,4 @@
-"""The container file and the manifest for KubeRay are sound as far as that shows without Docker and Kubernetes."""
+"""The container file and the manifest for KubeRay are valid as far as that shows without Docker and Kubernetes."""
 
 import importlib
 import re
@@ -19,7 +19,7 @@ yaml: Any = importlib.import_module("yaml")
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Of the container file: each with what follows it, continued lines put together."""
+    """The instructions of the container file with their arguments, continued lines joined."""
     whole = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE))
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in whole.splitlines() if line.strip()]
 
@@ -53,7 +53,7 @@ def test_the_container_file_knows_its_instructions_and_what_it_copies() -> None:
 
 
 def test_the_container_runs_mirrord_as_nobody_special() -> None:
-    last = dict(instructions())  # of each the last one counts
+    last = dict(instructions())  # the last of each counts
     assert last["USER"] == "1000:1000"
     assert [name for name, _ in instructions()].index("USER") < [name for name, _ in instructions()].index("CMD")
     assert last["ENTRYPOINT"] == '["/usr/bin/tini", "--", "mirrord"]'

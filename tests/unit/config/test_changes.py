@@ -1,4 +1,4 @@
-"""What a changed configuration means for a daemon that runs, as a table."""
+"""What a changed configuration means for a running daemon, as a table."""
 
 import msgspec
 import pytest

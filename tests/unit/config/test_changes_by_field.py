@@ -53,7 +53,7 @@ FREE = {
     "sync.configs", "sync.exclude_configs", "sync.use_defaults_from", "sync.acls", "sync.every_ms",
     "records.topics", "records.on_error",
 }  # fmt: skip
-"""Parts of a flow that an order may change: none names an address, a file, a class or a folder."""
+"""Parts of a flow that a request may change: none names an address, a file, a class or a folder."""
 FREE_FOR_ALL = {
     "replicators", "audit.every_ms", "audit.level", "audit.topics", "audit.since_ms", "audit.sample", "audit.again",
     "audit.rate_bytes_per_s", "compact.every_ms", "compact.topics", "compact.least",
@@ -103,12 +103,12 @@ def is_free(path: str) -> bool:
 
 
 def taken(old: Config, new: Config) -> Config:
-    """As the supervisor does."""
+    """The resulting configuration, as the supervisor computes it."""
     return old if compare(old, new, own_file=False).refused else from_order(old, new)
 
 
 def guarded(config: Config) -> dict[str, object]:
-    """What no order may change, as texts."""
+    """What no request may change, as texts."""
     free = {name.partition(".")[0] for name in FREE} - {"sync", "records"}
     flows = [
         {name: getattr(flow, name) for name in flow.__struct_fields__ if name not in free}
@@ -185,7 +185,7 @@ def test_the_rules_of_a_file_hold(values: dict[str, object], part: str) -> None:
 
 @pytest.mark.parametrize("path", [*CONF.glob("*.toml"), *CONF.glob("*.properties")], ids=lambda path: path.name)
 def test_every_sample_may_be_sent(path: object) -> None:
-    """The rules refuse no configuration that a file can say, files of MirrorMaker 2 included."""
+    """The rules refuse no configuration that a file can express, files of MirrorMaker 2 included."""
     config = load_file(str(path)).config
     assert compare(config, config, own_file=False).refused == ()
 

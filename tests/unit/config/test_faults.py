@@ -1,4 +1,4 @@
-"""conf.toml: each fault gives one line that says where, what was found and what is allowed; all faults come at once."""
+"""conf.toml: each fault gives one line with its place, what was found and what is allowed; all faults come at once."""
 
 import pytest
 
@@ -256,7 +256,7 @@ def test_two_flows_of_one_template() -> None:
 
 
 def same_names(source: str, target: str, **settings: str) -> str:
-    """A flow that may go both ways with another one."""
+    """A flow that may exist in both directions."""
     alone = {"sync": '{ configs = false, acls = "off" }', "groups": '{ mode = "off" }'}
     records = {"mm2_records": "{ checkpoints = false }"}
     return flow(from_=f'"{source}"', to=f'"{target}"', naming='"identity"', **alone | records | settings)

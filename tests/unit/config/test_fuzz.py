@@ -1,4 +1,4 @@
-"""Whatever stands in a conf.toml, the answer is a Config or a ConfigError."""
+"""Whatever a conf.toml holds, the answer is a Config or a ConfigError."""
 
 import contextlib
 import json
@@ -48,7 +48,7 @@ KEYS += ["select", "naming_settings", "select_settings", "filter_configs", "filt
 
 
 def inline(value: object) -> str:
-    """A value as inline TOML; JSON's texts, numbers and lists are TOML too."""
+    """A value as inline TOML; JSON's strings, numbers and lists are TOML too."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def test_any_text(text: str) -> None:
         load_text(text, "conf.toml")
 
 
-# Python warns of sets in sets, which mean something else to other engines.
+# Python warns of sets in sets, which mean something else in other engines.
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @given(st.from_regex(r"[a-c.*+?{}2|()\[\]\\^$-]{1,8}", fullmatch=True), st.text("abc.", max_size=5))
 def test_every_match_begins_with_the_literal_prefix(pattern: str, topic: str) -> None:

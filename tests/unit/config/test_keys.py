@@ -18,7 +18,7 @@ from mirrord.model.errors import ConfigError
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 NOT_IN_THE_FILE = {("Config", "elsewhere"), ("FlowConfig", "archive")}
 COLLECTIONS = {("Config", "clusters"), ("Config", "flows")}
-"""Tables that come several times. The loader reads them itself."""
+"""Tables that occur several times. The loader reads them itself."""
 
 REST = """
 [clusters.eu]

@@ -1,4 +1,4 @@
-"""conf.toml: what a sound file means."""
+"""conf.toml: what a valid file means."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A secret is a reference: it prints as ***, and only the process that connects reads what is behind it."""
+"""A secret is a reference: it prints as ***, and only the process that connects reads its value."""
 
 from pathlib import Path
 

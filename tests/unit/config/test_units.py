@@ -1,4 +1,4 @@
-"""Durations, sizes, moments and addresses."""
+"""Durations, sizes, times and addresses."""
 
 import pytest
 

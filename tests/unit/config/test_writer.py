@@ -40,7 +40,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
 
 
 def _with_copies_of_their_own(flow: FlowConfig) -> FlowConfig:
-    """Where that may be."""
+    """The flow with a target topic for each incarnation, if its settings permit that."""
     records = flow.mm2_records
     is_off = not records.checkpoints and records.offset_syncs == "off"
     return msgspec.structs.replace(flow, on_recreated="fresh") if is_off else flow

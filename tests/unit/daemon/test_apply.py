@@ -1,4 +1,4 @@
-"""A daemon takes another configuration: flows come, go and change, or nothing of it is taken."""
+"""A daemon applies another configuration: flows come, go and change, or nothing of it is applied."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -150,7 +150,7 @@ async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
 
 
 async def test_two_orders_over_http_swap_no_cluster_and_start_no_code(daemon: Supervisor) -> None:
-    """What one order may not change must not wait in the configuration for the next one."""
+    """What one request may not change must not wait in the configuration for the next one."""
     before, http = daemon.config, f"http://{daemon.config.http.listen}"
     thief = {"eu": ClusterConfig(("attacker:9092",), Security("SASL_PLAINTEXT", "PLAIN", "x", Secret("file:/etc/x")))}
     code = AuditConfig(every_ms=10_000, out="/anywhere", spark={"spark.driver.extraJavaOptions": "-XX:OnError=x"})

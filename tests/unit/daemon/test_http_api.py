@@ -1,4 +1,4 @@
-"""The HTTP door, over real loopback sockets."""
+"""The HTTP API, over real loopback sockets."""
 
 import json
 import re
@@ -88,7 +88,7 @@ STATUS = Status(version="0.1.0", instance="mirrord", at_ms=1, gathered="daemon",
 
 
 class Daemon:
-    """A daemon of words only."""
+    """A fake daemon that only answers."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -177,7 +177,7 @@ async def post(url: str, **headers: str) -> int:
 async def test_health(base: str, daemon: Daemon) -> None:
     assert (await get(f"{base}/livez"))[0] == 200
     assert await get(f"{base}/readyz") == (200, "application/json", '{"ready":true,"reasons":[],"losses":{}}')
-    # Lost records do not keep it from serving; it tells of them all the same.
+    # Lost records do not make it unready; it reports them all the same.
     assert losses(FULL) == {"eu-us": {"expired": 5}}
     daemon.reasons = ["the ledger of eu-us is not read yet"]
     status, _, text = await get(f"{base}/readyz")

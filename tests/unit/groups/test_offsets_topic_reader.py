@@ -1,4 +1,4 @@
-"""When all is read that stood in `__consumer_offsets`: also where a compacted partition ends without records."""
+"""When `__consumer_offsets` is read to its end: also if a compacted partition ends without records."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Reading:
         monkeypatch.setattr(offsets_topic_reader, "TAIL_S", 0.0)
         monkeypatch.setattr(offsets_topic_reader, "empty_until_of", self._told)
         self.says = -1
-        """What the leader says of the tail."""
+        """What the leader says about the tail."""
         self.asked: list[int] = []
         self.while_asking: Callable[[], None] = lambda: None
         source = SimpleNamespace(want=lambda _tap, _wish: None, stop=lambda _tap: None)
@@ -43,7 +43,7 @@ class Reading:
         return self.says
 
     def came(self, first: int = 0, last: int = -1) -> None:
-        """A chunk: a batch of these offsets without a record that counts, or nothing."""
+        """A chunk: a batch of these offsets without a relevant record, or nothing."""
         data = bytearray()
         if last >= first:
             data += first.to_bytes(8) + (49).to_bytes(4) + bytes(4) + b"\x02" + bytes(4) + b"\x00\x20"

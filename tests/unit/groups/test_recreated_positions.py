@@ -1,4 +1,4 @@
-"""Positions of groups, and pairs for MirrorMaker 2, of a topic that was deleted and created again."""
+"""Positions of groups, and pairs for MirrorMaker 2, of a topic that was recreated."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ HERE = ("orders", 0)
 
 
 def lane(state: FlowState, source: TopicId, first: int, copied: int) -> LaneState:
-    """A lane whose source offset o stands at `first` + o."""
+    """A lane whose source offset o is at `first` + o."""
     key = LaneKey(source, 0, COPY)
     made = LaneState(key, "orders", "eu.orders", 1, 0, "", "sequence", grant=1, opened_at=len(state.lanes))
     made.source_runs.add(0, 0)
@@ -30,7 +30,7 @@ def lane(state: FlowState, source: TopicId, first: int, copied: int) -> LaneStat
 
 
 def recreated() -> tuple[FlowState, LaneState, LaneState]:
-    """500 records of the former topic stand in the copy, and 200 of the new one behind them."""
+    """The target topic has 500 records of the former topic, and then 200 of the new one."""
     state = FlowState()
     return state, lane(state, FORMER, 0, 500), lane(state, NOW, 500, 200)
 
@@ -47,7 +47,7 @@ def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
 
 def test_what_is_told_of_the_former_topic_later_does_not_make_it_the_present_one() -> None:
     state, former, _ = recreated()
-    former.changed_at = 99  # a verdict on what was left behind, or an audit
+    former.changed_at = 99  # a verdict on what was skipped, or an audit
     assert Atlas(Lanes().of(state), state.progress).mapped(HERE, Position(0)).offset == 500
 
 
@@ -74,6 +74,6 @@ async def test_pairs_are_of_the_new_lane_alone_and_begin_with_its_first_record()
     written.clear()
     syncs.see([now.key.id])
     await syncs._write(topic, state)
-    # It lies below the last pair of the former lane: that makes OffsetSyncStore forget the former ones.
+    # It is below the last pair of the former lane: that makes OffsetSyncStore forget the former ones.
     assert (written[0].upstream, written[0].downstream) == (0, 500)
     assert all(each.downstream >= 500 for each in written)

@@ -1,4 +1,4 @@
-"""Rounds of groups without Kafka: what is asked, committed and told."""
+"""Rounds of groups without Kafka: what is requested, committed and reported."""
 
 from collections.abc import Collection, Mapping
 
@@ -23,7 +23,7 @@ KEY = LaneKey(ID, 0, OTHER_ID)
 
 
 def atlas(copied: int, end: int | None = None) -> Atlas:
-    """Source offset o of orders-0 stands at o + 5; so many are copied."""
+    """Source offset o of orders-0 is at o + 5; this many are copied."""
     lane = LaneState(KEY, "orders", "eu.orders", 1, 0, "", "sequence", grant=1)
     lane.source_runs.add(0, 0)
     lane.target_runs.add(0, 5)
@@ -32,7 +32,7 @@ def atlas(copied: int, end: int | None = None) -> Atlas:
 
 
 class FakeTarget:
-    """A target that takes what it is not told to refuse."""
+    """A target that accepts everything it is not told to refuse."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[TopicAndPartition, CommittedOffset]] = {}
@@ -64,7 +64,7 @@ class World:
     def __init__(self, copied: int = 100, mode: GroupsMode = "follow") -> None:
         self.copied = copied
         self.end: int | None = None
-        """The target's, if it was asked for."""
+        """The target's end, if it was requested."""
         self.target = FakeTarget()
         self.book = GroupBook(lambda _: True)
         self.may_write = True
@@ -125,7 +125,7 @@ async def test_the_end_of_the_target_tells_more_than_a_mark(position: int) -> No
     await world.rounds.round()
     assert (world.status("a").state, world.status("a").target_offset) == ("in step", position + 5)
     assert world.furthest == {("orders", 0): position}
-    # Until a mark tells the same: others may have written to the target as well.
+    # Until a mark confirms it: other clients may have written to the target as well.
     world.rounds.want_waiting()
     assert world.rounds.due
     world.copied, world.end = 60, None
@@ -212,7 +212,7 @@ async def test_a_rewind_is_followed_once() -> None:
         world.commit("a", offset)
         await world.rounds.round()
     assert world.status("a").target_offset == 35
-    # From here on it is somebody else's: an old client of the target, which tells no epoch.
+    # From here on another client commits: an old one at the target, which states no epoch.
     world.target.groups["a"]["eu.orders", 0] = CommittedOffset(60, -1, "")
     world.rounds.want_all()
     await world.rounds.round()

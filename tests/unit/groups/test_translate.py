@@ -1,4 +1,4 @@
-"""Questions about offsets as people and programs ask them."""
+"""Questions about offsets as users and programs ask them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Who else writes into topics that are copied both ways under the same names, and what is told where that is open."""
+"""Who else writes into topics that are copied both ways under the same names, and the answers where that is open."""
 
 from mirrord.groups.position_map import NOT_BACK, Position
 from mirrord.groups.two_way_positions import CrossedAtlas, Ends, Sight, Way, across, backs
@@ -59,13 +59,13 @@ def test_what_is_not_known_is_not_guessed() -> None:
 
 
 def test_how_far_a_side_is_read_on_which_nobody_writes() -> None:
-    """Ten records were written at the target alone, and are copied here; a reader has read them all here."""
+    """Ten records were written only at the target, and are copied here; a reader has read them all here."""
     back = lane(THERE, HERE)
     idle = mark(FORTH, 0, source=10)
     ways = Way(FORTH, idle, [Sight(10, 10)]), Way(back, mark(back, 10, source=10))
     assert across(10, *ways)[:2] == (10, 0)
     assert across(4, *ways)[:2] == (4, 0)
-    # Without an end that was seen before, or a mark behind it, what follows may still come in front.
+    # Without an end that was seen before, or a later mark, what follows may still precede.
     busy = mark(FORTH, 0, source=10, settled=False)
     for sights, told in (((), idle), ([Sight(10, 11)], idle), ([Sight(10, 10)], busy)):
         found = across(10, Way(FORTH, told, sights), ways[1])

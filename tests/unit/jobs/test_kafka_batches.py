@@ -126,7 +126,7 @@ def test_the_columns_are_those_of_the_schema() -> None:
     assert (row["producer_id"], row["base_sequence"]) == (7, 2**31 - 2)
     rows = records.arrow().to_pylist()
     assert [row["offset"] for row in rows] == [101, 102, 103]
-    # Behind the last sequence comes the first one.
+    # After the last sequence comes the first one.
     assert [row["sequence"] for row in rows] == [2**31 - 1, 0, 1]
     assert rows[0]["headers"] == [{"key": "h", "value": b"x"}, {"key": "none", "value": None}]
 

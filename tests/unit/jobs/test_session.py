@@ -1,4 +1,4 @@
-"""With which settings a job begins its session of Spark."""
+"""The settings with which a job begins its Spark session."""
 
 import subprocess
 from pathlib import Path

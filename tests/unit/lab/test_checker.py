@@ -1,4 +1,4 @@
-"""What the record by record comparison calls which difference."""
+"""How the record by record comparison names each difference."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A node of the lab stands still as soon as it is paused."""
+"""A node of the lab stops as soon as it is paused."""
 
 import sys
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def states(node: Node) -> set[str]:
-    """Of all threads of a node."""
+    """The states of all threads of a node."""
     stats = Path(f"/proc/{node.pid}/task").glob("*/stat")
     return {each.read_text().rpartition(")")[2].split()[0] for each in stats}
 

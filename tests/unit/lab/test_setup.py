@@ -116,7 +116,7 @@ def download_slowly(counter: Path) -> None:
     def download(version: str, bundle: jars.Bundle, folder: Path) -> None:
         with counter.open("a") as count:
             count.write("x")
-        time.sleep(0.2)  # long enough for the other process to come
+        time.sleep(0.2)  # long enough for the other process to start
         folder.mkdir()
 
     jars._download = download

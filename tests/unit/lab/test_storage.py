@@ -1,4 +1,4 @@
-"""Data folders of the lab's nodes: the tool runs once for each kind, ids differ from folder to folder."""
+"""Data folders of the lab's nodes: the tool runs once for each kind, and ids differ from folder to folder."""
 
 from pathlib import Path
 

@@ -113,7 +113,7 @@ class Clusters:
     def upkeep(self, _: str) -> "Clusters":
         return self
 
-    async def look(self, _: object = None) -> "Clusters":
+    async def describe(self, _: object = None) -> "Clusters":
         return self
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from tests.fixtures.ledger import lane_id
 
 OWN = 4
-# Source offsets 100 to 109 stand at the target from 10 on.
+# Source offsets 100 to 109 are at the target from 10 on.
 TEN = AuditRange(
     lane=lane_id(0),
     producer_id=OWN,
@@ -29,7 +29,7 @@ TEN = AuditRange(
 
 
 def seen(start: int, letters: str, *, own: bool = True, times: Mapping[int, int] | None = None) -> list[Seen]:
-    """A record for each letter but dots, which are offsets without one; its key is the letter in small."""
+    """A record for each letter except dots, which are offsets without one; its key is the letter in lower case."""
     return [
         Seen(start + at, letter.encode(), (times or {}).get(start + at, 0), letter.lower().encode(), is_own=own)
         for at, letter in enumerate(letters)
@@ -100,13 +100,13 @@ def test_what_retention_took_is_explained() -> None:
     assert found == Compared(5, (), (Explained("target-retention", "source", 100, 105),))
     found = compare("...DEFGHIJ", "ABCDEFGHIJ", around=Surroundings(source_log_start=103))
     assert found == Compared(7, (), (Explained("source-retention", "target", 10, 13),))
-    # What lies above the log start is missing all the same.
+    # Records above the log start are missing all the same.
     found = compare("ABCDEFGHIJ", "......GHIJ", around=Surroundings(target_log_start=15))
     assert found.differences == (Difference("missing", 105, 15),)
 
 
 def test_compaction_takes_records_with_a_key() -> None:
-    """Whether it may have taken this one is judged by key (tests/unit/audit/rules/test_key_compare.py)."""
+    """Whether it may have removed this one is judged by key (tests/unit/audit/rules/test_key_compare.py)."""
     compacting = Surroundings(target_compacted=True)
     found = compare("ABCDEFGHIJ", "AB.DEFGHIJ", around=compacting)
     assert found == Compared(9, (), (Explained("target-compaction", "source", 102, 103),))
@@ -128,7 +128,7 @@ def test_a_verdict_explains_what_was_not_copied() -> None:
 
 @pytest.mark.parametrize("reason", ["control", "compacted", "aborted"])
 def test_a_record_is_there_whatever_a_verdict_says(reason: Reason) -> None:
-    """By these there is none that a reader sees."""
+    """According to each of these verdicts there is no record that a reader sees."""
     holed = msgspec.structs.replace(
         TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
     )
@@ -226,13 +226,13 @@ def test_what_others_write_where_they_may_is_explained() -> None:
     target = [*seen(10, "ABCD"), *seen(14, "XY", own=False), *seen(16, "EFGHIJ")]
     around = Surroundings(others_write=True)
     assert compare("ABCDEFGHIJ", target, holed, around) == Compared(10, (), others)
-    # In the place of a record they may not.
+    # In the place of a record they are not allowed.
     target[1] = msgspec.structs.replace(target[1], content=b"Z", is_own=False)
     assert compare("ABCDEFGHIJ", target, holed, around).differences == (Difference("altered", 101, 11),)
 
 
 def test_what_was_brought_back_is_explained_at_every_level() -> None:
-    """Source offset 104 was left out, and stands at target offset 17 since, with a marker behind it."""
+    """Source offset 104 was skipped, and is at target offset 17 since, followed by a marker."""
     pieces = (Piece(0, 100, 10, 4), Piece(4, 105, 14, 3), Piece(7, 108, 19, 2))
     left_out = (Verdict(104, 105, "rejected"),)
     holed = msgspec.structs.replace(TEN, target_end=21, end=9, pieces=pieces, verdicts=left_out)
@@ -248,6 +248,6 @@ def test_what_was_brought_back_is_explained_at_every_level() -> None:
     by_ledger = compare_ledger(back, 0, 21, verdicts_are_known=True)
     assert by_ledger == Compared(9, (), tuple(sorted((rejected, Explained("brought-back", "target", 17, 19)))))
     assert compare_ledger(holed, 0, 21, verdicts_are_known=True).differences == (Difference("foreign", None, 17, 2),)
-    # In the place of a record of the map nothing was brought back.
+    # In the place of a record of the map nothing was retried.
     taken = msgspec.structs.replace(holed, brought_back=(15,))
     assert compare("ABCDEFGHIJ", target, taken).differences == (Difference("foreign", None, 17),)

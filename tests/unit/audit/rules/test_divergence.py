@@ -1,4 +1,4 @@
-"""What stands on one side only, by the map of a made-up lane."""
+"""Records on one side only, according to the map of a made-up lane."""
 
 import pytest
 
@@ -26,7 +26,7 @@ WHOLE = (0, 1_000)
 
 @pytest.fixture
 def state() -> FlowState:
-    """Ten records stand at [5, 15) of the target, ten more at [18, 28), from the source offsets 0 to 9 and 12 to 21."""
+    """Ten records are at [5, 15) of the target, ten more at [18, 28), from the source offsets 0 to 9 and 12 to 21."""
     state = FlowState()
     facts = (
         LaneOpened(LANE, "s", "t", 0, 7, 0, "p"),
@@ -79,6 +79,6 @@ def test_partitions_of_which_nothing_is_copied_have_not_begun(state: FlowState) 
     wanted = [TopicPartition("s", 1), TopicPartition("s", 0), TopicPartition("new", 0)]
     ids = {"s": TopicId("s" * 22), "new": TopicId("n" * 22)}
     assert not_begun(state, wanted, ids) == [TopicPartition("new", 0), TopicPartition("s", 1)]
-    # Created again, it is another topic.
+    # A recreated topic is another one.
     again = ids | {"s": TopicId("a" * 22)}
     assert not_begun(state, wanted[:2], again) == [TopicPartition("s", 0), TopicPartition("s", 1)]

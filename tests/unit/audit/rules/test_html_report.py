@@ -1,4 +1,4 @@
-"""The report of an audit: one file that needs nothing else, and in which nothing of a cluster is taken for HTML."""
+"""The report of an audit: one self-contained file, in which no data of a cluster is taken for HTML."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compacted copies by key: which newest records are right, and that ranges are read once."""
+"""Compacted target topics by key: which newest records are right, and that ranges are read once."""
 
 import asyncio
 import random
@@ -61,7 +61,7 @@ STALE, MISSING = Difference("stale", 105, 12), Difference("missing", 105, 15)
         # Bytes that the map does not contain.
         (Newest(105, 15, content=b"a", target=30, is_own=True, target_content=b"b"), Difference("stale", 105, 30)),
         (Newest(105, 15, content=b"a", target=30, is_own=True, target_content=b"a"), None),
-        # Another writer's newer record is theirs.
+        # A newer record of another writer remains.
         (Newest(105, 15, target=30), None),
         # That record came to the source, and the target was given an older one after it.
         (Newest(105, content=b"a", target=30, is_own=True, origin=102), Difference("stale", 105, 30)),
@@ -166,5 +166,5 @@ def test_a_compacted_copy_is_read_once_however_many_ranges_it_has() -> None:
 
     read_bytes = asyncio.run(audit())
     whole = sum(len(encode(batch)) for batch in (*source, *target))
-    # Twice, and what lies across the edge of two ranges once more.
+    # Twice, and the records on the border of two ranges once more.
     assert whole < read_bytes < 4 * whole

@@ -1,4 +1,4 @@
-"""What the ledger keeps of repairs, and what an audit makes of it."""
+"""What the ledger keeps of repairs, and how an audit uses it."""
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ def test_ranges_that_go_on_with_each_other_become_one() -> None:
 
 
 def test_the_newer_word_counts() -> None:
-    """The topic was made anew, or is another one."""
+    """The topic was recreated, or is another one."""
     assert after(told(0, 10, 50), told(4, 6, 2, "altered")) == (
         told(0, 4, 50),
         told(4, 6, 2, "altered"),
@@ -80,7 +80,7 @@ def test_it_binds_without_a_holder_and_falls_with_a_truncation_of_the_source() -
     fold(state, entry(LeaseTaken(2, HOLDER, 6000), epoch=2), 5)
     cut = SourceRun(LANE, 1, (Run(10, 10),), (Verdict(10, 30, "truncated"),))
     assert fold(state, entry(cut, epoch=2), 6) == (True,)
-    # In part of [8, 12) other records stand now.
+    # In part of [8, 12) there are other records now.
     assert state.lanes[LANE].repaired == (told(0, 5),)
 
 

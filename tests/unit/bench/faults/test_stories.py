@@ -1,4 +1,4 @@
-"""The runner of the simulator's stories: the same ones each time, and each violation named so that it can be played."""
+"""The runner of the simulator's stories: the same ones each time, and each violation names what replays it."""
 
 import shlex
 import sys

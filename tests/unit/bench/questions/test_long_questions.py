@@ -1,4 +1,4 @@
-"""What the questions about fairness and growth work out."""
+"""What the questions about fairness and growth calculate."""
 
 import pytest
 

@@ -26,7 +26,7 @@ def test_a_copy_is_told_by_stored_bytes() -> None:
 
 
 def test_the_median_of_the_ratios_decides_and_not_the_ratio_of_the_medians() -> None:
-    # The machine gets slower from pair to pair: the medians alone (2.0 and 2.02) would tell of 1 %.
+    # The machine gets slower from pair to pair: the medians alone (2.0 and 2.02) would show 1 %.
     comparison = Comparison("lz4", pairs((1.0, 1.05), (2.0, 2.1), (3.0, 2.02)))
     assert comparison.ratio == pytest.approx(1.05)
     assert paired.too_dear([comparison], 1.02) == [comparison]

@@ -1,4 +1,4 @@
-"""How long a busy topic stands, as `make bench` counts it, and the pages about new topics and about a thousand ones."""
+"""How long a busy topic is stopped, as `make bench` counts it, and the pages about new topics and about a thousand."""
 
 import time
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The pages that `make bench` writes, and the looks at where CPU time goes."""
+"""The pages that `make bench` writes, and the profiles of CPU time."""
 
 import re
 import time

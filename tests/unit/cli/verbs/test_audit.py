@@ -115,7 +115,7 @@ def test_below_the_log_start_of_the_source_nothing_is_missing() -> None:
 
 @pytest.mark.parametrize(("reason", "is_forgotten"), [("filtered", True), ("control", False)])
 def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: bool) -> None:
-    """Those that a snapshot no longer names; the newest are known, and so is what they leave open."""
+    """Verdicts that a snapshot no longer names; the newest are known, and so is what they leave open."""
     lane = LaneState(LaneKey(TopicId("S"), 0, TopicId("T")), "orders", "eu.orders", 4, 0, "all", "sequence")
     lane.source_runs.add(0, 1)
     lane.target_runs.add(0, 0)
@@ -227,7 +227,7 @@ def row(wanted: AuditRange, found: RangeResult) -> Row:
 
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> FlowPlan:
-    """What `mirrord audit` finds to do: three ranges."""
+    """What `mirrord audit` plans: three ranges."""
     made = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(planned(following(3)),))
 
     async def plan_flow(*_: object, again: bool) -> FlowPlan:
@@ -248,7 +248,7 @@ def conf(tmp_path: Path) -> str:
 def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     plan: FlowPlan, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mark has moved since, so the last range reaches further; and of one range the map was told anew."""
+    """The mark has moved since, so the last range reaches further; and one range has another map now."""
     ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
     shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(Piece(20, 120, 30, 5),))
     elsewhere = msgspec.structs.replace(ranges[1], pieces=(Piece(10, 110, 21, 10),))

@@ -1,4 +1,4 @@
-"""`mirrord compact` on the command line, without brokers and Spark: what is refused, and what is not even begun."""
+"""`mirrord compact` on the command line, without brokers and Spark: what is refused before anything begins."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> MemoryLedger:
-    """Markers and a loss of two hours ago, then what stands twice; and a word that does not bind."""
+    """Markers and a loss of two hours ago, then duplicates; and a fact that does not bind."""
     now_ms = SystemClock().wall_ms()
     lost = SourceRun(LANE, 1, (Run(0, 0), Run(10, 30)), (Verdict(9, 10, "control"), Verdict(10, 30, "expired")))
     former = VerdictGiven(LANE, 7, (Verdict(40, 50, "rejected"),), "of nobody")
@@ -146,7 +146,7 @@ def test_what_somebody_else_wrote(ledger: MemoryLedger, conf: Path, capsys: pyte
 def test_what_was_lost_before_any_lane_was_opened(
     ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The state topic alone holds it, whether or not the ledger was trimmed."""
+    """Only the state topic holds it, whether or not the ledger was trimmed."""
     found_ms, key = SystemClock().wall_ms() - HOUR_MS // 2, LaneKey(TopicId("gone"), 0, TopicId("")).id
     ends = SourceEnds("gone", (7, -1), lost=True)
     record = Progress(key, 1, 0, 0, 0, -1, 0, -1, -1, found_ms, protected=False, state="", source=ends)

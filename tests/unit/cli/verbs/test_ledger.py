@@ -1,4 +1,4 @@
-"""`mirrord ledger`: what is printed when not all is well, and how `tail` follows."""
+"""`mirrord ledger`: what is printed if something is wrong, and how `tail` follows."""
 
 import asyncio
 import json
@@ -115,7 +115,7 @@ async def test_of_a_trimmed_ledger_the_rest_is_shown(capsys: pytest.CaptureFixtu
     await store.append(1, [LaneTaken(LANE, 5, "r5")])
     reading = verb.LedgerReading(MemoryLog(ledger))
     reads = [read async for read in reading.entries(follow=False)]
-    # What the entry below the cut bound cannot be told any more.
+    # What the entry below the trimmed part bound is no longer known.
     assert [(read.offset, read.bound) for read in reads] == [(2, None), (3, (False,))]
     await store.close()
 

@@ -1,4 +1,4 @@
-"""`mirrord pause|resume|move|drain` as people type them: who they ask, what they print, how they end."""
+"""`mirrord pause|resume|move|drain` as users type them: whom they ask, what they print, how they end."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.unit.cli.test_cli import CONF
 
 
 class Daemons:
-    """What finds and answers orders, made up."""
+    """A fake that finds daemons and answers commands."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at = {"eu-us": "http://127.0.0.1:1", "us-eu": "http://127.0.0.1:1"}

@@ -1,4 +1,4 @@
-"""The clients' settings of a cluster: every way in, and references instead of secrets."""
+"""The client settings of a cluster: every way to connect, and references instead of secrets."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BEARER = f"{COMMON}.oauthbearer.OAuthBearerLoginModule"
 
 
 def security(more: str, file_name: str = "mm2.properties") -> Security:
-    """That of us; it survives the way through conf.toml, and nothing of it holds a secret."""
+    """The security of `us`; it survives a round trip through conf.toml, and nothing in it holds a secret."""
     found = translate(HEAD + more, file_name).config
     text = conf_toml(found)
     assert load_text(text, "conf.toml") == found

@@ -1,4 +1,4 @@
-"""Files of MirrorMaker 2: a row for each property, and what is told of those that become nothing."""
+"""Files of MirrorMaker 2: a row for each property, and the remarks on those that become nothing."""
 
 import re
 from pathlib import Path
@@ -362,7 +362,7 @@ def test_values_from_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     found = config(text)
     assert (found.flows[0].topics, found.clusters["us"].bootstrap) == (("a", "b", "c"), ("us7:9092",))
-    # Not declared, but who writes it means it.
+    # Not declared, but a user who writes it means it.
     assert flow("topics = ${env:MIRRORD_TEST_TOPICS}\n").topics == ("a", "b")
 
 

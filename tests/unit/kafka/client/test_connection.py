@@ -1,4 +1,4 @@
-"""Opening connections: what is used of aiokafka, and what a user is told when it does not work. Without a broker."""
+"""Opening connections: what is used of aiokafka, and what a user reads if it does not work. Without a broker."""
 
 import asyncio
 import gc
@@ -270,7 +270,7 @@ def test_an_encrypted_key_needs_its_password(authority: trustme.CA, monkeypatch:
     monkeypatch.setenv("MIRRORD_TEST_KEY", locked.decode())
     certificate, key = Secret.parse("env:MIRRORD_TEST_CERTIFICATE"), Secret.parse("env:MIRRORD_TEST_KEY")
     tls_context(Security("SSL", certificate=certificate, key=key, key_password=SASL.password))
-    # And nobody is asked for it at the terminal.
+    # And no one is asked for it at the terminal.
     with pytest.raises(EnvironmentFault, match="TLS cannot use certificate, key and key_password: "):
         tls_context(Security("SSL", certificate=certificate, key=key))
 

@@ -1,4 +1,4 @@
-"""Topics of mirrord's own: what is tried when a cluster does not take them as they should be."""
+"""Topics of mirrord's own: what is tried when a cluster does not accept them as they should be."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,7 +15,7 @@ LATER = {"message.timestamp.after.max.ms": "9"}
 
 
 class Cluster:
-    """Refuses in turn."""
+    """Refuses with each error in turn."""
 
     def __init__(self, *refusals: str) -> None:
         self.refusals = list(refusals)
@@ -27,7 +27,7 @@ class Cluster:
         return dict.fromkeys(topics, line) if line else {}
 
     async def made(self, replicas: int, brokers: int, later: dict[str, str] | None = None) -> list[tuple[int, bool]]:
-        """For each try its replicas, and whether it has the later settings."""
+        """For each attempt its replicas, and whether it has the later configs."""
         admin = cast(TopicAdmin, cast(Any, self))
         await create(admin, "own", TopicShape(1, replicas, FORGETS), brokers, later)
         assert all(shape.settings.items() >= FORGETS.items() for shape in self.asked)

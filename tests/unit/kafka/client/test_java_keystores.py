@@ -1,4 +1,4 @@
-"""Java's key stores. Those in tests/golden/stores were made by keytool 17; a JDK, where there is one, makes more."""
+"""Java's key stores. Those in tests/golden/stores were made by keytool 17; a JDK, if there is one, makes more."""
 
 import os
 import shutil

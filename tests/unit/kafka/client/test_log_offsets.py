@@ -1,4 +1,4 @@
-"""Questions for the beginnings and the ends of logs: which partitions count, and what happens when leaders move."""
+"""Requests for the beginnings and the ends of logs: which partitions count, and what happens when leaders move."""
 
 import asyncio
 import struct
@@ -54,7 +54,7 @@ class Cluster:
         self.faults: dict[int, Iterator[EnvironmentFault | None]] = {}
         """Why a broker does not answer its next questions for offsets."""
         self.looks: Iterator[str] = iter(())
-        """What the next questions for metadata return; afterwards "all"."""
+        """What the next requests for metadata return; afterwards "all"."""
         self.asked: list[tuple[Address, list[TopicPartition], int, bool]] = []
         self.after: Callable[[], None] = lambda: None
         """Runs after each answer with offsets."""

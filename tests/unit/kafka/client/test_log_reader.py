@@ -1,4 +1,4 @@
-"""A job's reader of a log, without a broker: what passes by itself is tried again, all else is told."""
+"""A job's reader of a log, without a broker: temporary errors are retried, all others are raised."""
 
 # ruff: noqa: ARG002 - the stubs are called like what they stand for
 
@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 
 class View:
-    """A cluster with a leader for everything."""
+    """A cluster with a leader for every partition."""
 
     error = ""
 
@@ -53,7 +53,7 @@ class Log:
 
 
 def reader_of(monkeypatch: pytest.MonkeyPatch, *asked: ErrorCode, failures: dict[int, ErrorCode] | None = None) -> Any:
-    """A reader of a log that begins at 3 and ends at 10; asked for that, it fails so first."""
+    """A reader of a log that begins at 3 and ends at 10; requests for those offsets fail with these errors first."""
     errors = list(asked)
 
     async def bounds(asks: object, partition: PartitionId) -> tuple[int, int]:

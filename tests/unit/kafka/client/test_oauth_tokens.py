@@ -37,7 +37,7 @@ async def test_a_token_without_a_signature() -> None:
     assert json.loads(base64.urlsafe_b64decode(header + "==")) == {"alg": "none"}
     assert json.loads(base64.urlsafe_b64decode(claims + "=="))["sub"] == "client"
     assert unsigned_token("client", 1.0) == unsigned_token("client", 1.0)
-    # Within one millisecond a broker's clock, which has no parts of it, may stand before ours.
+    # A broker's clock has whole milliseconds, so it may be behind ours by a part of one.
     assert unsigned_token("client", 1_795_291_402.7069) == unsigned_token("client", 1_795_291_402.706)
 
 

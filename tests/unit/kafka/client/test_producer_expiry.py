@@ -1,4 +1,4 @@
-"""How long the target remembers producers: the shortest of all brokers, read again, and nothing if it is not told."""
+"""How long the target remembers producers: the shortest time of all brokers, read again, or none if not reported."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ CLUSTER = ClusterConfig(("h:1",), Security())
 
 
 class Brokers:
-    """Brokers with a setting each; None: it may not be seen; absent: the broker does not answer."""
+    """Brokers with a config each; None: it may not be described; absent: the broker does not answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, settings: Mapping[int, int | None]) -> None:
         self.settings = dict(settings)

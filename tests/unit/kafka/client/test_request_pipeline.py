@@ -48,7 +48,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @dataclass
 class Link:
-    """How a client and its server meet."""
+    """How a client and its server are connected."""
 
     server: ssl.SSLContext | None
     client: ssl.SSLContext | None
@@ -281,7 +281,7 @@ def test_a_connection_that_ends_tells_every_request(run: Run, link: Link) -> Non
 
 
 def test_a_peer_that_throttles_is_waited_for(run: Run, link: Link) -> None:
-    """The time that it has announced does not count, and behind that the timeout is as before."""
+    """The time that it has announced does not count, and after that the timeout is as before."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await read_request(reader)
@@ -401,7 +401,7 @@ def test_a_callback_that_fails_ends_the_connection(run: Run, plain: Link) -> Non
 
 
 def test_very_large_answers_come_whole_however_they_come(run: Run, link: Link) -> None:
-    """The event loop sleeps until much of such an answer is there, but never for more than is to come."""
+    """The event loop sleeps until much of such an answer has arrived, but never for more than is to come."""
     sizes = [5 * WAKE_BYTES, 2 * WAKE_BYTES + 1, 3 * WAKE_BYTES - 4, 10]
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

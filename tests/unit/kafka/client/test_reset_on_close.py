@@ -1,4 +1,4 @@
-"""What the kernel still delivers of a process that was killed: everything, or with `reset_on_close` nothing more."""
+"""What the kernel still delivers for a killed process: everything, or with `reset_on_close` nothing more."""
 
 import asyncio
 import signal

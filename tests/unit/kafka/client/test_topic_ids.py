@@ -1,4 +1,4 @@
-"""Clusters that report topics without topic ids are refused, and views of them are not changed."""
+"""Clusters that report topics without topic ids are refused, and their views are not changed."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,7 +5,7 @@ import pytest
 from mirrord.kafka.protocol.api_versions import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, UPKEEP_APIS, choose
 from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
 
-# What ApiVersions of Kafka 2.8.0 tells for the APIs that we use.
+# What ApiVersions of Kafka 2.8.0 returns for the APIs that mirrord uses.
 KAFKA_2_8 = {
     0: (0, 9),
     1: (0, 12),

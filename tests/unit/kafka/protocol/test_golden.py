@@ -107,7 +107,7 @@ def test_produce_response(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS["Produce"])
 @pytest.mark.parametrize("error", [0, 45])
 def test_the_short_ways_of_a_single_batch_are_the_long_ones(version: int, error: int) -> None:
-    """A request and an answer for one batch, taken out of the golden ones by hand."""
+    """A request and an answer for one batch, cut out of the golden ones by hand."""
     by_id = version >= PRODUCE_BY_TOPIC_ID
     topic = TOPIC_ID if by_id else "orders"
     name = bytes(range(1, 17)) if by_id else b"\x07orders"
@@ -248,7 +248,7 @@ def test_acls(version: int) -> None:
 
 
 def test_topic_ids_read_as_kafka_writes_them() -> None:
-    # What Uuid.toString makes of the 16 bytes.
+    # The result of Uuid.toString for the 16 bytes.
     assert TOPIC_ID == "AQIDBAUGBwgJCgsMDQ4PEA"
     assert uuid_bytes(TOPIC_ID) == bytes(range(1, 17))
 

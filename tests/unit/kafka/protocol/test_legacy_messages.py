@@ -167,7 +167,7 @@ def chunk(data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> Chunk:
 
 
 def test_old_and_new_batches_of_one_answer() -> None:
-    """Ordinals are dense, offsets that are not there are told, the new batch goes raw."""
+    """Ordinals are dense, missing offsets get verdicts, the new batch is copied raw."""
     new = bytes(batch(new_records([0, 1, 2], random.Random(1)), base_offset=BASE))
     data = messages(0, some(990, 991)) + messages(1, some(993, 994), 1) + new + messages(1, some(1_004))[:-3]
     lane = lane_at(990)
@@ -213,7 +213,7 @@ def test_what_is_copied_again_ends_where_the_plan_jumps() -> None:
 
 
 def test_old_messages_in_between_do_not_bring_an_abort_back() -> None:
-    """The producer's second transaction was not aborted: what it wrote must not be left out."""
+    """The producer's second transaction was not aborted: its records must not be skipped."""
     aborted = bytes(batch(new_records([0], random.Random(1)), base_offset=10, attributes=0x10, producer_id=9))
     marker = bytes(batch(new_records([0], random.Random(2)), base_offset=11, attributes=0x30, producer_id=9))
     again_9 = bytes(batch(new_records([0], random.Random(3)), base_offset=13, attributes=0x10, producer_id=9))
@@ -243,7 +243,7 @@ def test_a_message_that_cannot_be_read_stops_the_lane_in_front_of_it() -> None:
 
 
 def read(data: bytes, position: int) -> list[tuple[int, int, int]]:
-    """(first offset, last offset, magic) of what a stretch gives."""
+    """(first offset, last offset, magic) of what a stretch returns."""
     fetched = FetchedPartition("t", 0, 0, 0, 0, 0, 0, len(data), [])
     return [(base, last, header[3]) for _, _, base, last, _, _, header in _scan(data, fetched, position)]
 
