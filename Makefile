@@ -4,11 +4,12 @@ STAMP := .venv/.stamp
 # Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv test check demo bench bench-whole campaign lock clean
+.PHONY: help venv test quick check demo bench bench-whole campaign lock clean
 
 help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
 	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
+	@echo "make quick      the pure tests that a change can affect, and the tidy ones"
 	@echo "make check      ruff, pyright, import-linter"
 	@echo "make bench      four questions in a short form, ten minutes; nothing is kept"
 	@echo "make bench-whole  all of them, some hours; kept in bench/results and docs/measurements.md"
@@ -24,6 +25,9 @@ $(STAMP): requirements-dev.lock
 
 test: $(STAMP)
 	@$(BIN)/python -m tests.tiers $(TIERS)
+
+quick: $(STAMP)
+	@$(BIN)/python -m tests.quick
 
 check: $(STAMP)
 	$(BIN)/ruff check

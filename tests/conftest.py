@@ -4,6 +4,9 @@ import json
 import os
 import random
 import signal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ pytest_plugins = ["tests.fixtures.lab"]
 
 SEED = "MIRRORD_SEED"
 TALLY = "MIRRORD_TALLY"
+SLOWEST = 10
 
 # No deadline: the speed of a machine says nothing about whether the code is correct.
 settings.register_profile("mirrord", deadline=None)
@@ -54,7 +58,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
             for word, outcome in (("FAILED", "failed"), ("ERROR", "error"))
             for report in stats.get(outcome, ())
         ]
-        Path(tally).write_text(json.dumps({"counts": counts, "failed": failed}))
+        Path(tally).write_text(json.dumps({"counts": counts, "failed": failed, "slowest": _slowest(stats)}))
+
+
+def _slowest(stats: Mapping[str, Sequence[object]]) -> list[tuple[float, str]]:
+    """Return the slowest tests with their seconds, the slowest first. Setup and teardown count."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in chain.from_iterable(stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds[report.nodeid] += report.duration
+    return sorted(((spent, name) for name, spent in seconds.items()), reverse=True)[:SLOWEST]
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,8 @@ class Ended(NamedTuple):
     code: int
     counts: Mapping[str, int]
     failed: Sequence[str]
+    slowest: Sequence[tuple[float, str]]
+    """Seconds and name of its slowest tests."""
 
 
 TIERS = (
@@ -63,6 +65,7 @@ def main(names: list[str]) -> int:
     counts = dict.fromkeys(OUTCOMES, 0)
     failed_tiers: list[str] = []
     failed_tests: list[str] = []
+    slowest: list[tuple[float, str]] = []
     for tier in TIERS:
         folders = [f"tests/{folder}" for folder in tier.folders if (ROOT / "tests" / folder).is_dir()]
         if not folders or (names and tier.name not in names):
@@ -71,8 +74,12 @@ def main(names: list[str]) -> int:
         for outcome in OUTCOMES:
             counts[outcome] += ended.counts.get(outcome, 0)
         failed_tests += ended.failed
+        slowest += ended.slowest
         if ended.code not in (0, NO_TESTS):
             failed_tiers.append(tier.name)
+    print("\nthe ten slowest tests:")
+    for seconds, name in sorted(slowest, reverse=True)[:10]:
+        print(f"{seconds:8.1f} s  {name}")
     # If the log was cut, its end is left.
     for line in failed_tests:
         print(line)
@@ -98,9 +105,12 @@ def run(tier: Tier, folders: Sequence[str]) -> Ended:
             code = STOPPED
             stop(process)
             print(f"tier {tier.name}: stopped at three times its budget")
-        told = json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": []}
+        told = (
+            json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": [], "slowest": []}
+        )
     print(f"--- tier {tier.name}: {(time.monotonic() - started) / 60:.1f} of {tier.budget_minutes:g} min", flush=True)
-    return Ended(code, told["counts"], told["failed"])
+    slowest = [(float(seconds), str(name)) for seconds, name in told["slowest"]]
+    return Ended(code, told["counts"], told["failed"], slowest)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

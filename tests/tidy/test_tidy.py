@@ -27,7 +27,7 @@ ENTRY_POINTS = {
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
 }
-CROSS_PACKAGE_TESTS = {"test_bounded.py", "test_docs.py", "test_tiers.py"}
+CROSS_PACKAGE_TESTS = {"test_bounded.py", "test_docs.py", "test_quick.py", "test_tiers.py"}
 """Files of tests/unit that belong to no package: limits of several packages, the documents, the test runner."""
 # Split, so that this file does not contain what it looks for.
 REGISTRY_HOSTS = tuple(
