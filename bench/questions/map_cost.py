@@ -32,7 +32,7 @@ from mirrord.ledger.facts.core import (
     SourceRun,
     TargetRun,
 )
-from mirrord.ledger.offset_map import Copied, LaneMap
+from mirrord.ledger.offset_map import LaneMap, ProgressMark
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import LedgerMark
@@ -183,7 +183,7 @@ async def _open(flow: str, bootstrap: str, map_bytes: int) -> Opened:
     last = lane.source_runs.last
     if last is None:
         raise EnvironmentFault("the map is empty")
-    lane_map = LaneMap(lane, Copied(last.ordinal, last.ordinal, last.offset))
+    lane_map = LaneMap(lane, ProgressMark(last.ordinal, last.ordinal, last.offset))
     newest = lane.source_runs.at(max(len(lane.source_runs) - PIECE_RUNS, 0)).offset
     newest_us = _translation_us(lane_map, newest, last.offset)
     any_us = _translation_us(lane_map, 0, last.offset)

@@ -6,7 +6,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeRepaired
 from mirrord.ledger.proven_ranges import with_repair
 from mirrord.ledger.store.access import ClusterAccess
-from mirrord.ledger.store.store import LedgerStore, append_anew
+from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 10.0
@@ -34,5 +34,5 @@ async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired])
 async def _append(store: LedgerStore, fact: RangeRepaired) -> None:
     lane = store.state.lanes.get(fact.lane)
     is_news = lane is not None and with_repair(lane.repaired, fact) is not None
-    if is_news and not await append_anew(store, fact):
+    if is_news and not await append_under_current_lease(store, fact):
         raise EnvironmentFault("its lease is being taken over")

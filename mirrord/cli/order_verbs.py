@@ -12,7 +12,7 @@ import msgspec
 
 from mirrord.cli.arguments import add_conf, load_conf
 from mirrord.config.schema import Config
-from mirrord.ledger.standing_orders import Kind, Order, OrderAnswer, Verb
+from mirrord.ledger.standing_orders import ObjectKind, Order, OrderAnswer, OrderVerb
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.flow_lookup import ledgers_meant
 from mirrord.operations.status_report import LedgerView
@@ -44,14 +44,14 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
 
 
-def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
+def add_kind(parser: argparse.ArgumentParser, *kinds: ObjectKind) -> None:
     """Add `--kind`, which says what kind of object a name refers to."""
     parser.add_argument("--kind", choices=kinds, help="what the name refers to, if it is ambiguous")
 
 
 def give(
     arguments: argparse.Namespace,
-    verb: Verb,
+    verb: OrderVerb,
     *,
     to: str = "",
     offset: int = -1,
@@ -66,7 +66,7 @@ def give(
 
 
 def order_of(
-    arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int, until: int, reason_option: str
+    arguments: argparse.Namespace, verb: OrderVerb, *, to: str = "", offset: int, until: int, reason_option: str
 ) -> Order:
     """Return the command that the arguments ask for. Raises ConfigError."""
     reason: str = arguments.reason

@@ -21,7 +21,7 @@ from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import NOTHING, Copied, LaneMap, Translation
+from mirrord.ledger.offset_map import NOTHING, LaneMap, ProgressMark, Translation
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.all_ledgers import ClusterLedgers, Marks
 from mirrord.ledger.store.kafka_log import KafkaLog
@@ -66,8 +66,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
     """
     if own.mark is None or back.mark is None:
         return Mapped(None, 0, NOTHING)
-    ours = LaneMap(own.lane, Copied.by(own.mark)).to_target(position)
-    theirs = LaneMap(back.lane, Copied.by(back.mark)).to_source(position)
+    ours = LaneMap(own.lane, ProgressMark.by(own.mark)).to_target(position)
+    theirs = LaneMap(back.lane, ProgressMark.by(back.mark)).to_source(position)
     for told in (ours, theirs):
         if told.offset is None:
             return Mapped(None, 0, line_of(told))

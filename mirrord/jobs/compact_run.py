@@ -8,7 +8,7 @@ from pathlib import Path
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.store.access import ClusterAccess
-from mirrord.ledger.store.compaction import Compacted, FileWork, Spread, Wanted, compact, write
+from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
 from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S
 
@@ -17,7 +17,7 @@ Tell = Callable[[str, int, int], None]
 
 
 def compact_flows(
-    config: Config, folder: Path, wanted: Wanted, settings: Mapping[str, str], tell: Tell
+    config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], tell: Tell
 ) -> list[Compacted]:
     """Compact each flow that has ever run. Raises ConfigError, EnvironmentFault."""
     due = [(flow, asyncio.run(_look(config, flow, wanted))) for flow in config.flows]
@@ -45,7 +45,7 @@ def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
     return [write(work) for work in works]
 
 
-async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
+async def _look(config: Config, flow: FlowConfig, wanted: RunSelection) -> int | None:
     """Count the runs that can be moved, without moving any. Return None if the flow has never run."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
@@ -59,7 +59,7 @@ async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
 
 
 async def _compact(
-    config: Config, flow: FlowConfig, folder: Path, wanted: Wanted, spread: Spread, tell: Tell
+    config: Config, flow: FlowConfig, folder: Path, wanted: RunSelection, spread: Spread, tell: Tell
 ) -> Compacted:
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open()

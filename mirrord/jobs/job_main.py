@@ -19,7 +19,7 @@ from mirrord.config.schema import Config
 from mirrord.jobs.audit_run import Audit, AuditOrder
 from mirrord.jobs.compact_run import compact_flows, moved_line
 from mirrord.ledger.compaction_plan import PART_RUNS
-from mirrord.ledger.store.compaction import Wanted
+from mirrord.ledger.store.compaction import RunSelection
 from mirrord.ledger.store.job_lease import JobLease
 from mirrord.model.errors import MirrordError
 from mirrord.model.jobs import JobOutcome
@@ -54,7 +54,7 @@ def _work(order: JobOrder) -> JobReport:
         with JobLease(config, order.job) as lease:
             _end_on_signal(lease)
             outcome, line = (_audit if order.job == "audit" else _compact)(config, flow.name, lease)
-            lease.tell(flow.name, outcome, line)
+            lease.set_outcome(flow.name, outcome, line)
     except MirrordError as error:
         log.error("job_failed", flow=flow.name, job=order.job, reason=str(error))
         return JobReport("failed", str(error).splitlines()[0])
@@ -66,7 +66,7 @@ def _work(order: JobOrder) -> JobReport:
 
 def _end_on_signal(lease: JobLease) -> None:
     def end(number: int, _: object) -> None:
-        lease.tell_all("stopped", "it was asked to end")
+        lease.set_every_outcome("stopped", "it was asked to end")
         lease.end()
         os._exit(128 + number)
 
@@ -104,7 +104,7 @@ def _audit(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]
 
 
 def _compact(config: Config, _: str, lease: JobLease) -> tuple[JobOutcome, str]:
-    wanted = Wanted(topics=config.compact.topics, least=config.compact.least or PART_RUNS)
+    wanted = RunSelection(topics=config.compact.topics, least=config.compact.least or PART_RUNS)
     folder = Path(config.compact.path or "")
     settings = config.compact.spark
     done = compact_flows(config, folder, wanted, settings, lambda _, moved, every: lease.progress(moved, every))

@@ -40,7 +40,7 @@ from mirrord.ledger.state_records import (
 )
 from mirrord.model.archive import ArchivedRuns
 
-Record = TypeVar("Record")
+T = TypeVar("T")
 
 VERSION = 9
 """The layout version that is written. 1: the first layout. 2: `TargetProbed`. 3: configs, ACLs and topic deletions
@@ -94,7 +94,7 @@ def decode_state(key: str, data: bytes) -> StateRecord:
     return _decode(decoder, data, f"state record {key!r}")
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[Record], data: bytes | None, what: str) -> Record:
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) -> T:
     if not data:
         raise LedgerCorrupt(f"a {what} is empty")
     if not 1 <= data[0] <= VERSION:

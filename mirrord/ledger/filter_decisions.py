@@ -14,23 +14,23 @@ from mirrord.model.runs import Run, Runs
 DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
-Piece = tuple[int, int, int]
+VoidPiece = tuple[int, int, int]
 """Consecutive ordinals with consecutive source offsets: the first ordinal, its source offset, and the number of
 ordinals."""
 
 
-def void_pieces(runs: Runs, hole: HoleFound) -> list[Piece]:
+def void_pieces(runs: Runs, hole: HoleFound) -> list[VoidPiece]:
     """Return the source offsets of an open hole. They were recorded as unexplained, and they count as unexplained until
     a later run assigns the ordinals of the hole again."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 
-def void_no_longer(pieces: Iterable[Piece], lowest: int) -> tuple[list[Interval], list[Piece]]:
+def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Interval], list[VoidPiece]]:
     """Split void pieces at `lowest`, from which ordinals are assigned again. The new runs and verdicts also say which
     of the unexplained source offsets are copied. Return the source offsets from that ordinal on, and the pieces that
     are still void."""
     ranges: list[Interval] = []
-    left: list[Piece] = []
+    left: list[VoidPiece] = []
     for ordinal, offset, length in pieces:
         kept = min(max(lowest - ordinal, 0), length)
         if kept:
@@ -40,7 +40,7 @@ def void_no_longer(pieces: Iterable[Piece], lowest: int) -> tuple[list[Interval]
     return ranges, left
 
 
-def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:
+def invalidated_decisions(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:
     """Return the source offsets whose earlier decisions the runs `told` invalidate: offsets that those runs copy, and
     offsets that the lane reaches again after them. Return nothing if all of these runs are at source offset `above` or
     higher."""

@@ -61,7 +61,7 @@ from mirrord.ledger.facts.jobs import JobFact, after
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone, cut, done, sought
-from mirrord.ledger.filter_decisions import answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.filter_decisions import invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.hole_plans import carried_on, ended_at, kept_below
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.start_offsets import note_begun, take_starts
@@ -303,7 +303,7 @@ def _compact(state: FlowState, fact: MapCompacted, offset: int) -> bool:
     return True
 
 
-def _retell(state: FlowState, lane: LaneState, ordinal: int) -> None:
+def _note_recorded_again(state: FlowState, lane: LaneState, ordinal: int) -> None:
     """Note that a run was recorded at this ordinal. Runs from there on that the current compaction has already read are
     no longer valid."""
     began, lowest = lane.retold
@@ -325,9 +325,9 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
         return False
     else:
         if isinstance(fact, TargetRun):
-            _retell(state, lane, fact.ordinal)
+            _note_recorded_again(state, lane, fact.ordinal)
         elif isinstance(fact, SourceRun) and fact.runs:
-            _retell(state, lane, min(run.ordinal for run in fact.runs))
+            _note_recorded_again(state, lane, min(run.ordinal for run in fact.runs))
             note_begun(state, lane.key)
         _change_lane(lane, fact)
     lane.changed_at = offset
@@ -452,8 +452,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     lane.verdicts.explained(void_no_longer(void, lowest)[0])
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
-    if again := answered_anew(lane.source_runs, fact.runs, lane.verdicts.decided):
-        lane.verdicts.answered_anew(again)
+    if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
+        lane.verdicts.invalidate_decided(again)
     # Ordinals that are assigned again are no longer void: the log went back below the hole and grows again.
     if fact.runs:
         if fact.regiven:

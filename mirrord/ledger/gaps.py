@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mirrord.ledger.facts.core import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
-from mirrord.ledger.filter_decisions import DECIDED, Piece, answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.filter_decisions import DECIDED, VoidPiece, invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.state import FlowState
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
@@ -40,7 +40,7 @@ class Gaps:
         """For each lane, an offset that no decided verdict extends beyond."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """The gaps of each lane, in the order of their offsets."""
-        self._void: dict[LaneId, list[Piece]] = {}
+        self._void: dict[LaneId, list[VoidPiece]] = {}
         """The pieces that open holes leave unexplained."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
@@ -58,7 +58,7 @@ class Gaps:
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):
-                    self._answered_anew(fact)
+                    self._invalidate_decisions(fact)
                     self._void_no_longer(fact)
                 for verdict in fact.verdicts:
                     self._add(fact.lane, verdict, at_ms)
@@ -88,11 +88,11 @@ class Gaps:
             self._truncated = [each for each in self._truncated if not _is_same(each, gap)] + [gap]
         self._put(lane, (gap.start, gap.end), [] if gap.reason == "truncated" else [gap])
 
-    def _answered_anew(self, fact: SourceRun) -> None:
+    def _invalidate_decisions(self, fact: SourceRun) -> None:
         known, decided = self._state.lanes.get(fact.lane), self._decided.get(fact.lane)
         if known is None or decided is None:
             return
-        for start, end in answered_anew(known.source_runs, fact.runs, decided):
+        for start, end in invalidated_decisions(known.source_runs, fact.runs, decided):
             stays = [each for each in self._within(fact.lane, (start, end)) if each.reason not in DECIDED]
             self._put(fact.lane, (start, end), stays)
 

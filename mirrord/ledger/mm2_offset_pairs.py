@@ -20,7 +20,7 @@ MOST = 10
 """Maximum number of run beginnings that are published at once."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class PublishedPairs(msgspec.Struct, frozen=True):
     """What has been published for one lane."""
 
     mark: int
@@ -32,7 +32,9 @@ class Told(msgspec.Struct, frozen=True):
     """The pair of that ordinal."""
 
 
-def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tuple[list[OffsetSync], Told]:
+def due_syncs(
+    lane: LaneState, mark: int, told: PublishedPairs | None, lag_max: int
+) -> tuple[list[OffsetSync], PublishedPairs]:
     """Return the pairs to publish now, in the order of their records, and the state after publishing them.
 
     `mark` is the lane's next ordinal; all below it are acknowledged. `told` is None at first. Then only the last record
@@ -40,9 +42,9 @@ def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tu
     """
     if told is not None and _moved(lane, told):
         # A pair below the last one makes MirrorMaker 2 drop the pairs that it has (OffsetSyncStore.backfillOffsets).
-        told, begins = Told(mark), sorted({max(min(told.last, mark) - 1, 0), max(mark - 1, 0)})
+        told, begins = PublishedPairs(mark), sorted({max(min(told.last, mark) - 1, 0), max(mark - 1, 0)})
     elif told is None or mark < told.mark:
-        told, begins = Told(mark), [mark - 1] if mark else []
+        told, begins = PublishedPairs(mark), [mark - 1] if mark else []
     elif told.mark == mark:
         begins = [mark - 1] if told.last < mark - 1 else []
     else:
@@ -56,11 +58,11 @@ def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tu
         pair = _pair(lane, ordinal)
         if pair is not None and pair.upstream > told.upstream and pair.downstream > told.downstream:
             pairs.append(pair)
-            told = Told(mark, ordinal, pair.upstream, pair.downstream)
+            told = PublishedPairs(mark, ordinal, pair.upstream, pair.downstream)
     return pairs, told
 
 
-def _moved(lane: LaneState, told: Told) -> bool:
+def _moved(lane: LaneState, told: PublishedPairs) -> bool:
     """Return whether the last published record is now at other offsets: the target lost its end and was
     written again."""
     upstream, downstream = lane.source_runs.offset_of(told.last), lane.target_runs.offset_of(told.last)

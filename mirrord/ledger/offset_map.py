@@ -28,7 +28,7 @@ from mirrord.ledger.facts.core import HoleFound, Progress
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
 
-Kind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
+TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
 """The kind of an answer.
 
 - "exact": the very record that was asked for is at `offset`.
@@ -42,7 +42,7 @@ Kind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unkn
 """
 
 
-class Copied(NamedTuple):
+class ProgressMark(NamedTuple):
     """How far a lane has certainly been copied: a progress mark."""
 
     ordinal: int
@@ -53,16 +53,16 @@ class Copied(NamedTuple):
     """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
 
     @staticmethod
-    def by(progress: Progress) -> "Copied":
+    def by(progress: Progress) -> "ProgressMark":
         """Return the values from the lane's mark."""
-        return Copied(progress.ordinal, progress.target_offset, progress.source_offset)
+        return ProgressMark(progress.ordinal, progress.target_offset, progress.source_offset)
 
 
 class Translation(msgspec.Struct, frozen=True):
     """An answer."""
 
     asked: int
-    kind: Kind
+    kind: TranslationKind
     offset: int | None
     """Where to resume on the other side; None if this is not known."""
     record: int | None = None
@@ -98,7 +98,7 @@ class LaneMap:
     """The map of one lane in its current state. It is cheap to create, and is created again when the lane or its mark
     has changed."""
 
-    def __init__(self, lane: LaneState, copied: Copied | None) -> None:
+    def __init__(self, lane: LaneState, copied: ProgressMark | None) -> None:
         self._lane = lane
         self._source = lane.source_runs
         self._target = lane.target_runs

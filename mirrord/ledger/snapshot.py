@@ -102,7 +102,7 @@ class PieceOfLane(NamedTuple):
         )
 
 
-class Cut(NamedTuple):
+class SnapshotCut(NamedTuple):
     """A consistent cut: the records to be written, in this order, and the keys that a reader needs afterwards."""
 
     tenure: Tenure
@@ -132,7 +132,7 @@ class Cut(NamedTuple):
         return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
-def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
+def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> SnapshotCut:
     """Return the cut at the state's current position. Records that are unchanged in the state topic are not written
     again."""
     pieces: list[PieceOfLane] = []
@@ -177,10 +177,10 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         starts=tuple(state.starts.values()),
     )
     keys.add(flow_key(state.tenure))
-    return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
+    return SnapshotCut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
 
 
-class Rows:
+class StateTopicRows:
     """The state topic as it is read: the newest row of each key. Packed runs are moved row by row to where `RunMemory`
     has room."""
 
@@ -209,12 +209,12 @@ class Rows:
         piece.checksum = record.checksum
         return True
 
-    def read(self) -> "Read":
+    def read(self) -> "StateTopicContents":
         """Return all rows, decoded. Raises LedgerCorrupt."""
-        return Read({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
+        return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
 
 
-class Read(NamedTuple):
+class StateTopicContents(NamedTuple):
     """The contents of the state topic, by key."""
 
     records: Mapping[str, StateRecord]
@@ -230,7 +230,7 @@ class Read(NamedTuple):
         return kept
 
 
-def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
+def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowState:
     """Return the state of the newest valid cut, with the progress marks. It is empty and at offset 0 if there is no
     cut.
 
@@ -391,7 +391,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
     )
 
 
-def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneState:
+def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemory) -> LaneState:
     try:
         key = LaneKey.parse(lane.lane)
         source_runs = _restore_runs(lane, "source", read, memory)
@@ -431,7 +431,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
     )
 
 
-def _restore_runs(lane: LaneSnapshot, side: Side, read: Read, memory: RunMemory) -> Runs:
+def _restore_runs(lane: LaneSnapshot, side: Side, read: StateTopicContents, memory: RunMemory) -> Runs:
     snapshot = lane.source_runs if side == "source" else lane.target_runs
     if snapshot.form == PACKED:
         # Pieces and archived parts are merged by their first ordinals. The pieces themselves are in order.
@@ -457,11 +457,11 @@ def _by_ordinal(found: tuple[int, object]) -> int:
     return found[0]
 
 
-def _restore_piece(key: str, read: Read, memory: RunMemory) -> PackedPiece:
+def _restore_piece(key: str, read: StateTopicContents, memory: RunMemory) -> PackedPiece:
     return read.pieces.get(key) or memory.keep(_piece_record(key, read, PACKED).packed)
 
 
-def _piece_record(key: str, read: Read, form: int) -> RunsPiece:
+def _piece_record(key: str, read: StateTopicContents, form: int) -> RunsPiece:
     piece = read.records.get(key)
     if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum or piece.form != form:
         raise ValueError(f"{key} is missing or damaged")

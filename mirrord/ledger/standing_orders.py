@@ -19,9 +19,9 @@ from mirrord.ledger.facts.orders import (
 )
 from mirrord.model.names import TopicPartition
 
-Verb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek"]
-Kind = Literal["flow", "topic", "lane", "host"]
-Standing = TypeVar("Standing", CopyingPaused, HostDrained)
+OrderVerb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek"]
+ObjectKind = Literal["flow", "topic", "lane", "host"]
+OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
 POLICY = "policy"
 """Author of a command that no person gave."""
@@ -30,7 +30,7 @@ POLICY = "policy"
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A command that a daemon is asked to carry out."""
 
-    verb: Verb
+    verb: OrderVerb
     name: str
     """Name of a flow, a topic of the source, a partition of it (`orders-3`) or a replicator. The prefix `flow:` is
     allowed.
@@ -39,7 +39,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The replicator to which a lane should move."""
     flow: str = ""
     """Restricts the command to this flow."""
-    kind: Kind | None = None
+    kind: ObjectKind | None = None
     """The kind of object that the name refers to, if it is ambiguous."""
     by: str
     reason: str = ""
@@ -137,7 +137,7 @@ def pausable(topic: str, partition: int) -> str:
     return f"topic {topic}" if partition < 0 else f"{topic}-{partition}"
 
 
-def origin_words(origin: Origin) -> str:
+def describe_origin(origin: Origin) -> str:
     """Describe an origin, such as "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
     why = f": {origin.reason}" if origin.reason else ""
     return f"by {origin.by} at {moment(origin.at_ms)}{why}"
@@ -148,7 +148,7 @@ def moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _put(known: dict[str, Standing], key: str, fact: Standing) -> bool:
+def _put(known: dict[str, OrderT], key: str, fact: OrderT) -> bool:
     if key in known:
         return False
     known[key] = fact

@@ -75,7 +75,7 @@ class VerdictTally:
             if len(self.recent) > RECENT_VERDICTS:
                 self.recent.popleft()
 
-    def answered_anew(self, ranges: Sequence[Interval]) -> None:
+    def invalidate_decided(self, ranges: Sequence[Interval]) -> None:
         """Take back the decided verdicts on these source offsets."""
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)

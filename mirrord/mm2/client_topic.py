@@ -14,7 +14,7 @@ from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.list_offsets import EARLIEST, LATEST
 from mirrord.kafka.rules.topic import BROKER_DEFAULT, TopicShape
-from mirrord.ledger.store.partition_io import KeyValue, OutOfRange, Parted, PartitionReader, PartitionWriter
+from mirrord.ledger.store.partition_io import DivergingEpoch, KeyValue, OutOfRange, PartitionReader, PartitionWriter
 from mirrord.ledger.store.topics import LedgerTopics
 from mirrord.model.errors import EnvironmentFault
 
@@ -80,7 +80,7 @@ class Mm2Topic(LedgerTopics):
         try:
             while reader.position < end:
                 found += [(record.key, record.value) for record in await reader.take()]
-        except (OutOfRange, Parted):
+        except (OutOfRange, DivergingEpoch):
             raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
         finally:
             reader.stop()
@@ -98,7 +98,7 @@ class Mm2Topic(LedgerTopics):
             yield []
             while True:
                 yield [(record.key, record.value) for record in await reader.take()]
-        except (OutOfRange, Parted):
+        except (OutOfRange, DivergingEpoch):
             raise EnvironmentFault(f"{self._name} was truncated while it was read") from None
         finally:
             reader.stop()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.kafka.protocol.mm2_records import OffsetSync
-from mirrord.ledger.mm2_offset_pairs import Told, due_syncs
+from mirrord.ledger.mm2_offset_pairs import PublishedPairs, due_syncs
 from mirrord.ledger.state import FlowState
 from mirrord.mm2.client_topic import SMALL, Mm2Topic
 from mirrord.model.errors import EnvironmentFault
@@ -33,7 +33,7 @@ class OffsetSyncs:
         self._flow = flow
         self._timeout_s = timeout_s
         self._lanes: tuple[LaneId, ...] = ()
-        self._told: dict[LaneId, Told] = {}
+        self._told: dict[LaneId, PublishedPairs] = {}
         self._begun: frozenset[LaneId] = frozenset()
         self._troubles = Troubles("offset_syncs", flow=flow.name)
 
@@ -68,12 +68,12 @@ class OffsetSyncs:
 
     async def _write(self, topic: Mm2Topic, state: FlowState) -> None:
         due: list[OffsetSync] = []
-        told: dict[LaneId, Told] = {}
+        told: dict[LaneId, PublishedPairs] = {}
         for lane in self._lanes:
             known, progress = state.lanes.get(lane), state.progress.get(lane)
             if known is None or progress is None:
                 continue
-            before = self._told.get(lane, None if lane in self._begun else Told(0))
+            before = self._told.get(lane, None if lane in self._begun else PublishedPairs(0))
             mark = progress.ordinal
             if before is not None and before.mark == mark and before.last == mark - 1:
                 continue

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.admin_requests import address
+from mirrord.kafka.client.admin_requests import parse_address
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, connect
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.reconnecting_link import ask
@@ -75,7 +75,7 @@ async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOpt
     errors: list[str] = []
     for text in config.bootstrap:
         try:
-            return await connect(*address(text), config.security, pool, options)
+            return await connect(*parse_address(text), config.security, pool, options)
         except EnvironmentFault as fault:
             errors.append(str(fault))
     raise EnvironmentFault("; ".join(dict.fromkeys(errors)))

@@ -12,7 +12,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.quarantine import Parked, lettered_from
-from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words
+from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -94,7 +94,7 @@ async def bring_back(config: Config, order: Order, found: Found, into: str | Non
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
     if entry.skipped is None or entry.letters < 0:
-        who = origin_words(entry.skipped) if entry.skipped else ""
+        who = describe_origin(entry.skipped) if entry.skipped else ""
         raise ConfigError(
             f"{name}: source offsets [{entry.start}, {entry.end}) were skipped {who}, and they were not parked: "
             "there is nothing to bring back"

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.admin_requests import address
+from mirrord.kafka.client.admin_requests import parse_address
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.client.reconnecting_link import ask
@@ -159,7 +159,7 @@ class _Probe:
     async def _look(self) -> metadata.Metadata:
         """Return the metadata from the first address that answers."""
         fault: EnvironmentFault | None = None
-        for known in [*self._connections, *map(address, self._cluster.bootstrap)]:
+        for known in [*self._connections, *map(parse_address, self._cluster.bootstrap)]:
             try:
                 connection = known if isinstance(known, Connection) else await self._open(*known)
                 version = connection.version(METADATA)

@@ -7,7 +7,7 @@ import msgspec
 from mirrord.ledger.facts.seeks import pending
 from mirrord.ledger.foreign_writes import foreign_counts
 from mirrord.ledger.source_ends import former_losses, lane_end
-from mirrord.ledger.standing_orders import Orders, origin_words, pausable
+from mirrord.ledger.standing_orders import Orders, describe_origin, pausable
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.status import HostState, LaneStatus, LossStatus, ProofStatus, ReplicatorStatus
@@ -144,16 +144,16 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> Lane
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
-        note = f"to continue at source offset {seek.end} {origin_words(seek.origin)}"
+        note = f"to continue at source offset {seek.end} {describe_origin(seek.origin)}"
         lane = msgspec.structs.replace(lane, seek_to=seek.end, note=lane.note or note)
     pause = orders.pause_of(lane.topic, lane.partition)
     if pause is not None and lane.state in {"unknown", "drained"}:
         what = pausable(pause.topic, pause.partition) if pause.partition < 0 else "it"
-        note = f"{what} was paused {origin_words(pause.origin)}"
+        note = f"{what} was paused {describe_origin(pause.origin)}"
         return msgspec.structs.replace(lane, state="paused", note=lane.note or note)
     pin = orders.pin_of(TopicPartition(lane.topic, lane.partition))
     if pin is not None and not lane.note:
-        return msgspec.structs.replace(lane, note=f"pinned to replicator {pin.slot} {origin_words(pin.origin)}")
+        return msgspec.structs.replace(lane, note=f"pinned to replicator {pin.slot} {describe_origin(pin.origin)}")
     return lane
 
 

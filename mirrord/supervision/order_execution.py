@@ -11,7 +11,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought, pending
-from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words, pausable
+from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin, pausable
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.ledger.store.store import LedgerStore
@@ -85,11 +85,11 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
         if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
             continue  # its topic was created again
         for seek in pending(lane.seeks):
-            yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {origin_words(seek.origin)}"
+            yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {describe_origin(seek.origin)}"
     for pause in orders.paused.values():
-        yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
+        yield f"{pausable(pause.topic, pause.partition)} is paused, {describe_origin(pause.origin)}"
     for drained in (orders.drained[host] for host in hosts if host in orders.drained):
-        yield f"{drained.replicator} is drained, {origin_words(drained.origin)}"
+        yield f"{drained.replicator} is drained, {describe_origin(drained.origin)}"
 
 
 def _answer(decision: Decision) -> OrderAnswer:

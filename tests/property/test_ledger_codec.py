@@ -12,7 +12,7 @@ from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_ent
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
-from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
+from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.model.names import TopicId
@@ -70,7 +70,7 @@ def test_any_state_bytes_give_a_record_or_the_typed_error(key: str, data: bytes)
         with suppress(LedgerCorrupt):
             record = decode_state(key, value)
             Kept().note(key, record)
-            restore(Read({key: record}))
+            restore(StateTopicContents({key: record}))
 
 
 @given(st.lists(TREES, max_size=5))
@@ -94,4 +94,4 @@ def test_damaged_records_give_a_record_or_the_typed_error(seed: int) -> None:
         damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         records[state_key(record)] = bytes(damaged)
     with suppress(LedgerCorrupt):
-        restore(Read({key: decode_state(key, value) for key, value in records.items()}))
+        restore(StateTopicContents({key: decode_state(key, value) for key, value in records.items()}))

@@ -9,7 +9,7 @@ from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LaneTaken, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
-from mirrord.ledger.snapshot import Kept, Read, Rows, restore, snapshots
+from mirrord.ledger.snapshot import Kept, StateTopicContents, StateTopicRows, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import LedgerMark, RunsPiece, state_key
 from mirrord.model.names import LaneId, TopicId
@@ -77,7 +77,7 @@ def test_snapshots_and_the_tail_give_what_the_whole_ledger_gives(seed: int, data
                 del topic[stale]
                 kept.note(stale, None)
             assert kept.keys == set(topic) == cut.keys
-    restored = restore(Read({key: decode_state(key, value) for key, value in topic.items()}))
+    restored = restore(StateTopicContents({key: decode_state(key, value) for key, value in topic.items()}))
     for offset, one in enumerate(entries):
         fold(restored, one, offset)
     assert plain(restored) == plain(state)
@@ -147,7 +147,7 @@ def test_pieces_of_long_runs_come_back(seed: int) -> None:
             del topic[stale]
             kept.note(stale, None)
         memory = no_room()
-        rows = Rows(memory)
+        rows = StateTopicRows(memory)
         for key, value in topic.items():
             rows.take(key, value)
         assert plain(restore(rows.read(), memory)) == plain(state), step

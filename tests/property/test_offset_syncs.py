@@ -5,7 +5,7 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirrord.ledger.mm2_offset_pairs import Told, due_syncs
+from mirrord.ledger.mm2_offset_pairs import PublishedPairs, due_syncs
 from tests.fixtures.told_mirror import WILD, ToldMirror
 
 
@@ -46,7 +46,7 @@ def test_no_group_skips_a_record(seed: int, lag_max: int, forgets: bool) -> None
             told = None  # another holder of the flow
         mark, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
         pairs, told = due_syncs(made.lane, mark, told, lag_max)
-        assert isinstance(told, Told)
+        assert isinstance(told, PublishedPairs)
         for pair in pairs:
             assert made.source[pair.upstream] is not None
             assert made.source[pair.upstream] == made.target[pair.downstream]

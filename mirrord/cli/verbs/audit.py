@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         lines = audit.tell()
         for flow in config.flows:
             if lease is not None:
-                lease.tell(flow.name, *audit.outcome(flow.name))
+                lease.set_outcome(flow.name, *audit.outcome(flow.name))
     sums, differences, repaired = audit.sums(), list(audit.differences()), list(audit.repaired())
     if arguments.html:
         write_whole(Path(arguments.html), page(audit.report(results)))

@@ -15,7 +15,7 @@ from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
 from mirrord.jobs.compact_run import compact_flows, moved_line
 from mirrord.ledger.compaction_plan import PART_RUNS
-from mirrord.ledger.store.compaction import Compacted, Wanted
+from mirrord.ledger.store.compaction import Compacted, RunSelection
 from mirrord.ledger.store.job_lease import JobLease
 from mirrord.ledger.store.run_archive import writable
 from mirrord.model.errors import ConfigError
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         done = compact_flows(config, Path(config.compact.path), wanted, settings, tell)
         for each in done:
-            lease.tell(each.flow, "done", moved_line([each]))
+            lease.set_outcome(each.flow, "done", moved_line([each]))
     if arguments.json:
         print(msgspec.json.encode({"flows": done}).decode())
     else:
@@ -74,11 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def _wanted(arguments: argparse.Namespace) -> RunSelection:
     check_topics(arguments)
     if arguments.least < 1:
         raise ConfigError(f"--least: found {arguments.least}; allowed: a whole number from 1 on")
-    return Wanted(topics=tuple(arguments.topics), least=arguments.least)
+    return RunSelection(topics=tuple(arguments.topics), least=arguments.least)
 
 
 def _table(done: Sequence[Compacted]) -> Table:

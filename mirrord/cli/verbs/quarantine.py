@@ -16,7 +16,7 @@ from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.quarantine import Parked
 from mirrord.ledger.gaps import Gap
-from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words
+from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import KafkaLog
@@ -198,7 +198,7 @@ def _with_time(entry: Parked, told: Sequence[Gap]) -> Parked:
 def _state(entry: Parked) -> str:
     if entry.skipped is None:
         return "waits"
-    by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else origin_words(entry.skipped)
+    by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else describe_origin(entry.skipped)
     return f"skipped ({letters_words(entry.letters)}) {by}"
 
 

@@ -84,7 +84,7 @@ class Asker:
 
     async def _connect(self, at: BrokerAddress | None) -> Connection:
         fault: EnvironmentFault | None = None
-        addresses = (at,) if at else dict.fromkeys((*map(address, self._config.bootstrap), *self.brokers))
+        addresses = (at,) if at else dict.fromkeys((*map(parse_address, self._config.bootstrap), *self.brokers))
         for host, port in addresses:
             try:
                 return await connect(host, port, self._config.security, self._pool, self._options)
@@ -94,7 +94,7 @@ class Asker:
         raise fault
 
 
-def address(text: str) -> BrokerAddress:
+def parse_address(text: str) -> BrokerAddress:
     """Return the host and the port of a configured address."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

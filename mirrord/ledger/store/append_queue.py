@@ -21,20 +21,20 @@ ENTRY_BYTES = 512 << 10
 """Size up to which appends are combined into one entry, in bytes. A single append may be larger."""
 KEPT_OUTCOMES = 10_000
 
-Bound = tuple[bool, ...]
+FactBindings = tuple[bool, ...]
 Ask = tuple[int, tuple[AnyFact, ...]]
 
 
 @dataclass(slots=True, eq=False)
-class Append:
+class PendingAppend:
     """The facts of one caller."""
 
     lease_epoch: int
     facts: tuple[AnyFact, ...]
-    waiter: asyncio.Future[Bound] | None
+    waiter: asyncio.Future[FactBindings] | None
     entry: "Numbered | None" = None
     """None while the append is queued."""
-    bound: Bound | None = None
+    bound: FactBindings | None = None
     """Set if the entry was folded after its caller had given up."""
 
     @property
@@ -42,7 +42,7 @@ class Append:
         """The key that identifies a repetition of this append."""
         return self.lease_epoch, self.facts
 
-    def answer(self, bound: Bound) -> None:
+    def answer(self, bound: FactBindings) -> None:
         """Return the result to the caller, or keep it until the caller asks again."""
         self.bound = bound
         if self.waiter is not None and not self.waiter.done():
@@ -55,7 +55,7 @@ class Numbered:
 
     number: int
     data: bytes
-    appends: list[Append]
+    appends: list[PendingAppend]
     failed: bool = False
     """True if sending failed, so it is not known whether the entry is in the ledger."""
 
@@ -68,10 +68,10 @@ class Outbox:
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is something to send."""
     _next: int = 1
-    _queue: deque[Append] = field(default_factory=deque[Append])
+    _queue: deque[PendingAppend] = field(default_factory=deque[PendingAppend])
     _again: set[int] = field(default_factory=set[int])
     _sent: dict[int, Numbered] = field(default_factory=dict[int, Numbered])
-    _in_doubt: dict[Ask, Append] = field(default_factory=dict[Ask, Append])
+    _in_doubt: dict[Ask, PendingAppend] = field(default_factory=dict[Ask, PendingAppend])
     _standing: dict[int, int] = field(default_factory=dict[int, int])
     """The numbers of entries that were acknowledged but not read back yet, by offset."""
 
@@ -80,15 +80,15 @@ class Outbox:
         """How far the ledger reaches, according to acknowledged appends that were not read back yet."""
         return max(self._standing, default=-1) + 1
 
-    def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> Append:
+    def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> PendingAppend:
         """Queue facts, or adopt an append of the same facts whose outcome is not known.
 
         The result has its waiter set.
         """
-        waiter: asyncio.Future[Bound] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[FactBindings] = asyncio.get_running_loop().create_future()
         append = self._in_doubt.pop((lease_epoch, facts), None)
         if append is None:
-            append = Append(lease_epoch, facts, waiter)
+            append = PendingAppend(lease_epoch, facts, waiter)
             self._enqueue(append)
             return append
         append.waiter = waiter
@@ -99,7 +99,7 @@ class Outbox:
             self.wanted.set()
         return append
 
-    def give_up(self, append: Append) -> None:
+    def give_up(self, append: PendingAppend) -> None:
         """Stop waiting for an append. It is dropped if it was not sent; otherwise its outcome is kept."""
         append.waiter = None
         if append.entry is None:
@@ -147,7 +147,7 @@ class Outbox:
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
-    def folded(self, entry: Entry, bound: Bound) -> None:
+    def folded(self, entry: Entry, bound: FactBindings) -> None:
         """Process an entry that was folded, no matter which store wrote it."""
         self._outdate(entry.facts)
         writer, _, number = entry.writer.rpartition("#")
@@ -195,16 +195,16 @@ class Outbox:
             if append.bound is not None and not matters.isdisjoint(map(_matter, append.facts)):
                 del self._in_doubt[ask]
 
-    def _enqueue(self, append: Append) -> None:
+    def _enqueue(self, append: PendingAppend) -> None:
         self._queue.append(append)
         self.wanted.set()
 
-    def _groups(self) -> Iterable[list[Append]]:
+    def _groups(self) -> Iterable[list[PendingAppend]]:
         """Yield groups of appends that can share an entry.
 
         Taking a lease needs a separate entry: if it fails, so does everything else in that entry.
         """
-        group: list[Append] = []
+        group: list[PendingAppend] = []
         while self._queue:
             append = self._queue.popleft()
             alone = any(isinstance(fact, LeaseTaken) for fact in append.facts)
@@ -218,7 +218,7 @@ class Outbox:
         if group:
             yield group
 
-    def _number(self, appends: list[Append], at_ms: int) -> list[Numbered]:
+    def _number(self, appends: list[PendingAppend], at_ms: int) -> list[Numbered]:
         facts = tuple(fact for append in appends for fact in append.facts)
         data = encode_entry(Entry(appends[0].lease_epoch, at_ms, facts, writer_text(self.writer, self._next)))
         if len(data) > ENTRY_BYTES and len(appends) > 1:

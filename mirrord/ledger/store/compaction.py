@@ -70,11 +70,11 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
 """Writes some files, wherever there are workers for it."""
-Tell = Callable[[int, int], None]
+OnRunsWritten = Callable[[int, int], None]
 """Called with the number of runs written so far and the total number of runs."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The runs that are to be moved."""
 
     topics: tuple[str, ...] = ()
@@ -133,7 +133,9 @@ def write(work: FileWork) -> ArchiveFile:
     )
 
 
-async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spread, tell: Tell) -> Compacted:
+async def compact(
+    store: LedgerStore, folder: Path, wanted: RunSelection, spread: Spread, report: OnRunsWritten
+) -> Compacted:
     """Compact the flow of an open ledger into a folder. Raises EnvironmentFault; in that case nothing is half-moved."""
     await store.read_to_end()
     flow = store.state.flow
@@ -146,7 +148,7 @@ async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spre
     await asyncio.to_thread(_sweep, folder, number, _used(store.state), store.mark.topic_id)
     target = generation_folder(folder, number)
     try:
-        files = await _write(found, target, number, spread, tell)
+        files = await _write(found, target, number, spread, report)
         manifest = Manifest(
             schema=SCHEMA,
             flow=flow,
@@ -160,7 +162,7 @@ async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spre
         await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
         raise
     facts = list(_facts(files, number))
-    told = await _tell(store, facts)
+    told = await _record(store, facts)
     if facts and not told and store.state.compaction != number:
         raise EnvironmentFault(f"another compaction of {flow} has begun meanwhile, so this one moves nothing")
     lanes = {fact.lane for fact in told}
@@ -191,16 +193,18 @@ async def _begin(store: LedgerStore, folder: Path) -> int:
     return number
 
 
-async def _write(found: Sequence[Part], target: Path, number: int, spread: Spread, tell: Tell) -> list[ArchiveFile]:
+async def _write(
+    found: Sequence[Part], target: Path, number: int, spread: Spread, report: OnRunsWritten
+) -> list[ArchiveFile]:
     files: list[ArchiveFile] = []
     every, done = sum(part.runs for part in found), 0
-    tell(done, every)
+    report(done, every)
     groups = list(_groups(found))
     for first in range(0, len(groups), FILES_AT_ONCE):
         works = [_work(group, target, number) for group in groups[first : first + FILES_AT_ONCE]]
         files += await asyncio.to_thread(spread, works)
         done = sum(part.count for each in files for part in each.parts)
-        tell(done, every)
+        report(done, every)
     return files
 
 
@@ -252,7 +256,7 @@ def _first(part: ArchivedRuns) -> int:
     return part.first_ordinal
 
 
-async def _tell(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
+async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
     """Record these facts; return those that took effect."""
     told: list[MapCompacted] = []
     some: list[MapCompacted] = []

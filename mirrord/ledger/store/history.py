@@ -9,10 +9,10 @@ from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBa
 from mirrord.ledger.facts.core import AnyFact, Entry, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.snapshot import Rows, restore
+from mirrord.ledger.snapshot import StateTopicRows, restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import StateRecord
-from mirrord.ledger.store.append_queue import Bound
+from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.ledger.store.loss_detection import LedgerWatch
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
@@ -23,7 +23,7 @@ class ReadEntry(NamedTuple):
 
     offset: int
     entry: Entry | LedgerCorrupt
-    bound: Bound | None
+    bound: FactBindings | None
     """None if this can no longer be determined, because the entries before it were trimmed."""
     left: int
     """Number of remaining entries, among those that were in the ledger when reading began."""
@@ -48,7 +48,7 @@ class LedgerReading:
         """
         await self._log.open(create=False)
         try:
-            rows = Rows(self._memory)
+            rows = StateTopicRows(self._memory)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read, ends, lost = rows.read(), await self._log.ends(), None

@@ -21,7 +21,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
-from mirrord.ledger.store.store import LedgerStore, append_anew
+from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.jobs import Job, JobOutcome
 from mirrord.runtime.clock import SystemClock
@@ -87,22 +87,22 @@ class JobLease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception):
-            self.tell_all("failed", str(error).splitlines()[0] if str(error) else repr(error))
+            self.set_every_outcome("failed", str(error).splitlines()[0] if str(error) else repr(error))
         elif error is not None:
-            self.tell_all("stopped", "it was asked to end")
+            self.set_every_outcome("stopped", "it was asked to end")
         self.end()
 
     def progress(self, done: int, every: int) -> None:
         """Set how much of the whole is done; the next renewal records it."""
         self._progress = (done, every)
 
-    def tell(self, flow: str, outcome: JobOutcome, line: str) -> None:
+    def set_outcome(self, flow: str, outcome: JobOutcome, line: str) -> None:
         """Set the outcome of the job for one flow; the ledger records it at the end."""
         for held in self._held:
             if held.flow == flow:
                 held.outcome, held.line = outcome, line
 
-    def tell_all(self, outcome: JobOutcome, line: str) -> None:
+    def set_every_outcome(self, outcome: JobOutcome, line: str) -> None:
         """Set the same outcome for all flows."""
         for held in self._held:
             held.outcome, held.line = outcome, line
@@ -172,7 +172,7 @@ class JobLease:
     async def _begin(self, held: _Held) -> None:
         last = held.store.state.jobs.get(self._job)
         number = 1 + (last.number if last else 0)
-        if not await append_anew(
+        if not await append_under_current_lease(
             held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
         ):
             other = held.store.state.jobs.get(self._job)
@@ -190,7 +190,7 @@ class JobLease:
 
     async def _renew_one(self, held: _Held) -> None:
         try:
-            if await append_anew(held.store, JobRenewed(self._job, held.number, *self._progress)):
+            if await append_under_current_lease(held.store, JobRenewed(self._job, held.number, *self._progress)):
                 return
         except MirrordError as error:
             log.warning("job_lease_not_renewed", flow=held.flow, job=self._job, error=str(error))
@@ -202,7 +202,7 @@ class JobLease:
 
     async def _end(self, held: _Held) -> None:
         try:
-            await append_anew(
+            await append_under_current_lease(
                 held.store, JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms())
             )
         except MirrordError as error:

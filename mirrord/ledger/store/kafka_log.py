@@ -7,7 +7,7 @@ from contextlib import suppress
 from mirrord.config.schema import ClusterConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerWentBack, StateLost, went_back
 from mirrord.ledger.store.log_port import LedgerRow, LogEnds, LogTrimmed, StateRow
-from mirrord.ledger.store.partition_io import LogRecord, OutOfRange, Parted, PartitionReader, PartitionWriter
+from mirrord.ledger.store.partition_io import DivergingEpoch, LogRecord, OutOfRange, PartitionReader, PartitionWriter
 from mirrord.ledger.store.store import DEADLINE_SECONDS
 from mirrord.ledger.store.topics import LedgerTopics
 
@@ -108,7 +108,7 @@ class KafkaLog:
         position, epoch = self._ledger.position, self._ledger.last_epoch
         try:
             return await self._ledger.take()
-        except Parted:
+        except DivergingEpoch:
             raise went_back(self.topic, f"lost what it held below offset {position} when its leader changed") from None
         except OutOfRange:
             ends = (await self._topics.ends())[0]
@@ -124,7 +124,7 @@ class KafkaLog:
     async def _poll_state(self) -> list[LogRecord]:
         try:
             return await self._state.take()
-        except (OutOfRange, Parted):
+        except (OutOfRange, DivergingEpoch):
             raise StateLost(f"{self._topics.state} lost rows that were read from it; it is read again") from None
         except LedgerWentBack:
             raise StateLost(f"{self._topics.state} was deleted and created again; it is read again") from None

@@ -27,7 +27,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import Entry, Holder, LeaseContinued, LeaseReleased, LeaseRenewed, LeaseTaken
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import LedgerMark, StateRecord
-from mirrord.ledger.store.append_queue import Bound
+from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
@@ -248,7 +248,7 @@ class LeaseKeeper:
         return state.released or is_dead(holder)
 
     def _start(self) -> None:
-        self._look(self._store.state)
+        self._check_lost(self._store.state)
         if not self.lost.is_set():
             self._task = asyncio.create_task(self._keep())
 
@@ -283,7 +283,7 @@ class LeaseKeeper:
                 return
         sent = self._clock.monotonic()
         if self._took:
-            await self._tell()
+            await self._write_renewal()
         await self._store.read_to_end()
         state = self._store.state
         if state.lease_epoch == self.epoch and not state.released and not self.lost.is_set():
@@ -297,7 +297,7 @@ class LeaseKeeper:
         log.warning("lease_renewed_late", epoch=self.epoch, seconds=round(took, 3))
         return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
 
-    async def _tell(self) -> None:
+    async def _write_renewal(self) -> None:
         """Show the standbys that the holder is alive, and record how far the ledger reaches."""
         self._beat += 1
         settled = self._clock.monotonic() >= self.settled_from
@@ -324,7 +324,7 @@ class LeaseKeeper:
             self.valid_until = NEVER
             self.lost.set()
 
-    def _take_entry(self, _offset: int, entry: Entry, bound: Bound) -> None:
+    def _take_entry(self, _offset: int, entry: Entry, bound: FactBindings) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
             if binds and isinstance(fact, LeaseTaken | LeaseContinued | LeaseReleased):
                 self._see(self._store.state)
@@ -345,9 +345,9 @@ class LeaseKeeper:
     def _see(self, state: FlowState) -> None:
         self._seen = self._clock.monotonic()
         self._sign.set()
-        self._look(state)
+        self._check_lost(state)
 
-    def _look(self, state: FlowState) -> None:
+    def _check_lost(self, state: FlowState) -> None:
         is_over = state.lease_epoch > self.epoch or (state.lease_epoch == self.epoch and state.released)
         if self.epoch and is_over and not self.lost.is_set():
             log.warning("lease_lost", epoch=self.epoch, present=state.lease_epoch, released=state.released)

@@ -27,7 +27,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader
 from mirrord.kafka.protocol.record_batch import CONTROL, ScannedBatch, scan
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
-from mirrord.ledger.store.topics import AskAgain, Leader, LedgerTopics
+from mirrord.ledger.store.topics import AskAgain, LedgerTopics, TopicLeader
 from mirrord.model.errors import EnvironmentFault, MirrordError
 
 FETCH_WAIT_MS = 500
@@ -88,7 +88,7 @@ class OutOfRange(Exception):
     """The partition does not have the requested offset."""
 
 
-class Parted(Exception):
+class DivergingEpoch(Exception):
     """The log no longer holds the records that were read from it last (KIP-595)."""
 
 
@@ -102,7 +102,7 @@ class LogRecord(NamedTuple):
     """The leader epoch under which the record was appended."""
 
 
-class _Looked(NamedTuple):
+class _LogRead(NamedTuple):
     """The result of a fetch: records, the offset after them, and the leader epoch of the last one."""
 
     records: list[LogRecord]
@@ -117,11 +117,11 @@ class _ToLeader:
         self._topics = topics
         self._topic = topic
         self._purpose = f"{purpose} {topic}"
-        self._leader: Leader | None = None
+        self._leader: TopicLeader | None = None
         self._topic_id = ""
         self._connection: Connection | None = None
 
-    async def connect(self) -> tuple[Leader, Connection]:
+    async def connect(self) -> tuple[TopicLeader, Connection]:
         """Return the leader and a connection to it. Raises LedgerWentBack if the topic is no longer the same one."""
         leader = self._leader = self._leader or await self._topics.leader(self._topic)
         if self._topic_id not in {"", leader.topic_id}:
@@ -163,7 +163,7 @@ class PartitionReader:
         self._topic = topic
         self._compacted = compacted
         self._to_leader = _ToLeader(topics, topic, "read")
-        self._polling: asyncio.Task[_Looked] | None = None
+        self._polling: asyncio.Task[_LogRead] | None = None
         self._empty = 0
 
     def seek(self, offset: int) -> None:
@@ -172,7 +172,7 @@ class PartitionReader:
         self.position, self.last_epoch = offset, -1
         self._empty = 0
 
-    def polling(self) -> asyncio.Task[_Looked]:
+    def polling(self) -> asyncio.Task[_LogRead]:
         """Return the current poll of the topic. When it is done, `take` need not wait."""
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
@@ -181,7 +181,7 @@ class PartitionReader:
     async def take(self) -> list[LogRecord]:
         """Wait for the next records. The list may be empty where records were compacted away.
 
-        Raises OutOfRange, Parted, LedgerWentBack if the name now belongs to another topic, and LedgerUnavailable if no
+        Raises OutOfRange, DivergingEpoch, LedgerWentBack if the name now belongs to another topic, and LedgerUnavailable if no
         answer arrives in time.
         """
         polling = self.polling()
@@ -198,13 +198,13 @@ class PartitionReader:
         if polling is not None and not polling.cancel() and not polling.cancelled():
             polling.exception()  # retrieved so that asyncio does not report it
 
-    async def _poll(self) -> _Looked:
+    async def _poll(self) -> _LogRead:
         while True:
-            looked = await self._topics.asking(self._look, patient=True)
+            looked = await self._topics.asking(self._read_next, patient=True)
             if looked.position > self.position:
                 return looked
 
-    async def _look(self) -> _Looked:
+    async def _read_next(self) -> _LogRead:
         """Send one fetch."""
         try:
             buffer, fetched = await self._fetch()
@@ -212,13 +212,13 @@ class PartitionReader:
                 raise OutOfRange
             self._to_leader.check(fetched.error)
             if fetched.diverging_end >= 0:
-                raise Parted
+                raise DivergingEpoch
             batches, _ = scan(buffer, fetched.records_start, fetched.records_end)
             if not batches:
                 return self._behind_nothing(fetched.high_watermark)
             self._empty = 0
             last = batches[-1]
-            return _Looked(list(self._records(buffer, batches)), last[3] + 1, last[6][2])
+            return _LogRead(list(self._records(buffer, batches)), last[3] + 1, last[6][2])
         except BaseException:
             self._to_leader.forget()
             raise
@@ -259,7 +259,7 @@ class PartitionReader:
             wait_ms = max(wait_ms, int(LONG_WAIT * 1000 * self._topics.timeout_s))
         return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
 
-    def _behind_nothing(self, high_watermark: int) -> _Looked:
+    def _behind_nothing(self, high_watermark: int) -> _LogRead:
         """Decide what an answer without records means. Raises AskAgain if there must be records."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
         if self._empty and not self._compacted:
@@ -267,10 +267,10 @@ class PartitionReader:
                 f"{self._topic}: no records at offset {self.position}, although it ends at offset {high_watermark}"
             )
         if self._empty < EMPTY_LOOKS:
-            return _Looked([], self.position, self.last_epoch)
+            return _LogRead([], self.position, self.last_epoch)
         # Tombstones are removed last. The epoch of the removed records is unknown, and an earlier epoch would end below
         # this position, so no epoch is given.
-        return _Looked([], high_watermark, -1)
+        return _LogRead([], high_watermark, -1)
 
 
 class PartitionWriter:
@@ -323,7 +323,7 @@ class PartitionWriter:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._ready()
 
-    async def _ready(self) -> tuple[Leader, Connection, producer_ids.ProducerIdentity]:
+    async def _ready(self) -> tuple[TopicLeader, Connection, producer_ids.ProducerIdentity]:
         async with self._preparing:
             leader, connection = await self._to_leader.connect()
             if self._producer is None:
@@ -349,7 +349,7 @@ class PartitionWriter:
         return answer.base_offset if not answer.error else -1
 
     async def _produce(
-        self, leader: Leader, connection: Connection, batch: "_Batch", producer: producer_ids.ProducerIdentity
+        self, leader: TopicLeader, connection: Connection, batch: "_Batch", producer: producer_ids.ProducerIdentity
     ) -> produce.ProducedPartition:
         version = connection.version(PRODUCE)
         name = leader.topic_id if version >= PRODUCE_BY_TOPIC_ID else leader.topic

@@ -19,7 +19,7 @@ from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import drop_removed, prune, prune_like
-from mirrord.ledger.snapshot import Kept, Rows, restore, snapshots
+from mirrord.ledger.snapshot import Kept, StateTopicRows, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import (
     LEASE_KEY,
@@ -31,7 +31,7 @@ from mirrord.ledger.state_records import (
     progress_key,
     state_key,
 )
-from mirrord.ledger.store.append_queue import Bound, Outbox
+from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.loss_detection import LedgerWatch
@@ -51,11 +51,11 @@ APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
 SAVED_TOGETHER = 100
 
-OnEntry = Callable[[int, Entry, Bound], None]
+OnEntry = Callable[[int, Entry, FactBindings], None]
 OnRecord = Callable[[StateRecord], None]
 OnLeap = Callable[[], None]
 OnEnd = Callable[[], None]
-Callback = TypeVar("Callback")
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -176,7 +176,7 @@ class LedgerStore:
         await self._end_proof()
         await self._log.close()
 
-    async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> Bound:
+    async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> FactBindings:
         """Append facts under a lease epoch, wait until they were read back, and return for each whether it took effect.
 
         Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable if the
@@ -295,7 +295,7 @@ class LedgerStore:
     async def _load(self) -> LogEnds:
         """Start from the newest snapshots, and retry if they are replaced and the ledger is trimmed in the meantime."""
         for attempt in range(1, LOAD_TRIES + 1):
-            rows = Rows(self._memory)
+            rows = StateTopicRows(self._memory)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             read = rows.read()
@@ -459,7 +459,7 @@ class LedgerStore:
                     await self._proof
 
 
-async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
+async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
     """Append a fact under the current lease, no matter which daemon holds it, and return whether it took effect.
 
     If the lease is taken in between, try again. Raises LedgerUnavailable.
@@ -488,7 +488,7 @@ def check_clusters(state: FlowState, opened: FlowOpened) -> None:
         )
 
 
-def _subscribe(callbacks: list[Callback], callback: Callback) -> Callable[[], None]:
+def _subscribe(callbacks: list[T], callback: T) -> Callable[[], None]:
     callbacks.append(callback)
 
     def end() -> None:

@@ -17,6 +17,7 @@ from aiokafka.structs import TopicPartition
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client import internal_topics
+from mirrord.kafka.client.admin_requests import BrokerAddress, parse_address
 from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
 from mirrord.kafka.client.log_offsets import offsets_request
 from mirrord.kafka.client.receive_buffers import BufferPool
@@ -31,8 +32,7 @@ from mirrord.ledger.store.log_port import LogEnds
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, ledger_topic, state_topic
 
-Answer = TypeVar("Answer")
-Address = tuple[str, int]
+T = TypeVar("T")
 
 RECORD_BYTES = 16 << 20
 """Largest record batch that the topics accept, in bytes. It is larger than any append of a lane can be."""
@@ -73,13 +73,13 @@ class AskAgain(EnvironmentFault):
     """A broker cannot answer now, because leaders are changing or it does not know everything yet."""
 
 
-class Leader(NamedTuple):
+class TopicLeader(NamedTuple):
     """The leader of the only partition of a topic."""
 
     topic: str
     topic_id: str
     epoch: int
-    address: Address
+    address: BrokerAddress
 
 
 class LedgerTopics:
@@ -95,8 +95,8 @@ class LedgerTopics:
         self.timeout_s = timeout_s
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
-        self._links: dict[tuple[Address, str], Link] = {}
-        self._brokers: frozenset[Address] = frozenset()
+        self._links: dict[tuple[BrokerAddress, str], Link] = {}
+        self._brokers: frozenset[BrokerAddress] = frozenset()
         self._found: frozenset[str] = frozenset()
         """The topics that existed when `find` ran."""
         self._missing_since: dict[str, float] = {}
@@ -131,11 +131,11 @@ class LedgerTopics:
         """Remove the ledger's records below an offset."""
         await self.asking(lambda: self._delete_below(offset))
 
-    async def leader(self, topic: str) -> Leader:
+    async def leader(self, topic: str) -> TopicLeader:
         """Return the current leader according to fresh metadata. Raises AskAgain and all that connecting raises."""
         return _leader(await self._metadata((topic,)), topic)
 
-    async def connection(self, address: Address, purpose: str) -> Connection:
+    async def connection(self, address: BrokerAddress, purpose: str) -> Connection:
         """Return the connection of one purpose to a broker, and open it if necessary.
 
         Raises all that connecting raises.
@@ -152,7 +152,7 @@ class LedgerTopics:
         for link in self._links.values():
             link.close()
 
-    async def asking(self, ask: Callable[[], Awaitable[Answer]], *, patient: bool = False) -> Answer:
+    async def asking(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
         """Repeat a question until there is an answer. Raises LedgerUnavailable if there is none in time.
 
         `patient` says that the brokers accepted this client before, so even refused credentials count as a temporary
@@ -179,7 +179,7 @@ class LedgerTopics:
     async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
         names = tuple(names)
         known = [address for address, _ in self._links]
-        bootstrap = [_address(text) for text in self._cluster.bootstrap]
+        bootstrap = [parse_address(text) for text in self._cluster.bootstrap]
         told: metadata.Metadata | None = None
         fault: EnvironmentFault | None = None
         for address in dict.fromkeys((*known, *bootstrap, *self._brokers)):
@@ -200,7 +200,7 @@ class LedgerTopics:
             return told
         raise fault or AskAgain("no broker knows the cluster yet")
 
-    async def _describe(self, address: Address, names: Iterable[str]) -> metadata.Metadata:
+    async def _describe(self, address: BrokerAddress, names: Iterable[str]) -> metadata.Metadata:
         connection = await self.connection(address, _ASKING)
         version = connection.version(METADATA)
         return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
@@ -294,7 +294,7 @@ class LedgerTopics:
         Topics that the same broker leads share a request, because it answers requests one by one and moving lanes wait
         for this. A broker refuses two questions about one partition in one request.
         """
-        asked: dict[Address, list[list_offsets.OffsetQuestion]] = {}
+        asked: dict[BrokerAddress, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:
             leader = _leader(found, topic)
             asked.setdefault(leader.address, []).append(list_offsets.OffsetQuestion(topic, 0, which, leader.epoch))
@@ -302,7 +302,7 @@ class LedgerTopics:
         return {listed.topic: listed for answer in answers for listed in answer}
 
     async def _list_offsets(
-        self, leader: Address, questions: Sequence[list_offsets.OffsetQuestion]
+        self, leader: BrokerAddress, questions: Sequence[list_offsets.OffsetQuestion]
     ) -> list[list_offsets.ListedOffset]:
         connection = await self.connection(leader, _ASKING)
         body, decode = offsets_request(questions)
@@ -325,13 +325,13 @@ class LedgerTopics:
             await admin.delete_records({TopicPartition(self.ledger, 0): RecordsToDelete(offset)})
 
 
-def _leader(found: metadata.Metadata, name: str) -> Leader:
+def _leader(found: metadata.Metadata, name: str) -> TopicLeader:
     topic = _topic(found, name)
     (partition,) = topic.partitions
     brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
     if partition.leader not in brokers:
         raise AskAgain(f"{name} has no leader now")
-    return Leader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
+    return TopicLeader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
 
 
 def _topic(found: metadata.Metadata, name: str) -> metadata.TopicMetadata:
@@ -349,8 +349,3 @@ def _check(code: int, topic: str) -> None:
         raise EnvironmentFault(f"the topic {topic} may not be used: {ErrorCode.name_of(code)}")
     if code:
         raise AskAgain(f"{topic}: {ErrorCode.name_of(code)}")
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -17,7 +17,7 @@ from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.producer_ids import ActiveProducer
 from mirrord.ledger.facts.core import Entry
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.store.append_queue import Bound as BoundFacts
+from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
@@ -409,7 +409,7 @@ class LaneHost:
 
         self._begin(append())
 
-    def _folded(self, _offset: int, entry: Entry, bound: BoundFacts) -> None:
+    def _folded(self, _offset: int, entry: Entry, bound: FactBindings) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
             hosted = self._lanes.get(concerned(fact)) if binds else None
             if hosted is not None and hosted.started and (told := news(fact, hosted.replicator)) is not None:

@@ -11,7 +11,7 @@ import msgspec
 from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.facts.quarantine import skipped_ranges
 from mirrord.ledger.facts.seeks import SeekDone, Seeks, passed_ranges, pending
-from mirrord.ledger.standing_orders import origin_words
+from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset
 from mirrord.replication.lane.notes import note
@@ -79,7 +79,7 @@ def carry_out(lane: Lane) -> Effects:
     if start >= end:
         return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
     done = SeekDone(lane.id, lane.grant, start, end)
-    line = f"source offsets [{start}, {end}) are left out {origin_words(order.origin)}"
+    line = f"source offsets [{start}, {end}) are left out {describe_origin(order.origin)}"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
     told = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each

@@ -20,7 +20,16 @@ from mirrord.ledger.facts.orders import (
 )
 from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought, Standing
-from mirrord.ledger.standing_orders import POLICY, Kind, Order, Orders, Verb, origin_words, pausable, pause_key
+from mirrord.ledger.standing_orders import (
+    POLICY,
+    ObjectKind,
+    Order,
+    Orders,
+    OrderVerb,
+    describe_origin,
+    pausable,
+    pause_key,
+)
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.supervision.rules.quarantine_orders import rule
@@ -28,7 +37,7 @@ from mirrord.supervision.rules.reconcile import Host
 from mirrord.supervision.rules.seek_orders import rule as rule_seek
 from mirrord.topics.rules.topic_plan import PlannedLane
 
-KINDS: Mapping[Verb, tuple[Kind, ...]] = {
+KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "pause": ("flow", "topic", "lane"),
     "resume": ("flow", "topic", "lane", "host"),
     "move": ("lane",),
@@ -39,7 +48,7 @@ KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "seek": ("lane",),
 }
 """The kinds of objects to which each verb applies."""
-_WORDS: Mapping[Kind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
+_WORDS: Mapping[ObjectKind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
 
 
 class FlowView(NamedTuple):
@@ -70,7 +79,7 @@ class Named(NamedTuple):
     """The object that a name refers to."""
 
     flow: str
-    kind: Kind
+    kind: ObjectKind
     topic: str = ""
     partition: int = -1
     host: str = ""
@@ -115,7 +124,7 @@ def find(order: Order, views: Sequence[FlowView]) -> Named:
     """Return what the command's name refers to. Raises ConfigError if it refers to nothing or is ambiguous."""
     prefix, colon, name = order.name.rpartition(":")
     flow = prefix if colon else order.flow
-    kinds: list[Kind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
+    kinds: list[ObjectKind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
     if not kinds:
         allowed = ", ".join(_WORDS[kind] for kind in KINDS[order.verb])
         raise ConfigError(f"{order.verb} is not for a {_WORDS[order.kind or 'flow']}; it takes: {allowed}")
@@ -162,7 +171,7 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
 def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.paused.get(pause_key(named.topic, named.partition))
     if standing is not None:
-        return Decision(view.flow, notes=(f"{named} is already paused, {origin_words(standing.origin)}",))
+        return Decision(view.flow, notes=(f"{named} is already paused, {describe_origin(standing.origin)}",))
     fact = CopyingPaused(named.topic, named.partition, origin)
     running = _covered(named, view)
     lanes = tuple(lane for lane in running if view.orders.pause_of(lane.topic, lane.partition) is None)
@@ -190,7 +199,7 @@ def _also_paused(named: Named, orders: Orders) -> list[str]:
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
     return [
-        f"{named} is still paused: {pausable(each.topic, each.partition)} is, {origin_words(each.origin)}"
+        f"{named} is still paused: {pausable(each.topic, each.partition)} is, {describe_origin(each.origin)}"
         for each in standing
     ]
 
@@ -204,7 +213,7 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
     if view.lanes.get(lane) in view.alone:
         raise ConfigError(f"{named} has a replicator to itself (replicators.alone): it cannot be moved to another")
     if host.name in view.orders.drained:
-        raise ConfigError(f"{host.name} is drained, {origin_words(view.orders.drained[host.name].origin)}")
+        raise ConfigError(f"{host.name} is drained, {describe_origin(view.orders.drained[host.name].origin)}")
     if host.name not in view.takers:
         why = (
             f"it is {host.state}"
@@ -217,7 +226,7 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
         raise ConfigError(f"{host.name} has as many lanes as replicators.partitions_per_replicator allows")
     pin = view.orders.pins.get(str(lane))
     if pin is not None and pin.slot == host.slot:
-        words = f"{named} is already pinned to replicator {host.slot}, {origin_words(pin.origin)}"
+        words = f"{named} is already pinned to replicator {host.slot}, {describe_origin(pin.origin)}"
         return Decision(view.flow, notes=(words, *_standing_still(lane, view)))
     fact = LanePinned(lane.topic, lane.partition, host.slot, origin)
     done = f"{named} stays on replicator {host.slot}" if here else f"{named} moves to replicator {host.slot}"
@@ -246,7 +255,7 @@ def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:
     if lane not in view.lanes:
         yield f"{lane} is not copied now"
     elif (pause := view.orders.pause_of(lane.topic, lane.partition)) is not None:
-        yield f"{lane} is paused, {origin_words(pause.origin)}"
+        yield f"{lane} is paused, {describe_origin(pause.origin)}"
 
 
 def _unpin(named: Named, view: FlowView, origin: Origin) -> Decision:
@@ -259,7 +268,7 @@ def _unpin(named: Named, view: FlowView, origin: Origin) -> Decision:
 def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.drained.get(named.host)
     if standing is not None:
-        return Decision(view.flow, notes=(f"{named} is already drained, {origin_words(standing.origin)}",))
+        return Decision(view.flow, notes=(f"{named} is already drained, {describe_origin(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
     # Names are never reused, so entries for replicators that have ended are useless.
@@ -284,7 +293,7 @@ def _covered(named: Named, view: FlowView) -> list[TopicPartition]:
     )
 
 
-def _of_kind(view: FlowView, kind: Kind, name: str) -> Iterator[Named]:
+def _of_kind(view: FlowView, kind: ObjectKind, name: str) -> Iterator[Named]:
     match kind:
         case "flow":
             if name == view.flow:
@@ -303,7 +312,7 @@ def _of_kind(view: FlowView, kind: Kind, name: str) -> Iterator[Named]:
                     yield Named(view.flow, "host", host=host.name)
 
 
-def _names(view: FlowView, kind: Kind) -> list[str]:
+def _names(view: FlowView, kind: ObjectKind) -> list[str]:
     match kind:
         case "flow":
             return [view.flow]

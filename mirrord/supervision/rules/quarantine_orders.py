@@ -5,7 +5,7 @@ from typing import Literal
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, QuarantineReplayed, QuarantineSkipped, waiting
-from mirrord.ledger.standing_orders import Order, origin_words
+from mirrord.ledger.standing_orders import Order, describe_origin
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 from mirrord.supervision.rules.ruling import Ruling
@@ -42,7 +42,7 @@ def rule(
     for quarantine in lanes.values():
         for entry in quarantine:
             if entry.skipped is not None and entry.start <= offset < entry.end:
-                left_out = f"source offsets [{entry.start}, {entry.end}) were skipped {origin_words(entry.skipped)}"
+                left_out = f"source offsets [{entry.start}, {entry.end}) were skipped {describe_origin(entry.skipped)}"
                 if verb == "skip":
                     return Ruling(None, f"{name}: {left_out}")
                 went_on = f"{name}: {left_out}, and it continued after them: they cannot be tried again"

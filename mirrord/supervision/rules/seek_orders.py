@@ -5,7 +5,7 @@ A lane can only seek forward. Otherwise the target would hold the copied records
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.seeks import LaneSought, Standing
-from mirrord.ledger.standing_orders import origin_words
+from mirrord.ledger.standing_orders import describe_origin
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 from mirrord.supervision.rules.ruling import Ruling
@@ -20,7 +20,7 @@ def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin:
         if each.end == to:
             is_done = each.done or at.position >= to
             what = "has already continued" if is_done else "already has a command to continue"
-            return Ruling(None, f"{name} {what} at source offset {to}, {origin_words(each.origin)}")
+            return Ruling(None, f"{name} {what} at source offset {to}, {describe_origin(each.origin)}")
     if to == at.position:
         return Ruling(None, f"{name} is already at source offset {to}")
     if to < at.position:
@@ -31,7 +31,7 @@ def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin:
         )
     further = next((each for each in at.seeks if each.end > to and not each.done), None)
     if further is not None:
-        words = origin_words(further.origin)
+        words = describe_origin(further.origin)
         raise ConfigError(f"{name} will continue at source offset {further.end}, {words}: that cannot be revoked")
     fact = LaneSought(lane, at.position, to, min(log_start, to), origin)
     return Ruling(fact, f"{name} continues at source offset {to} and skips [{at.position}, {to})")

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.kafka.rules.topic import Topic
-from mirrord.ledger.standing_orders import Orders, origin_words
+from mirrord.ledger.standing_orders import Orders, describe_origin
 from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.selecting import Refusal, Selection
 
@@ -57,13 +57,13 @@ def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
     pause = orders.pause_of(line.source, -1)
     if pause is not None:
         what = "it" if pause.topic else "the flow"
-        why = f"{what} was paused {origin_words(pause.origin)}"
+        why = f"{what} was paused {describe_origin(pause.origin)}"
         state = "paused" if line.state in {"copied", "recorded"} else line.state
         return msgspec.structs.replace(line, state=state, why="; ".join(filter(None, (line.why, why))))
     own = [each for each in orders.paused.values() if each.topic == line.source]
     if not own:
         return line
-    told = ", ".join(f"{each.partition} {origin_words(each.origin)}" for each in own)
+    told = ", ".join(f"{each.partition} {describe_origin(each.origin)}" for each in own)
     return msgspec.structs.replace(line, why="; ".join(filter(None, (line.why, f"partitions paused: {told}"))))
 
 

@@ -61,7 +61,7 @@ from mirrord.ledger.facts.orders import (
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
-from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
+from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
@@ -344,7 +344,7 @@ def test_a_ledger_folds_to_what_it_folded_to(version: int) -> None:
     rows = [line.split(" ") for line in path(version, "state").read_text().splitlines()]
     records = {key: decode_state(key, bytes.fromhex(data)) for key, data in rows}
     assert all(state_key(record) == key for key, record in records.items())
-    whole, rest = FlowState(), restore(Read(records))
+    whole, rest = FlowState(), restore(StateTopicContents(records))
     for record in records.values():
         if isinstance(record, Progress):
             whole.mark_progress(record)

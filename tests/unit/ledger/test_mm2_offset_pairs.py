@@ -1,7 +1,7 @@
 """Which pairs of offsets are told: where runs begin, the last record at rest, nothing that is not acknowledged."""
 
 from mirrord.ledger.facts.core import HoleFound, LaneHalted
-from mirrord.ledger.mm2_offset_pairs import MOST, Told, due_syncs
+from mirrord.ledger.mm2_offset_pairs import MOST, PublishedPairs, due_syncs
 from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
@@ -14,15 +14,17 @@ def lane(source: list[tuple[int, int]], target: list[tuple[int, int]]) -> LaneSt
     return made
 
 
-def told_to(known: LaneState, mark: int, last: int) -> Told:
+def told_to(known: LaneState, mark: int, last: int) -> PublishedPairs:
     """The records up to here were told."""
     upstream, downstream = known.source_runs.offset_of(last), known.target_runs.offset_of(last)
     assert upstream is not None
     assert downstream is not None
-    return Told(mark, last, upstream, downstream)
+    return PublishedPairs(mark, last, upstream, downstream)
 
 
-def pairs(known: LaneState, mark: int, told: Told | None, lag_max: int = 100) -> tuple[list[tuple[int, int]], int]:
+def pairs(
+    known: LaneState, mark: int, told: PublishedPairs | None, lag_max: int = 100
+) -> tuple[list[tuple[int, int]], int]:
     """What is told, and up to which ordinal."""
     syncs, after = due_syncs(known, mark, told, lag_max)
     assert all((each.topic, each.partition) == ("orders", 3) for each in syncs)
@@ -33,7 +35,7 @@ def pairs(known: LaneState, mark: int, told: Told | None, lag_max: int = 100) ->
 def test_nothing_is_told_of_a_lane_without_acknowledged_records() -> None:
     known = lane([(0, 10)], [])
     assert pairs(known, 0, None) == ([], -1)
-    assert pairs(known, 0, Told(0)) == ([], -1)
+    assert pairs(known, 0, PublishedPairs(0)) == ([], -1)
 
 
 def test_a_lane_that_is_met_anew_tells_its_last_record() -> None:
@@ -92,7 +94,7 @@ def test_records_out_of_order_are_not_told() -> None:
 def test_what_was_told_and_stands_elsewhere_now_is_taken_back() -> None:
     """A pair below the last one makes MirrorMaker 2 forget those that it has."""
     known = lane([(0, 10)], [(0, 0), (40, 30)])
-    assert pairs(known, 60, Told(50, 49, 59, 49)) == ([(58, 38), (69, 49)], 59)
+    assert pairs(known, 60, PublishedPairs(50, 49, 59, 49)) == ([(58, 38), (69, 49)], 59)
 
 
 def test_pairs_only_ascend() -> None:

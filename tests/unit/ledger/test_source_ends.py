@@ -11,7 +11,7 @@ from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progres
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.fold import fold
-from mirrord.ledger.snapshot import Read, restore
+from mirrord.ledger.snapshot import StateTopicContents, restore
 from mirrord.ledger.source_ends import (
     BLOCK,
     SourcePartition,
@@ -116,7 +116,7 @@ def test_only_what_is_new_is_saved_and_a_lanes_own_mark_is_enough() -> None:
 def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_mark() -> None:
     ledger = state(source_end=40)
     (record,) = note(ledger, {where(): 70})
-    again = restore(Read({state_key(record): record}))
+    again = restore(StateTopicContents({state_key(record): record}))
     assert known_end(again, OLD, 0) == 70
     assert again.progress == {}
     assert LaneKey.parse(record.lane).topics == (OLD, "")
@@ -184,7 +184,7 @@ def test_a_partition_without_a_lane_loses_nothing_below_where_it_would_have_begu
     )
     assert removed == []
     (record,) = kept
-    again = restore(Read({state_key(record): decode_state(state_key(record), encode_state(record))}))
+    again = restore(StateTopicContents({state_key(record): decode_state(state_key(record), encode_state(record))}))
     assert list(unopened_losses(again)) == [Unopened("orders", 0, 50, 70, 1_000), Unopened("orders", 2, 0, 70, 1_000)]
     losses = [LossStatus("orders", 0, "recreated", 20), LossStatus("orders", 2, "recreated", 70)]
     assert list(former_losses(again, ())) == losses

@@ -11,7 +11,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.facts.orders import CopyingPaused, CopyingResumed, HostDrained, HostRestored, LanePinned
 from mirrord.ledger.source_ends import SourcePartition
-from mirrord.ledger.standing_orders import Order, OrderAnswer, Verb
+from mirrord.ledger.standing_orders import Order, OrderAnswer, OrderVerb
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import LaneStatus
@@ -38,7 +38,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
 
 
 async def give(
-    flow: FlowSupervisor, verb: Verb, name: str, *, to: str = "", reason: str = "", dry_run: bool = False
+    flow: FlowSupervisor, verb: OrderVerb, name: str, *, to: str = "", reason: str = "", dry_run: bool = False
 ) -> OrderAnswer:
     order = Order(verb=verb, name=name, to=to, by="ada@host", reason=reason)
     return await carry_out(order, {flow.flow.name: flow.desk()}, SystemClock(), dry_run=dry_run)

@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.facts.archive import CompactionBegan
 from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
-from mirrord.ledger.offset_map import Copied, LaneMap, Translation
+from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
 from mirrord.ledger.state_records import state_key
 from mirrord.ledger.store import compaction, run_archive
-from mirrord.ledger.store.compaction import Compacted, FileWork, Spread, Wanted, compact, write
+from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
 from mirrord.ledger.store.log_port import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.run_archive import ArchiveFile, FolderArchive, generations
@@ -32,7 +32,7 @@ from tests.fixtures.attic import scarce
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 RUNS, LANES = 80, 2
-WANTED = Wanted(least=16)
+WANTED = RunSelection(least=16)
 MOVED_AT_LEAST = 2 * LANES * 16
 
 
@@ -169,7 +169,7 @@ async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
     async with store_of(ledger, folder) as store:
         for lane_name, lane in store.state.lanes.items():
             mark = store.state.progress[lane_name]
-            lane_map = LaneMap(lane, Copied.by(mark))
+            lane_map = LaneMap(lane, ProgressMark.by(mark))
             found[lane_name] = (
                 list(lane.source_runs),
                 list(lane.target_runs),

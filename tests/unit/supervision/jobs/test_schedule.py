@@ -80,11 +80,11 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
         ):
             pass
         with JobLease(config, "compact"):
-            first.tell("eu-us", "differences", "1 foreign")
+            first.set_outcome("eu-us", "differences", "1 foreign")
     told = ledger.audit
     assert (told.number, told.outcome, told.line, told.worker) == (1, "differences", "1 foreign", this_worker())
     with JobLease(config, "audit") as third:
-        third.tell("eu-us", "done", "no difference")
+        third.set_outcome("eu-us", "done", "no difference")
     assert (ledger.audit.number, ledger.audit.outcome) == (2, "done")
     assert ledger.state.jobs["compact"].outcome == "failed", "nobody has told what came of it"
 
@@ -145,7 +145,7 @@ async def test_a_lease_of_the_flow_that_is_taken_meanwhile_does_no_harm(ledger: 
     ledger.wake()
     signs = ledger.audit.signs
     await eventually(lambda: ledger.audit.signs > signs)
-    lease.tell("eu-us", "done", "")
+    lease.set_outcome("eu-us", "done", "")
     await asyncio.to_thread(lease.end)
     assert ledger.audit.outcome == "done"
 

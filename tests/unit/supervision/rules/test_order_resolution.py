@@ -5,7 +5,7 @@ import pytest
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.orders import CopyingPaused, HostDrained, HostRestored, LanePinned, OrderFact
-from mirrord.ledger.standing_orders import Kind, Order, Orders, Verb
+from mirrord.ledger.standing_orders import ObjectKind, Order, Orders, OrderVerb
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
@@ -33,7 +33,7 @@ def view(*facts: OrderFact, flow: str = "eu-us", room: bool = True) -> FlowView:
     )
 
 
-def given(verb: Verb, name: str, *, to: str = "", flow: str = "", kind: Kind | None = None) -> Order:
+def given(verb: OrderVerb, name: str, *, to: str = "", flow: str = "", kind: ObjectKind | None = None) -> Order:
     return Order(verb=verb, name=name, to=to, flow=flow, kind=kind, by="ada@host")
 
 
@@ -100,7 +100,7 @@ def test_new_partitions_of_a_paused_topic_are_paused() -> None:
         ("drain", "repicator-1", "replicator-1"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_one(verb: Verb, name: str, like: str) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one(verb: OrderVerb, name: str, like: str) -> None:
     with pytest.raises(ConfigError, match=f'no .*"{name}"; did you mean "{like}"'):
         find(given(verb, name, to=SECOND), [view()])
 

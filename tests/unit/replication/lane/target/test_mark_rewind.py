@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
-from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
+from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
@@ -148,7 +148,7 @@ def test_a_snapshot_of_the_ledger_holds_what_was_told_anew(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     cut = snapshots(play.state, Kept(), LedgerMark(TopicId("ledger"), play.state.next_offset, 0))
     rows = {state_key(record): decode_state(state_key(record), encode_state(record)) for record in cut.records}
-    assert restore(Read(rows)).lanes[LANE].rewinds == ((2, ANEW),)
+    assert restore(StateTopicContents(rows)).lanes[LANE].rewinds == ((2, ANEW),)
 
 
 def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> None:
