@@ -1,4 +1,4 @@
-"""What would grow with time, with restarts, topics or groups, is bounded."""
+"""Everything that would grow with time, restarts, topics or groups is bounded."""
 
 # pyright: reportPrivateUsage=false
 
@@ -132,7 +132,7 @@ def test_lanes_that_nobody_wants_are_forgotten_but_for_who_may_still_write() -> 
     custody.keep([])
     assert (custody._held, custody._dead, custody.orphans) == ({}, set(), set())
     assert custody._others == {unsure, taken_away}, "whoever may still write is remembered"
-    # All that wrote under older leases have ended, but not those two.
+    # All that wrote under older leases have ended, except for those two.
     assert [custody._former(lane, 1e9) for lane in lanes] == ["dead", "dead", "unknown", "unknown"]
     ledger.lanes.clear()
     custody.keep([])

@@ -1,4 +1,4 @@
-"""The documents name what exists: files, packages, phases, verbs and targets."""
+"""The documents name what exists: files, packages, phases, commands and targets."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ NO_FILES = {
 
 
 def picture(name: str) -> str:
-    """The fenced block behind a comment that names it."""
+    """The fenced block after a comment that names it."""
     found = re.search(rf"<!-- {name}:.*?-->\n```\w+\n(.*?)```", ARCHITECTURE, re.DOTALL)
     assert found is not None
     return found[1]
@@ -85,7 +85,7 @@ def test_every_decision_has_a_number_of_its_own_and_is_in_the_index() -> None:
 
 
 def test_every_test_of_a_broker_behaviour_exists() -> None:
-    """Each row names a test of the contract, or of real brokers only, which has a star."""
+    """Each row names a test of the contract, or one of real brokers only, which is marked with a star."""
     page = (ROOT / "docs" / "explanation" / "broker-behaviour.md").read_text()
     named = set(re.findall(r"`(test_\w+)`(\*?)", page))
     contract = (ROOT / "tests" / "sim" / "contract.py").read_text()

@@ -1,4 +1,4 @@
-"""The runner of the tiers: whatever fails, its last lines name it."""
+"""The runner of the tiers: the last lines name whatever fails."""
 
 import json
 import os

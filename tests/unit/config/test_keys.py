@@ -31,7 +31,7 @@ to = "us"
 topics = ["orders"]
 """
 BEARER = {"protocol": '"SASL_SSL"', "mechanism": '"OAUTHBEARER"', "password": '"env:X"'}
-"""`security` of a cluster for which every key that has a default has a meaning."""
+"""`security` of a cluster for which every key with a default has a meaning."""
 
 ALL = r"""
 instance = "blue"

@@ -1,4 +1,4 @@
-"""The page of facts, and the catalogue that it is generated from."""
+"""The page of facts, and the catalogue from which it is generated."""
 
 from pathlib import Path
 from typing import get_args

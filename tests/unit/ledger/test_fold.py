@@ -99,7 +99,7 @@ def test_a_lease_goes_on_with_another_process_of_the_same_daemon(ledger: Ledger)
 
 def test_what_stands_behind_a_lease_that_was_lost_does_not_bind(ledger: Ledger) -> None:
     assert ledger.add(LeaseTaken(2, HOLDER, 6000), epoch=2) == (True,)
-    # Its writer believed to become holder 2 as well: the entry has the epoch of the present lease.
+    # Its writer believed it would become holder 2 as well: the entry has the epoch of the present lease.
     assert ledger.add(opened(1), LeaseTaken(2, HOLDER, 6000), opened(2), epoch=2) == (True, False, False)
 
 
@@ -163,7 +163,7 @@ def test_what_other_records_may_have_been_sent_as_is_known_until_it_is_compared(
     ledger.add(TakeoverChecked(LANE, 1, 0, 4, "equal"), TakeoverChecked(LANE, 1, 6, 9, "unverifiable"))
     ledger.add(TakeoverChecked(LANE, 1, 0, 9, "different"))
     assert ledger.lane.regiven == 5
-    ledger.add(TakeoverChecked(LANE, 1, 5, 5, "unverifiable"))  # what it leaves open is told with it
+    ledger.add(TakeoverChecked(LANE, 1, 5, 5, "unverifiable"))  # what it leaves open is recorded with it
     assert ledger.lane.regiven == -1
 
 
@@ -192,7 +192,7 @@ def test_a_proof_goes_on_where_the_last_one_ends_also_without_a_holder(ledger: L
     assert ledger.add(LeaseReleased(1)) == (True,)
     assert ledger.add(audited(11, 20), audited(5, 9), audited(3, 10)) == (False, False, False)
     assert ledger.add(audited(10, 20, "records", newest_ms=2)) == (True,)
-    # As close as the less close part.
+    # As thorough as the less thorough part.
     assert ledger.lane.audited == audited(3, 20)
     assert ledger.add(audited(3, 20, "records")) == (True,)
     assert ledger.lane.audited == audited(3, 20, "records")
@@ -215,7 +215,7 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(
     tell(SourceRun(LANE, 1, (Run(6, 20),), (Verdict(16, 20, "compacted"),)))
     assert ledger.lane.verdicts.counts == {"unexplained": 2, "compacted": 4}
     assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(12, 14, "unexplained"), (16, 20, "compacted")]
-    trimmed = Gaps(ledger.state)  # as a reader begins who finds a snapshot
+    trimmed = Gaps(ledger.state)  # as a reader that finds a snapshot begins
     again = SourceRun(LANE, 1, (Run(2, 12),))
     tell(again)
     trimmed.take(again, 0)
@@ -226,7 +226,7 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(
 
 
 def test_what_was_left_out_of_what_the_source_has_truncated_stays_left_out(ledger: Ledger) -> None:
-    """The offsets of ordinals 0 and 1 belong to other records by then. Left out, they make one run of what was copied
+    """The offsets of ordinals 0 and 1 belong to other records by then. Skipped, they make one run of what was copied
     before and after."""
     gaps = Gaps(ledger.state)
     tell = partial(told_to, ledger, gaps)
@@ -283,7 +283,7 @@ def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact
 
 @pytest.mark.parametrize("told_last", ["truncation", "proof"])
 def test_what_a_truncated_source_writes_anew_is_not_proven(ledger: Ledger, told_last: str) -> None:
-    """Ordinals 0 to 9 were audited, which stood at source offsets up to 109; from 103 on others will stand there."""
+    """Ordinals 0 to 9 were audited, which were source offsets up to 109; from 103 on there will be other records."""
     facts = [audited(0, 10), SourceRun(LANE, 1, (Run(10, 103),), (Verdict(103, 110, "truncated"),))]
     ledger.add(*(facts if told_last == "truncation" else reversed(facts)))
     assert ledger.lane.audited == RangeAudited(LANE, "digest", 0, 10, 103, -1, 0)

@@ -1,4 +1,4 @@
-"""What somebody else wrote between a lane's records, by its runs."""
+"""Foreign records between a lane's records, by its runs."""
 
 import random
 
@@ -14,7 +14,7 @@ LANE = lane_id(0)
 
 
 class Made:
-    """A flow whose lanes wrote at the target offsets that a test says."""
+    """A flow whose lanes wrote at the target offsets that a test names."""
 
     def __init__(self) -> None:
         self.state = FlowState()
@@ -36,7 +36,7 @@ class Made:
         assert self.state.mark_progress(progress)
 
     def other_lane(self) -> LaneId:
-        """Of a source topic of the same name, into the same target topic."""
+        """A lane of a source topic of the same name, into the same target topic."""
         lane = LaneKey(TopicId("new-topic"), 0, TopicId("target-topic")).id
         self._fold(LaneOpened(lane, "orders", "eu.orders", 0, 2_000, 0, "all"), LaneTaken(lane, 1, "r"))
         return lane
@@ -103,7 +103,7 @@ def test_copies_of_another_lane_are_not_foreign() -> None:
 
 
 def test_any_writing_is_told_apart(seed: int) -> None:
-    """The sum by first record and mark is that of the ranges, and they are what others wrote."""
+    """The sum by first record and mark is that of the ranges, and the ranges are what others wrote."""
     chance = random.Random(seed)
     for _ in range(50):
         made = Made()

@@ -1,4 +1,4 @@
-"""Old ledgers fold to what they folded to when they were written (tests/golden/ledger/README.md)."""
+"""Old ledgers fold to the same state as when they were written (tests/golden/ledger/README.md)."""
 
 import json
 import os
@@ -90,7 +90,7 @@ GROUPS = AclRule("GROUP", "PREFIXED", "bill", "User:a", "10.0.0.1", "ALL", "DENY
 
 
 def upkeep(target: TopicId) -> list[list[AnyFact]]:
-    """Settings, rights and deletions."""
+    """Configs, ACLs and deletions."""
     changes = (ConfigChange("cleanup.policy", None, "compact"), ConfigChange("retention.ms", "1000", None))
     return [
         [ConfigsSynced("orders", "eu.orders", target, changes)],
@@ -109,7 +109,7 @@ def upkeep(target: TopicId) -> list[list[AnyFact]]:
 
 
 def orders() -> list[list[AnyFact]]:
-    """What people ask for, and take back."""
+    """What operators command, and take back."""
     ada, policy = Origin("ada@host", "the target is full", 1_700_000_000_000), Origin("policy", "", 1_700_000_001_000)
     return [
         [CopyingPaused("orders", -1, ada), CopyingPaused("orders", 3, policy), CopyingPaused("", -1, ada)],
@@ -121,7 +121,7 @@ def orders() -> list[list[AnyFact]]:
 
 
 def quarantine() -> list[list[AnyFact]]:
-    """What cannot be copied, and what people and policies decide on it."""
+    """What cannot be copied, and what operators and policies decide about it."""
     ada = Origin("ada@host", "too large for the target", 1_700_000_002_000)
     halted = LaneHalted(LANE, 2, "rejected", "orders-0: refused", 270, 271)
     return [
@@ -144,7 +144,7 @@ def quarantine() -> list[list[AnyFact]]:
 
 
 def seeks() -> list[list[AnyFact]]:
-    """Orders to go on further ahead, and what lanes made of them."""
+    """Commands to continue further ahead, and what lanes made of them."""
     ada = Origin("ada@host", "broken records", 1_700_000_003_000)
     leap = SourceRun(LANE, 2, (Run(160, 300),), (Verdict(290, 291, "expired"), Verdict(291, 300, "skipped")))
     return [
@@ -155,7 +155,7 @@ def seeks() -> list[list[AnyFact]]:
 
 
 def audits() -> list[list[AnyFact]]:
-    """What is proven goes on, becomes closer, and falls with what it was about."""
+    """Proofs grow, become more thorough, and end with what they were about."""
     return [
         [RangeAudited(LANE, "digest", 0, 100, 250, 1_700_000_000_000, 5)],
         [RangeAudited(LANE, "records", 110, 120, 270, 1, 6)],
@@ -165,7 +165,7 @@ def audits() -> list[list[AnyFact]]:
 
 
 def forgotten() -> list[list[AnyFact]]:
-    """A topic that comes and goes, with its copy."""
+    """A topic that comes and goes, with its target topic."""
     source, target = TopicId("gone-source"), TopicId("gone-target")
     lane = LaneKey(source, 0, target).id
     return [
@@ -180,7 +180,7 @@ def forgotten() -> list[list[AnyFact]]:
 
 
 def named() -> list[list[AnyFact]]:
-    """Topics that are created again, with copies of their own."""
+    """Topics that are recreated, with target topics of their own."""
     second, third = TopicId("source-topic-2"), TopicId("source-topic-3")
     lane = LaneKey(second, 0, TopicId("target-topic-2")).id
     return [
@@ -192,7 +192,7 @@ def named() -> list[list[AnyFact]]:
 
 
 def compactions() -> list[list[AnyFact]]:
-    """The one that began last moves runs, but none that is told anew since."""
+    """The last compaction moves runs, but none that has been recorded again since."""
     part = ArchivedRuns(2, 2, 0, 100, 50, 151, 7)
     former = msgspec.structs.replace(part, generation=1)
     return [
@@ -203,7 +203,7 @@ def compactions() -> list[list[AnyFact]]:
 
 
 def jobs() -> list[list[AnyFact]]:
-    """Work beside the daemon: of each kind one at a time."""
+    """Jobs beside the daemon: of each kind one at a time."""
     first, other = Worker("host-a", 4711, "boot", 70), Worker("host-b", 12)
     return [
         [JobBegan("audit", 1, first, 60_000, 5), JobBegan("audit", 1, other, 60_000, 6)],
@@ -215,7 +215,7 @@ def jobs() -> list[list[AnyFact]]:
 
 
 def repairs() -> list[list[AnyFact]]:
-    """What was put elsewhere: told once, joined, and told anew of another place."""
+    """Repaired ranges: recorded once, joined, and recorded again at another place."""
     ada, topic = Origin("ada@host", "", 1_700_000_004_000), "mirrord.eu-us.repair"
     replace = msgspec.structs.replace
     first = RangeRepaired(LANE, 100, 104, "missing", topic, 7, ada)
@@ -227,7 +227,7 @@ def repairs() -> list[list[AnyFact]]:
 
 
 def regiven() -> list[list[AnyFact]]:
-    """Ordinals under which other records may have been sent: once it stays open what stands there."""
+    """Ordinals under which other records may have been sent: once it remains unknown which record is there."""
     verdict = VerdictGiven(LANE, 2, (Verdict(320, 321, "unexplained"),), "the source no longer has what stands there")
     return [
         [SourceRun(LANE, 2, (Run(170, 320),), (Verdict(310, 320, "compacted"),), regiven=True)],
@@ -296,7 +296,7 @@ def sample() -> list[Entry]:
 
 
 def write() -> None:
-    """The files of the present version."""
+    """Write the files of the present version."""
     state, entries = FlowState(), sample()
     for offset, entry in enumerate(entries[:CUT]):
         fold(state, entry, offset)
@@ -330,7 +330,7 @@ def written() -> None:
 
 
 def known_part(now: Any, then: Any) -> Any:
-    """Without the fields that there were not when the golden file was written."""
+    """The value without fields that did not exist when the golden file was written."""
     if isinstance(now, dict) and isinstance(then, dict):
         return {key: known_part(value, then[key]) for key, value in now.items() if key in then}
     if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):

@@ -1,4 +1,4 @@
-"""What contradicts what is known of a log."""
+"""What contradicts the knowledge about a log."""
 
 import pytest
 

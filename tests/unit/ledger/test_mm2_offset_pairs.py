@@ -1,4 +1,4 @@
-"""Which pairs of offsets are told: where runs begin, the last record at rest, nothing that is not acknowledged."""
+"""Which pairs of offsets are written: at the beginnings of runs, the last record at rest, nothing unacknowledged."""
 
 from mirrord.ledger.facts.core import HoleFound, LaneHalted
 from mirrord.ledger.mm2_offset_pairs import MOST, PublishedPairs, due_syncs
@@ -15,7 +15,7 @@ def lane(source: list[tuple[int, int]], target: list[tuple[int, int]]) -> LaneSt
 
 
 def told_to(known: LaneState, mark: int, last: int) -> PublishedPairs:
-    """The records up to here were told."""
+    """The records up to here were written."""
     upstream, downstream = known.source_runs.offset_of(last), known.target_runs.offset_of(last)
     assert upstream is not None
     assert downstream is not None
@@ -25,7 +25,7 @@ def told_to(known: LaneState, mark: int, last: int) -> PublishedPairs:
 def pairs(
     known: LaneState, mark: int, told: PublishedPairs | None, lag_max: int = 100
 ) -> tuple[list[tuple[int, int]], int]:
-    """What is told, and up to which ordinal."""
+    """The pairs that are written, and up to which ordinal."""
     syncs, after = due_syncs(known, mark, told, lag_max)
     assert all((each.topic, each.partition) == ("orders", 3) for each in syncs)
     assert after.mark == mark
@@ -82,7 +82,7 @@ def test_records_whose_runs_were_pruned_are_left_out() -> None:
 
 
 def test_records_out_of_order_are_not_told() -> None:
-    """Ordinals 5 to 9 were refused; their records stand behind those of 10 to 19, under 20 to 24."""
+    """Ordinals 5 to 9 were refused; their records follow those of 10 to 19, under 20 to 24."""
     known = lane([(0, 0), (20, 5), (25, 20)], [(0, 0), (10, 5)])
     known.holes = (HoleFound(known.key.id, 1, 5, 9, 20, 25),)
     assert pairs(known, 25, told_to(known, 1, 0)) == ([], 0)

@@ -57,7 +57,7 @@ def where(partition: int = 0, topic_id: TopicId = OLD, topic: str = "orders") ->
 
 
 def note(ledger: FlowState, ends: Mapping[SourcePartition, int]) -> list[Progress]:
-    """Save what is new, as the state topic gives it back."""
+    """Save what is new, as it is read back from the state topic."""
     records = changed_records(ledger, ends, 1, 1_000)
     for record in records:
         known = decode_state(state_key(record), encode_state(record))
@@ -89,7 +89,7 @@ def test_nothing_is_told_of_what_may_still_be_copied_or_was_copied() -> None:
 
 
 def test_the_recorded_end_counts_where_the_lane_did_not_fetch() -> None:
-    """It was paused with nothing behind its position; then 30 records came."""
+    """It was paused with nothing after its position; then 30 records came."""
     ledger = state(source_end=40)
     assert lost(ledger, OLD) == []
     assert len(note(ledger, {where(): 70})) == 1
@@ -198,7 +198,7 @@ def test_a_record_of_an_earlier_version_begins_at_the_first_offset() -> None:
 
 
 def test_what_a_truncation_took_from_behind_a_paused_lane() -> None:
-    """20 records waited; an unclean election took the last eight of them."""
+    """20 records waited; an unclean election removed the last eight of them."""
     ledger = state(source_offset=40, source_end=40)
     note(ledger, {where(): 60})
     assert truncated(ledger, {where(): 60}, ()) == []

@@ -58,14 +58,14 @@ class Ledger:
         self.fold(opened, LaneTaken(lane, 1, "replicator"), SourceRun(lane, 1, (Run(0, offset),)))
 
     def starts(self, partitions: int, topic: TopicId = ORDERS) -> list[tuple[bool, FixedStart | None]]:
-        """Of each partition: whether it came later, and the offset that is fixed."""
+        """For each partition: whether it came later, and its fixed start offset."""
         keys = [LaneKey(topic, partition, COPY) for partition in range(partitions)]
         found = [Incarnations(self.state).before(key, "a name", "eu.name") for key in keys]
         return [(each.late, each.fixed) for each in found]
 
 
 class Look(FirstLook):
-    """At a source whose ends are given."""
+    """A look at a source whose ends are given."""
 
     def __init__(self, ends: Mapping[tuple[str, int], int], **settings: Any) -> None:
         flow = msgspec.structs.replace(FLOW_CONFIG, **settings)
@@ -207,7 +207,7 @@ def test_nothing_is_asked_while_the_start_is_the_first_offset() -> None:
 
 
 async def test_where_a_partition_begins_that_has_no_lane_yet() -> None:
-    """It tells what was lost when the topic is deleted before its lane opens."""
+    """It shows what was lost if the topic is deleted before its lane opens."""
     ledger = Ledger()
     await Look({("orders", 0): 40}).at(ledger, orders(2))
     begins = start_offsets(ledger.state, FLOW_CONFIG.start_at)

@@ -1,4 +1,4 @@
-"""The catalogue of metrics, its page, and what is told of it."""
+"""The catalogue of metrics, its page, and what is exported of it."""
 
 from pathlib import Path
 

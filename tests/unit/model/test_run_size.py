@@ -15,7 +15,7 @@ from mirrord.model.runs import Runs
 
 IN_MEMORY_BYTES = 24
 IN_SNAPSHOTS_BYTES = 4
-"""A run may take at most so much, with all that its lane needs for it."""
+"""The most bytes of a run, with all that its lane needs for it."""
 
 
 def committed(seed: int, partitions: int, commits: int) -> FlowState:

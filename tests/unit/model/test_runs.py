@@ -65,7 +65,7 @@ def test_runs_are_found_by_position() -> None:
 
 
 def columns(lane: Runs) -> bytes:
-    """As snapshots held them at first."""
+    """The first format of runs in snapshots."""
     numbers = [*(run.ordinal for run in lane), *(run.offset for run in lane)]
     return b"".join(number.to_bytes(8, "little") for number in numbers)
 
@@ -228,7 +228,7 @@ PACKED_THEN = (
     "ecdab3efc0a123c74e9c3a73eec2a52bd76edcba73efc1a327cf5ebc7a2328d86712521f08fdc8ef1d018dc1091681500000c0371fa1ecb4"
     "5022a4c8fdcfe70acd0413533391b985a55862656d636b67efe0e82495c915ce2e4a95abdacd5de3e1e9a5f5d6e97d7c0d7ec2787f"
 )
-"""What the state topics of the ledger's version 5 hold must be readable for ever."""
+"""What the state topics of the ledger's version 5 hold must remain readable."""
 
 
 def test_runs_that_were_packed_long_ago_are_read() -> None:

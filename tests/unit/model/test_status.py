@@ -1,4 +1,4 @@
-"""The status document adds up and survives the way through JSON."""
+"""The status document adds up and survives a round trip through JSON."""
 
 import copy
 
@@ -90,7 +90,7 @@ def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> No
     assert (line.seek_to, line.note) == (40, told)
     remark = "orders-0 will continue at source offset 40, by ada@host at 1970-01-01 00:00:01Z: broken records"
     assert list(order_remarks(state, ())) == [remark]
-    # Its topic is created again: the order was for the former one.
+    # Its topic is recreated: the command was for the former one.
     again = LaneKey(TopicId("again"), 0, TopicId("target-topic")).id
     both = copy.deepcopy(state)
     fold(both, entry(LaneOpened(again, "orders", "eu.orders", 0, 7, 0, "all")), 3)
@@ -167,7 +167,7 @@ def test_losses_of_lanes_that_have_ended_are_in_the_text() -> None:
 
 
 def test_a_recorded_lane_does_not_show_a_lag_of_0_while_records_are_known_to_wait() -> None:
-    """Its mark is of the moment when it was paused; the source has grown since."""
+    """Its mark is from the moment of the pause; the source has grown since."""
     ledger = FlowState()
     entries = (entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0), LaneTaken(lane_id(0), 1, "r")))
     for offset, each in enumerate(entries):

@@ -96,7 +96,7 @@ def test_losses_are_told_apart_from_what_is_left_out_on_purpose() -> None:
 
 
 def test_what_former_topics_lost_counts_for_a_migration() -> None:
-    """What they left out without a loss does not: the present topic has its own offsets."""
+    """What they skipped without a loss does not: the present topic has its own offsets."""
     state = FlowState()
     former = LaneState(KEY, "orders", "eu.orders", 4, 0, "all", "sequence", opened_at=1)
     former.verdicts.add([Verdict(0, 5, "filtered"), Verdict(10, 20, "recreated")])
@@ -110,7 +110,7 @@ def test_what_former_topics_lost_counts_for_a_migration() -> None:
 
 
 async def test_a_lane_that_is_halted_for_an_instant_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A former run left it halted; this one tries again, and its policy leaves the record out."""
+    """A former run left it halted; this one tries again, and its policy skips the record."""
     now = 100.0
     config = Config(clusters={}, flows=(), runtime=RuntimeConfig())
     migration = CatchUp(config, ClusterAccess(config))

@@ -1,4 +1,4 @@
-"""What keeps a daemon from starting, found over made-up clusters before anything is created."""
+"""What prevents a daemon from starting, found on made-up clusters before anything is created."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -23,7 +23,7 @@ FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
 
 
 class World:
-    """Two clusters and what is in the ledger."""
+    """Two clusters and the content of the ledger."""
 
     def __init__(self) -> None:
         self.clusters = {alias: FakeCluster(ClusterId(f"{alias}-id")) for alias in ("eu", "us", "asia")}
@@ -42,7 +42,7 @@ class World:
         return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock())
 
     async def has_copied(self, flow: str, source: str) -> None:
-        """The flow has copied some topic."""
+        """Record that the flow has copied some topic."""
         self.clusters["us"].add(f"mirrord.{flow}.ledger", 1)
         store = self.store(flow)
         await store.open()
@@ -112,7 +112,7 @@ async def test_each_missing_right_has_a_line() -> None:
 
 
 async def test_what_a_flow_can_do_without_is_no_reason() -> None:
-    """`check` tells it as a warning or a note."""
+    """`check` reports it as a warning or a note."""
     world = World()
     world.clusters["us"].add("eu.orders", 2)
     lacks = {"ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "DELETE", "CREATE"}

@@ -1,4 +1,4 @@
-"""Records that were left out, in the dead-letter topic: what their headers say, and when nothing is brought back."""
+"""Skipped records in the dead-letter topic: what their headers say, and when nothing is retried."""
 
 import msgspec
 import pytest
@@ -85,7 +85,7 @@ def test_the_receipt_in_words() -> None:
 
 
 class Clusters:
-    """The clusters and the dead-letter topic, made up. In place of `ClusterAccess` and `DeadLetters`."""
+    """Fake clusters and a fake dead-letter topic, in place of `ClusterAccess` and `DeadLetters`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config = load_text(CONF, "conf.toml")

@@ -49,7 +49,7 @@ class Inheritance:
 
 
 class Copies:
-    """Copies in the target that the ledger does not know."""
+    """Records in the target that the ledger does not know."""
 
     def __init__(self, flow: FlowConfig, line: str) -> None:
         self.flow, self.found = flow, line

@@ -1,4 +1,4 @@
-"""Policies of third parties: what is refused while a file is read, and with which line."""
+"""Third-party policies: what is refused while a file is read, and with which line."""
 
 import argparse
 import json
@@ -58,7 +58,7 @@ def faults(text: str) -> str:
 
 
 def offer(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str, name: str = "team-policies") -> None:
-    """An installed package that offers these."""
+    """An installed package that offers these entry points."""
     info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")

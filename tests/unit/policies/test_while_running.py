@@ -1,4 +1,4 @@
-"""Policies of third parties while a flow runs: what misbehaves is told for its topic and stops no other one."""
+"""Third-party policies while a flow runs: misbehaviour is reported for its topic and stops no other topic."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +63,7 @@ def clusters(*topics: str) -> tuple[FakeCluster, FakeCluster]:
     return source, target
 
 
-# For the type checker: what the contracts ask for is what a plain class offers.
+# For the type checker: a plain class satisfies the contract.
 NAMING: type[NamingPolicy] = SuffixNaming
 SELECTION: type[SelectionPolicy] = Without
 PROPERTIES: type[PropertyPolicy] = Filter

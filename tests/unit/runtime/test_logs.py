@@ -87,7 +87,7 @@ def test_a_traceback_shows_no_local_variable(
 
 
 def test_a_task_of_spark_shows_no_local_variable(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody sets up logs in Spark's processes."""
+    """No one configures logs in Spark's processes."""
     structlog.reset_defaults()
 
     async def task() -> AsyncGenerator[int, None]:

@@ -1,4 +1,4 @@
-"""A task that nobody waits for tells of its failure, also while somebody holds it."""
+"""A task that no one awaits reports its failure, also while something holds a reference to it."""
 
 import asyncio
 

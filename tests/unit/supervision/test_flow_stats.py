@@ -1,4 +1,4 @@
-"""Figures of a flow: how far behind lanes are, and counters that never go back, whatever becomes of who counts."""
+"""Figures of a flow: how far behind lanes are, and counters that never go back, whichever replicators end."""
 
 from itertools import pairwise
 
@@ -162,8 +162,8 @@ def test_counters_never_go_back() -> None:
     see(report("one", lane(0, copied=300)))
     see(report("two", lane(0, copied=50)), deaths=1)  # it moved
     see({}, deaths=1)
-    see(report("two", lane(0, copied=20)), deaths=1)  # it came back to a host that had let it go
-    see(report("two", lane(0, copied=10)), deaths=0)  # another lease, and the lane begins anew
+    see(report("two", lane(0, copied=20)), deaths=1)  # it came back to a host that had released it
+    see(report("two", lane(0, copied=10)), deaths=0)  # another lease, and the lane begins again
     assert [records for records, *_ in told] == [100, 300, 350, 350, 370, 380]
     assert [size for _, size, *_ in told] == [100 * records for records, *_ in told]
     assert told[-1][3] == 1

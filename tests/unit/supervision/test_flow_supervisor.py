@@ -1,4 +1,4 @@
-"""One flow's supervision with made-up clusters and replicators: lease, lanes and their hosts, faults, the end."""
+"""One flow's supervision with fake clusters and replicators: lease, lanes and their hosts, faults, the end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
@@ -67,7 +67,7 @@ async def test_a_library_that_lets_a_cancellation_escape_does_not_end_the_flow(
 
 
 def failing_once() -> Callable[[LedgerStore, FlowOpened], Coroutine[None, None, None]]:
-    """`open_flow`, which has no answer the first time."""
+    """`open_flow`, which gets no answer the first time."""
     faults = [LedgerUnavailable("no answer")]
 
     async def opening(store: LedgerStore, opened: FlowOpened) -> None:
@@ -226,7 +226,7 @@ async def test_runs_that_neither_cluster_has_any_more_are_forgotten(
     store = flow._store  # pyright: ignore[reportPrivateUsage]
     assert store is not None
     await eventually(lambda: [run.ordinal for run in store.state.lanes[lane].source_runs] == [90])
-    # Of a topic that was made anew the source has nothing any more, so the target's start alone counts.
+    # The source has nothing more of a recreated topic, so only the target's start counts.
     runs = (Run(95, 130), Run(99, 140), Run(101, 150))
     assert all(await writer.append(1, [SourceRun(lane, 1, runs)]))
     assert len(store.state.lanes[lane].source_runs) == 4
@@ -291,7 +291,7 @@ async def test_who_loses_the_lease_ends_its_replicators_and_stands_by(
     first, engine = mirror.start()
     await eventually(lambda: hosted(engine, 2))
     old = engine.alive
-    # The first one does not get through any more, the ledger's other clients do.
+    # The requests of the first one no longer arrive, those of the ledger's other clients do.
     monkeypatch.setattr(flow_supervisor.LeaseKeeper, "_renew", lambda _: asyncio.sleep(0))
     _, other = mirror.start("host-b")
     await eventually(lambda: hosted(other, 2))
@@ -350,7 +350,7 @@ async def test_a_stop_ends_a_flow_at_once_whose_replicators_could_not_be_looked_
         raise ReplicatorUnsure(f"Ray does not list the actors of {prefix}")
 
     monkeypatch.setattr(engine, "found", found)
-    # It waits for its own former lease, and has nobody to drain.
+    # It waits for its own former lease, and has no replicator to drain.
     await eventually(lambda: flow.status().state == "standby")
     flow.stop()
     await eventually(lambda: flow.status().state == "stopped")

@@ -1,4 +1,4 @@
-"""The follower of a flow's groups: started, replaced, restarted, and its news handed on."""
+"""The follower of a flow's groups: started, replaced, restarted, and its reports passed on."""
 
 import asyncio
 from collections.abc import AsyncGenerator

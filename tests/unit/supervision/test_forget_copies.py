@@ -1,4 +1,4 @@
-"""Copies of which nothing is left are forgotten, and no others."""
+"""Target topics of which nothing is left are forgotten, and no others."""
 
 from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import FORGOTTEN_KEPT, fold

@@ -1,4 +1,4 @@
-"""Settings of mirrord's own topics: what is put right, and what only an operator can change."""
+"""Configs of mirrord's own topics: what is repaired, and what only an operator can change."""
 
 import msgspec
 import pytest

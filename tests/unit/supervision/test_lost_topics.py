@@ -1,4 +1,4 @@
-"""What supervision tells of topics that vanish from the source, and of lanes that wait."""
+"""What supervision reports of topics that vanish from the source, and of lanes that wait."""
 
 from collections.abc import AsyncGenerator
 
@@ -38,7 +38,7 @@ async def test_a_topic_that_may_not_be_seen_any_more_is_no_deleted_one(mirror: M
 
 
 async def test_a_deleted_topic_tells_its_loss_once_the_source_says_so_by_name(mirror: Mirror) -> None:
-    """The made-up replicators have copied 7 of 10 records of each partition."""
+    """The fake replicators have copied 7 of 10 records of each partition."""
     flow, _ = await running(mirror)
     source = mirror.clusters["eu"]
     source.topics.pop("orders")

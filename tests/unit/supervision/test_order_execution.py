@@ -1,4 +1,4 @@
-"""Orders to a flow with made-up clusters and replicators: what they do, what outlives whom, and every fault of them."""
+"""Commands to a flow with fake clusters and replicators: their effects, how long they last, and every fault."""
 
 import asyncio
 from collections.abc import AsyncGenerator

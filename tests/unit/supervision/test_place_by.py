@@ -1,4 +1,4 @@
-"""Another number of replicators, spares and lanes of their own, while a flow runs; made-up clusters and replicators."""
+"""Another number of replicators, spares and dedicated lanes while a flow runs; with fake clusters and replicators."""
 
 from collections.abc import AsyncGenerator
 
@@ -39,7 +39,7 @@ def loads(engine: FakeEngine) -> list[int]:
 async def test_more_replicators_get_their_share_a_few_lanes_at_a_time(mirror: Mirror) -> None:
     flow, engine = await running(mirror, ReplicatorsConfig(count=1))
     flow.place_by(ReplicatorsConfig(count=3), ["replicators.count: 1 -> 3"])
-    # The last lane or two may wait for the next round of evening out.
+    # The last lane or two may wait for the next round of balancing.
     await eventually(lambda: len(engine.alive) == 3 and sum(loads(engine)) == 6 and min(loads(engine)) >= 1)
     moved = [lane.former for lane in engine.assignments(engine.replicators)]
     assert set(moved) == {"none", "left"}
@@ -98,7 +98,7 @@ async def test_lanes_that_retention_is_about_to_reach_are_told_to_whoever_has_th
     urgent.add(next(iter(first.lanes)))
     await eventually(lambda: first.hurried == urgent)
     assert not any(each.hurried for each in engine.alive[1:])
-    # The lane goes elsewhere: whoever has it now is told, and the former one that it has none.
+    # The lane goes elsewhere: its present holder is told, and the former one that it has none.
     flow.place_by(ReplicatorsConfig(count=1), [])
     await eventually(lambda: [each.hurried for each in engine.alive] == [urgent])
     urgent.clear()

@@ -1,4 +1,4 @@
-"""A source whose alias was changed is recognised by the names of its copies."""
+"""A source whose alias was changed is recognized by the names of its target topics."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ EAST = FlowConfig(name="eu-us", source="east", target="us", topics=(".*",))
 
 
 class Ledger:
-    """Copies in the order in which they were opened."""
+    """Target topics in the order in which they were opened."""
 
     def __init__(self, *copies: tuple[str, str]) -> None:
         self.state = FlowState()

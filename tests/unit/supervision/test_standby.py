@@ -1,4 +1,4 @@
-"""A standby tells that its configuration differs from what the holder of the lease runs by."""
+"""A standby reports that its configuration differs from the one the lease holder runs with."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Settings, rights and deletions over made-up clusters: what is done, what the ledger tells, what must not happen."""
+"""Configs, ACLs and deletions with fake clusters: what is done, what is recorded, what must not happen."""
 
 import asyncio
 from collections.abc import Callable
@@ -201,7 +201,7 @@ async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> Non
         ]
         source.rules = set()
         await sync.round(COPIES, ledger.state, ledger.recorder)
-        # The right to read stood there before mirrord came.
+        # The ACL for READ existed before mirrord came.
         assert target.rules == {by_hand, at_copy(READ)}
         assert ledger.state.acls == frozenset()
         assert sync.remarks[0].startswith(
@@ -224,7 +224,7 @@ async def test_read_only_after_exact_takes_back_its_own_rights_to_write_and_on_g
         await read_only.round(COPIES, ledger.state, ledger.recorder)
         assert target.rules == {by_hand, at_copy(READ)}
         assert ledger.state.acls == {at_copy(READ)}
-        # What the source has no more stays, as with MirrorMaker 2.
+        # What the source no longer has stays, as with MirrorMaker 2.
         source.rules = set()
         await read_only.round(COPIES, ledger.state, ledger.recorder)
         assert target.rules == {by_hand, at_copy(READ)}
@@ -237,7 +237,7 @@ async def test_rights_that_a_dead_holder_gave_without_telling_are_ours() -> None
     source, target = clusters()
     source.rules, target.rules = {READ}, set()
     async with book() as ledger:
-        # Killed between giving the right and telling it; the second one it did not come to.
+        # Killed between creating the ACL and recording it; it did not reach the second one.
         other = at_copy(msgspec.structs.replace(READ, operation="DESCRIBE"))
         await ledger.recorder.write([AclsPlanned((at_copy(READ), other))])
         target.rules.add(at_copy(READ))

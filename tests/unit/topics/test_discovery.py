@@ -1,4 +1,4 @@
-"""Discovery over made-up clusters: what is created, what is refused, what a broker that knows little must not break."""
+"""Discovery with fake clusters: what is created, what is refused, and what old metadata of a broker must not break."""
 
 from collections.abc import Collection, Mapping
 
@@ -101,12 +101,12 @@ async def test_a_topic_that_cannot_grow_is_told_and_copied_as_far_as_it_goes() -
 
 
 class SlowAdmin(FakeAdmin):
-    """Of a cluster whose brokers show what was done when `shown` says so."""
+    """A cluster whose brokers show what was done when `shown` says so."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         super().__init__(cluster)
         self.shown: dict[str, int] = {}
-        """Partitions by topic; what is not here is not shown."""
+        """Partitions by topic; topics that are not in it are not shown."""
         self.created: list[str] = []
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:

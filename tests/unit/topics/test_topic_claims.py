@@ -19,7 +19,7 @@ ORDERS = Topic("orders", TopicId("id-orders"), 1)
 
 
 class Ledger:
-    """One that has copied `orders`, if it has copied anything."""
+    """A ledger that has copied `orders`, if it has copied anything."""
 
     def __init__(self, *target_topics: str) -> None:
         self.state = FlowState(lanes={key.id: lane(key) for key in map(key_into, target_topics)})

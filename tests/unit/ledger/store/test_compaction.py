@@ -57,7 +57,7 @@ class Fuse:
 
 
 class FusedLog(MemoryLog):
-    """Whatever is written may be the last thing that is, before or after it takes effect."""
+    """Each write may be the last, before or after it takes effect."""
 
     def __init__(self, ledger: MemoryLedger, fuse: Fuse) -> None:
         super().__init__(ledger)
@@ -87,13 +87,13 @@ def small_and_patient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setattr(compaction, "PART_RUNS", 20)
     monkeypatch.setattr(compaction, "FILE_PARTS", 2)
     monkeypatch.setattr(compaction, "FILES_AT_ONCE", 2)
-    # A process that is killed logs what it held, which takes longer than all the rest.
+    # A killed process logs what it held, which takes longer than all the rest.
     with scarce(fewest=4, most=16, block=3), capture_logs():
         yield
 
 
 def filled(*, lanes: int = LANES, released: bool = True) -> MemoryLedger:
-    """A ledger whose lanes have gaps on both sides; some of its runs turn back."""
+    """A ledger whose lanes have gaps on both sides; some of its runs go backwards."""
     chance = random.Random(5)
     told: list[tuple[AnyFact, ...]] = [(LeaseTaken(1, HOLDER, 6000),)]
     marks: list[Progress] = []
@@ -164,7 +164,7 @@ Told = dict[LaneId, tuple[list[Run], list[Run], list[Translation], list[Translat
 
 
 async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
-    """Everything that a fresh reader knows of the map."""
+    """Everything that a fresh reader knows about the map."""
     found: Told = {}
     async with store_of(ledger, folder) as store:
         for lane_name, lane in store.state.lanes.items():
@@ -180,13 +180,13 @@ async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
 
 
 def held_bytes(ledger: MemoryLedger) -> int:
-    """What the state topic holds, once the broker has compacted it."""
+    """The size of the state topic once the broker has compacted it."""
     ledger.compact()
     return sum(len(row.value or b"") for row in ledger.rows if row is not None)
 
 
 async def trimmed_bytes(lanes: int = LANES) -> int:
-    """The same without a compaction."""
+    """The same without a compaction of the map."""
     ledger = filled(lanes=lanes)
     async with store_of(ledger, Path()) as store:
         await store.trim(0)
@@ -211,7 +211,7 @@ async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: p
         done = await run(ledger, folder)
         assert done.trimmed
         assert await told(ledger, folder, 29) == before, f"run again after it was killed at point {points}"
-        # Nothing is left of what was not finished, and nothing moves twice.
+        # Nothing is left of an unfinished run, and nothing moves twice.
         (left,) = generations(folder).values()
         assert (left / run_archive.MANIFEST).is_file()
         assert not list(left.rglob("*.unfinished"))
@@ -286,7 +286,7 @@ async def test_a_map_that_is_told_anew_meanwhile_stays(tmp_path: Path) -> None:
 
 
 async def test_a_folder_of_a_ledger_that_was_lost(tmp_path: Path) -> None:
-    """Its generations stay, and numbers go on behind them."""
+    """Its generations remain, and numbers continue after them."""
     await run(filled(), tmp_path)
     other = filled()
     other.topic_id = type(other.topic_id)("another-ledger")
@@ -307,7 +307,7 @@ Harm = Callable[[Path], object]
 
 
 def mix_up(generation: Path) -> None:
-    """Whole files, and wrong ones."""
+    """Replace intact files by others."""
     *others, last = sorted(generation.rglob("*.parquet"))
     for path in others:
         path.write_bytes(last.read_bytes())

@@ -1,4 +1,4 @@
-"""The lease: who may write and until when, on a clock that the test turns."""
+"""The lease: who may write and until when, on a clock that the test controls."""
 
 import asyncio
 import os
@@ -120,7 +120,7 @@ async def test_a_released_lease_is_taken_at_once(world: World) -> None:
     assert not holder.is_valid
     await settle()
     assert await waiting == 2
-    # Others may have written under its lease and not have heard of the release.
+    # Others may have written under its lease without having heard of the release.
     assert standby.settled_from == world.clock.now + TTL
 
 
@@ -463,7 +463,7 @@ def test_a_holder_is_dead_only_when_that_is_sure() -> None:
     assert not is_dead(replace(me, pid=gone, host="another"))
     assert not is_dead(replace(me, pid=gone, boot_id="another"))
     assert not is_dead(replace(me, pid=gone, boot_id=""))
-    # Somebody is started in its place, for as long as its keeper lives.
+    # A process is restarted in its place, as long as its keeper lives.
     kept = replace(me, pid=gone, daemon="daemon", keeper_pid=os.getpid(), keeper_ticks=me.started_ticks)
     assert not is_dead(kept)
     assert not is_dead(replace(kept, keeper_pid=0))

@@ -18,7 +18,7 @@ DEADLINE_S = 10.0
 
 
 class Log(MemoryLog):
-    """A ledger that notes how it was opened."""
+    """A ledger that records how it was opened."""
 
     created: bool | None = None
 

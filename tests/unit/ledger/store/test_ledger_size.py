@@ -22,7 +22,7 @@ LIMIT_BYTES = 1_000_000
 
 
 def lane_ids(chance: random.Random) -> list[LaneId]:
-    """As long as real ones."""
+    """Lane ids as long as real ones."""
 
     def topic_id() -> TopicId:
         return TopicId(base64.urlsafe_b64encode(chance.randbytes(16)).rstrip(b"=").decode())
@@ -61,7 +61,7 @@ async def test_an_hour_of_a_thousand_lanes_with_a_restart(seed: int) -> None:
     assert all(lane.grant == 2 for lane in store.state.lanes.values())
     written = sum(len(entry or b"") for entry in ledger.entries)
     assert written <= LIMIT_BYTES
-    # While the lanes copy, marks are saved each second: nothing of that reaches the ledger.
+    # While the lanes copy, marks are saved each second: none of that reaches the ledger.
     entries = len(ledger.entries)
     await asyncio.gather(*(store.save(progress(number, number)) for number in range(LANES)))
     assert len(ledger.entries) == entries

@@ -1,4 +1,4 @@
-"""A ledger that loses its end: every store notices and ends, and no later start uses what is left."""
+"""A ledger that loses its end: every store notices and ends, and no later start uses the rest."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,7 +25,7 @@ SECONDS = 20
 
 
 class Processes:
-    """A ledger, and stores that can be kept from looking at it."""
+    """A ledger, and stores that can be prevented from looking at it."""
 
     def __init__(self) -> None:
         self.ledger = MemoryLedger()
@@ -169,7 +169,7 @@ async def test_who_read_what_was_lost_tells_those_who_had_not(processes: Process
     processes.hold(behind)
     await appended(store, 10)
     processes.hold()
-    # The one that is behind finds nothing wrong with its own position.
+    # The store that is behind finds nothing wrong with its own position.
     processes.lose(behind.state.next_offset, 30)
     processes.release()
     await processes.until_lost(store, behind)

@@ -1,4 +1,4 @@
-"""A reader of a ledger's partition at the places where a log has no records."""
+"""A reader of a ledger's partition at places where a log has no records."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ class Topics:
 def reading(
     monkeypatch: pytest.MonkeyPatch, *answers: FetchedPartition, topics: object = None, compacted: bool = True
 ) -> tuple[PartitionReader, list[int]]:
-    """A reader at offset 10 that gets these answers, the last one again and again; and where it asked."""
+    """A reader at offset 10 that gets these answers, the last one repeatedly; and the positions of its requests."""
     reader = PartitionReader(cast(LedgerTopics, topics or Topics()), "state", compacted=compacted)
     asked: list[int] = []
 

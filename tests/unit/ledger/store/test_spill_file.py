@@ -105,7 +105,7 @@ def test_what_is_dropped_leaves_the_attic(seed: int) -> None:
     assert last is not None
     runs.forget_below(last.ordinal)
     grow(others, random.Random(seed), 3 * PIECE_RUNS)
-    # The piece that was looked into last may be held by those that are kept unpacked.
+    # The runs that are kept unpacked may hold the piece that was read last.
     assert len(attic.held) <= len(others.pieces) + 1
 
 

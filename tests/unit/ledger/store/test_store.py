@@ -358,7 +358,7 @@ async def test_readers_that_never_trim_drop_forgotten_lanes_too(ledger: MemoryLe
         await store.trim(kept_entries=0)
     restored = await open_store()
     assert LANE in restored.state.forgotten_lanes
-    await store.trim(kept_entries=0)  # its cut still tells of the lane, whose snapshot goes behind it
+    await store.trim(kept_entries=0)  # the lane is in the removed part; its snapshot follows
     await reader.read_to_end()
     assert LANE in reader.state.forgotten_lanes
     await store.trim(kept_entries=0)
@@ -423,7 +423,7 @@ async def test_a_snapshot_holds_what_memory_has_let_go(ledger: MemoryLedger) -> 
         runs = tuple(Run(number * 100 + step * 5, number * 100 + step * 7) for step in range(20))
         await store.append(1, [SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 0, 0, 1)])
     assert len(attic.held) > 8
-    # A new holder writes all pieces anew, under its own keys, and then needs the old ones no longer.
+    # A new holder writes all pieces again, under its own keys, and then no longer needs the old ones.
     await store.append(2, [LeaseTaken(2, HOLDER, 6000)])
     for _ in range(2):
         await store.trim(kept_entries=0)

@@ -1,4 +1,4 @@
-"""Which checkpoints are written: never back unless the group went back, and only what is new."""
+"""Which checkpoints are written: never backwards unless the group went back, and only what is new."""
 
 from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.mm2.rules.checkpoints import CheckpointBook
@@ -47,7 +47,7 @@ def test_what_is_told_during_a_write_is_not_lost() -> None:
     assert write(book) == [(100, 90)]
     book.tell(at(200, 190))
     due = book.due()
-    book.tell(at(100, 90))  # the group went back to where it was before, while 200 was being written
+    book.tell(at(100, 90))  # the group went back while 200 was being written
     book.written(due)
     assert write(book) == [(100, 90)]
 

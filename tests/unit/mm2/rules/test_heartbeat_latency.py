@@ -1,4 +1,4 @@
-"""Latency from heartbeats, and what it rests on: whose clock saw what."""
+"""Latency from heartbeats, and its basis: whose clock saw what."""
 
 from mirrord.kafka.protocol.mm2_records import Heartbeat
 from mirrord.mm2.rules.heartbeat_latency import (
@@ -62,7 +62,7 @@ def test_without_the_sources_clock_nothing_is_told() -> None:
 
 def test_what_is_still_under_way_counts_when_it_takes_longer() -> None:
     sent = SentBeats()
-    sent.note("eu", Heartbeat("us", "eu", 1), 99.0)  # before anyone looked
+    sent.note("eu", Heartbeat("us", "eu", 1), 99.0)  # before the first request
     latency = BeatLatency("eu", sent, 100.0)
     assert latency.at(100.5) == Shown()
     for number in range(4):

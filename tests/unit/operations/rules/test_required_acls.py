@@ -1,4 +1,4 @@
-"""Which rights a configuration needs, as a table, and which of them are seen to be held."""
+"""Which ACLs a configuration needs, as a table, and which of them mirrord sees."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ from policies.naming import naming
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 
 FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
-"""With all that a flow does by default."""
+"""With everything that a flow does by default."""
 FLOW = msgspec.structs.replace(
     FULL,
     groups=GroupsConfig(mode="off"),
@@ -176,7 +176,7 @@ def test_what_is_left_out_has_to_be_parked_by_somebody(on_reject: OnReject, miss
     needs = needed_rights(msgspec.structs.replace(FLOW, on_reject=on_reject), *plan())
     assert table(needs, "mirrord.eu-us.dead") == dict.fromkeys(("CREATE", "WRITE", "READ"), missing)
     assert table(needs, "mirrord.eu-us.dead.*") == {"WRITE": missing}
-    # A repair is a person's order alone.
+    # A repair happens only on an operator's command.
     assert table(needs, "mirrord.eu-us.repair") == dict.fromkeys(("CREATE", "WRITE", "READ"), "note")
     assert table(needs, "mirrord.eu-us.repair.*") == {"WRITE": "note"}
     rights = [need.right for need in needs if need.right.resource == "transactional-id"]

@@ -110,7 +110,7 @@ def test_bytes_that_are_no_records_are_refused(codec: int, seed: int) -> None:
             continue
         with pytest.raises(ValueError, match="checksum"):
             again(data)
-        # The same with a checksum that fits: whatever the records have become, only ValueError comes out.
+        # The same with a matching checksum: whatever the records have become, only ValueError is raised.
         HEADER.pack_into(data, 0, *fields._replace(crc=checksum(data[21:])))
         try:
             again(data)

@@ -1,4 +1,4 @@
-"""What a lane is told of the record that it wants to be parked."""
+"""The answer to a lane about the record that it wants to be parked."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Copies that the ledger knows nothing of: found wherever a lane would copy them once more, and nothing else is."""
+"""Copied records that the ledger does not know: found wherever a lane would copy them once more, and only there."""
 
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
@@ -27,7 +27,7 @@ SEEDS = range(16)
 
 
 class Log:
-    """One partition, asked and read."""
+    """A fake partition for requests and reads."""
 
     def __init__(self, batches: Sequence[Batch], start: int = 0) -> None:
         self.batches = decode(b"".join(map(encode, batches)))
@@ -98,7 +98,7 @@ async def test_a_copy_of_whatever_part_is_found(seed: int) -> None:
     chance = random.Random(seed)
     source = source_of(seed)
     visible = [each._replace(attributes=each.attributes & ~TRANSACTIONAL) for each in committed(source)]
-    # The lane began somewhere, and came somewhere.
+    # The lane began at any offset, and reached any later one.
     begun = chance.choice((0, 0, chance.randrange(len(visible) // 2)))
     came = chance.randrange(begun + 1, len(visible) + 1)
     target = copy_of(seed, [batch for batch in visible[begun:came] if batch.rows])
@@ -116,7 +116,7 @@ async def test_what_retention_has_left_is_found(seed: int) -> None:
     middle = Log(target, target[len(target) // 2].base)
     assert await found(Log(source), middle)
     assert await found(Log(source[len(source) // 2 :], source[len(source) // 2].base), Log(target))
-    # Nothing is left of it: nobody can tell, and nothing is there twice.
+    # Nothing is left: it is impossible to say, and nothing is duplicated.
     assert await found(Log(source), Log([], 700)) == ""
 
 
@@ -141,7 +141,7 @@ async def test_what_came_from_the_target_is_no_copy_there() -> None:
     copies = copy_of(0, originals)
     lane = next(batch.producer[0] for batch in copies if batch.producer[0] > 9)
     assert await found(Log(copies), Log(originals), named=SOURCE, back={lane}) == ""
-    # Other names tell it, and nobody is asked.
+    # Other names show it, and no ledger is read.
     assert await found(Log(copies), Log(originals), back={lane})
 
 
@@ -153,7 +153,7 @@ async def test_a_target_with_append_times(seed: int) -> None:
         for batch in copy_of(seed, source)
     ]
     assert await found(Log(source), Log(appended))
-    # Few records alike in all but their times are no proof among many.
+    # A few records alike except for their times are no proof among many.
     strange = LogByChance(random.Random(seed + 1_000), 300).batches
     mixed = [batch._replace(producer=(9, 0), sequence=batch.base) for batch in strange]
     mixed = [batch._replace(attributes=batch.attributes | APPEND_TIME, data=b"") for batch in mixed]

@@ -1,4 +1,4 @@
-"""Fetching: who is asked for what, which answers count, and what a busy partition does not have to wait for."""
+"""Fetching: what each broker is asked for, which answers count, and what a busy partition does not have to wait for."""
 
 import struct
 from types import SimpleNamespace
@@ -116,7 +116,7 @@ async def test_the_end_of_the_log_is_told_again_to_a_new_round_at_the_same_posit
     await rig.want(tap, 5)
     rig.hot.answer(fetched(TOPIC))
     await rig.want(tap, 5, number=2)
-    # The session knows the partition at this position, and a broker tells of no high watermark twice: it has to forget.
+    # The session knows the partition at this position, and a broker never repeats a high watermark: it has to forget.
     assert rig.wait_ms(rig.hot) == 0
     rig.hot.answer(fetched(TOPIC))
     await settle()
@@ -233,7 +233,7 @@ async def test_a_delay_is_kept(rig: Rig) -> None:
 async def test_an_epoch_that_is_not_known_is_sent_as_such(
     rig: Rig, version: int, epochs: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0 is an epoch that a leader can have: a broker would compare it, and take a log for truncated."""
+    """0 is an epoch that a leader can have: a broker would compare it, and consider a log truncated."""
     monkeypatch.setattr(FakeConnection, "version", lambda *_: version)
     leader_epoch, last_epoch = epochs
     rig.view.leaders[0] = Leader(1, leader_epoch)
@@ -283,7 +283,7 @@ async def test_a_lane_of_a_far_broker_is_asked_for_more(rig: Rig) -> None:
     assert tap.position.max_bytes == rig.source.room.far_bytes == 16 << 20
     tap.batch_bytes = 200
     await rig.want(tap, 8)
-    assert tap.position.max_bytes == 4 << 20  # so many batches would hold the others up
+    assert tap.position.max_bytes == 4 << 20  # this many batches would delay the others
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +341,7 @@ async def test_a_broker_that_brings_much_does_not_keep_others_waiting() -> None:
         for node, partition in ((1, 0), (2, 1)):
             pipe = rig.view.pipe("fetch-hot", node=node)
             if pipe.in_flight:
-                # Each answer takes all the room there is.
+                # Each answer takes all the available space.
                 pipe.answer(fetched(TOPIC, (partition, 0, 9, batch_of((2 << 20) - 4_096))))
                 served.append(partition)
                 await settle()
@@ -365,7 +365,7 @@ async def test_lanes_that_catch_up_share_a_request(rig: Rig) -> None:
 
 
 async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_piece(rig: Rig) -> None:
-    await rig.want(rig.tap(9), 0)  # while this is under way, others are wanted
+    await rig.want(rig.tap(9), 0)  # during this request others are wanted
     taps = [rig.tap(partition) for partition in range(8)]
     taps[5].urgency.is_near = True
     for tap in taps:
@@ -413,7 +413,7 @@ def test_what_the_supervisor_knows_of_retention_counts_beside_what_is_seen() -> 
 
 
 async def test_a_leader_that_sends_us_to_another_replica_is_reported(rig: Rig) -> None:
-    """It gives no records itself; when it does again, the line is gone."""
+    """It returns no records itself; when it does again, the line is gone."""
     tap = rig.tap(0)
     await rig.want(tap, 5)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b""), preferred_replica=3))

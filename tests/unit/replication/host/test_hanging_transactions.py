@@ -1,4 +1,4 @@
-"""Transactions at the source that nobody ends: when a lane tells of one, and what."""
+"""Transactions at the source that no producer ends: when a lane reports one, and how."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -49,14 +49,14 @@ def test_an_end_that_holds_nobody(told: tuple[int, int]) -> None:
 
 
 class Rig:
-    """One lane at offset 50, a source that answers as the test says, and a clock in its hands."""
+    """One lane at offset 50, a source that answers as the test says, and a clock that the test controls."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
         self.answer: tuple[int, tuple[ActiveProducer, ...]] = (0, (IDLE, LATER, OPEN))
         self.asked = 0
         self.brokers: dict[int, bytes] = {1: b"", 2: b""}
-        """What each answers to ListTransactions; nothing: it is away."""
+        """What each broker answers to ListTransactions; empty: it is down."""
         view = SimpleNamespace(nodes=[1, 2], link=lambda node, _purpose: SimpleNamespace(get=lambda: self._get(node)))
         asks = SimpleNamespace(view=view, producers=self._producers, begin=self._begin)
         self.work: list[Any] = []
@@ -89,7 +89,7 @@ class Rig:
         return Reader(self.brokers[node])
 
     async def name(self, *answers: bytes) -> None:
-        """Let the brokers be asked for the transactional id."""
+        """Let the brokers answer with the transactional id."""
         self.brokers = dict(enumerate(answers, 1))
         await self.work.pop()
 

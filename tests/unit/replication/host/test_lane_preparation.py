@@ -1,4 +1,4 @@
-"""A replicator that is told of a lane before it gets it."""
+"""A replicator that hears of a lane before it gets it."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ LANE = LaneAssignment(LaneKey(TopicId("S" * 22), 3, TopicId("T" * 22)), "orders"
 
 
 class View:
-    """A cluster that says who leads when it wants to."""
+    """A cluster that knows the leader when the test says so."""
 
     def __init__(self, node: int | None = None, fault: EnvironmentFault | None = None) -> None:
         self.node = node

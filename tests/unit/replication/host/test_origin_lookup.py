@@ -1,4 +1,4 @@
-"""Reading the ledgers on the source's cluster: which count, when they were read, and what happens when they cannot."""
+"""Reading the ledgers on the source's cluster: which count, when they were read, and what happens if that fails."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -49,7 +49,7 @@ class World:
         self.ledgers: dict[str, MemoryLedger] = {}
         self.opened: list[str] = []
         self.alone: list[str] = []
-        """Those that were opened without a state topic."""
+        """Ledgers that were opened without a state topic."""
         self.provenance = OriginLookup("eu", FakeAdmin(self.cluster), self._store)
         self.asked = 0
 
@@ -58,7 +58,7 @@ class World:
         return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock(), deadline_seconds=0.3)
 
     async def flow(self, name: str, *facts: AnyFact, marks: tuple[Progress, ...] = ()) -> None:
-        """The ledger of a flow, or more facts in it."""
+        """Create the ledger of a flow, or append facts to it."""
         if name not in self.ledgers:
             self.ledgers[name] = MemoryLedger()
             self.cluster.add(f"mirrord.{name}.ledger", 1)
@@ -109,7 +109,7 @@ async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
 
 
 async def test_what_was_written_before_the_question_is_told(world: World) -> None:
-    """Also by a flow that nobody knew of: its ledger is there before its first record."""
+    """Also by a flow that was unknown: its ledger is there before its first record."""
     hosted = FakeHosted()
     assert (await world.ask(hosted)).writers == ()
     await world.flow("us-eu", *lane(7)[1])
@@ -159,7 +159,7 @@ async def test_a_flow_that_was_removed_is_forgotten(world: World) -> None:
 
 
 async def test_a_ledger_without_a_state_topic_is_read_alone(world: World) -> None:
-    """What is left of a flow does not stop another one; when its state topic is there again, that counts, too."""
+    """The remains of a flow do not stop another one; when its state topic is there again, that counts, too."""
     await world.flow("us-eu", *lane(7)[1])
     await world.flow("gone")
     left = [world.cluster.topics.pop(f"mirrord.{name}.state") for name in ("us-eu", "gone")]

@@ -1,4 +1,4 @@
-"""A batch that is larger than a frame may be: its partition stands, and those beside it do not."""
+"""A batch that is larger than a frame may be: its partition stops, and the others do not."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ TOO_LARGE = Oversize("a frame of 150000000 bytes, where 134217728 are allowed")
 
 
 class Broker:
-    """Answers what is asked for; some partitions begin with a batch that is too large."""
+    """Answers every request; some partitions begin with a batch that is too large."""
 
     def __init__(self, rig: Rig, *large: int) -> None:
         self.rig = rig
@@ -30,7 +30,7 @@ class Broker:
 
     @property
     def asked(self) -> list[tuple[FakePipe, set[int]]]:
-        """Requests under way, and their partitions."""
+        """Requests in flight, and their partitions."""
         return [
             (channel.link.connection.pipe, {tap.partition.partition for tap in channel.taps.values()})  # type: ignore[attr-defined]
             for feed in self.rig.source._feeds.values()
@@ -47,7 +47,7 @@ class Broker:
                 pipe.answer(fetched(TOPIC, *((partition, 0, 9, RECORDS) for partition in partitions)))
 
     async def serve_until(self, *partitions: int) -> None:
-        """Until chunks of these came."""
+        """Serve until chunks of these arrive."""
 
         def came() -> bool:
             self.serve()
@@ -80,7 +80,7 @@ async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.Monk
         "the batch at offset 5 of eu is too large to be fetched, and it is tried again every 30 s: "
         "a frame of 150000000 bytes, where 134217728 are allowed"
     )
-    # The others share requests again, and nothing is asked for it meanwhile.
+    # The others share requests again, and it is not requested meanwhile.
     rig.chunks.clear()
     await wanting(rig, *taps[:3], position=6)
     await until(lambda: [asked for _, asked in broker.asked] == [{0, 1, 2}])

@@ -19,7 +19,7 @@ TOPIC = b"0123456789abcdef"
 
 
 class Sender:
-    """A lane that writes down its answers."""
+    """A lane that records its answers."""
 
     def __init__(self, partition: int) -> None:
         self.lane = Lane(LaneId("lane"), "t", "t", partition, "", True, as_any(None))
@@ -30,7 +30,7 @@ class Sender:
         self.connections = 0
         self.answers: list[tuple[int, int, int]] = []
         self.steps = 0
-        """How often it was told of successes."""
+        """How often it heard of successes."""
         self.tell: Callable[[Input], None] = self.take
 
     def take(self, signal: Input) -> None:

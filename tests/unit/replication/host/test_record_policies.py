@@ -1,4 +1,4 @@
-"""Policies of records: what is copied, what becomes of it, and what is told of the rest."""
+"""Policies of records: what is copied, how it is changed, and what is recorded about the rest."""
 
 import random
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def copies(made: RebuiltBatch) -> list[DecodedRecord]:
 
 
 def copies_of(made: Batch) -> list[DecodedRecord]:
-    """The records of a batch that is to be written, at the source offsets that their values tell."""
+    """The records of a batch to be written, at the source offsets that their values state."""
     return [
         record._replace(offset=BASE + int((record.value or b"v0")[1:]))
         for record in decode(bytearray(made.buffer), made.start, made.end)
@@ -89,7 +89,7 @@ def test_a_transform_changes_what_it_may() -> None:
 
 
 def test_what_the_ledger_says_is_not_asked_again() -> None:
-    """Whatever a policy answers the next time: what is bound stands."""
+    """Whatever a policy answers the next time: what is bound remains."""
     decided = Decided(((BASE, 2), (BASE + 4, 1)), BASE + 6)
     for _ in range(20):
         made = shaped(shaping(filter=f"{SAMPLE}:Fickle"), plain(6), decided)
@@ -194,7 +194,7 @@ def test_what_is_refused_while_a_file_is_read(lines: str, fault: str) -> None:
 
 @pytest.mark.parametrize(("bad", "kept"), [(0, []), (2, [1]), (4, [1, 3]), (5, [1, 3])])
 def test_a_record_without_an_answer_is_the_only_one_that_waits(bad: int, kept: list[int]) -> None:
-    """What precedes it in its batch is copied, or left out by the filter; and no other record is named."""
+    """What precedes it in its batch is copied, or skipped by the filter; and no other record is named."""
     lane, _ = copying()
     rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + bad})
     lane.has_policies, lane.position, lane.rebuild = True, BASE, rules.rebuild

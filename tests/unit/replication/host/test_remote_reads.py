@@ -1,4 +1,4 @@
-"""Partitions in remote storage are fetched apart from all others, and nothing changes for those that are not."""
+"""Partitions in remote storage are fetched separately, and nothing changes for the others."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""Where lanes begin behind topics that were deleted and created again."""
+"""Where lanes begin after topics were recreated."""
 
 from collections.abc import Callable
 
@@ -102,7 +102,7 @@ async def test_a_partition_that_was_added_later_begins_at_its_first_offset() -> 
 
 
 async def test_a_partition_begins_where_it_ended_at_the_first_look() -> None:
-    """`log_start` is the answer to the one question: here the present end of the log."""
+    """`log_start` is the answer to the only request: here the present end of the log."""
     fixed = LedgerEvidence(fixed=FixedStart("latest", 12))
     assert await begin(fixed, log_start=50, asks_for="latest") == (0, 12)
     assert await begin(fixed, log_start=7, asks_for="latest") == (0, 7), "the source lost its end"

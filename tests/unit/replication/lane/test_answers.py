@@ -1,4 +1,4 @@
-"""Every Kafka error code that fetch and produce answers has a decided consequence: one test per row of the tables."""
+"""Every Kafka error code of fetch and produce has a decided consequence: one test per row of the tables."""
 
 from dataclasses import dataclass, field
 
@@ -63,7 +63,7 @@ from tests.sim import toy
 
 @dataclass
 class Record:
-    """The ledger's word on a lane that was just opened."""
+    """The ledger's state of a lane that was just opened."""
 
     producer_id: int = 7
     producer_epoch: int = 0
@@ -119,7 +119,7 @@ def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int
 
 
 def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
-    """A lane with its first batch on the way."""
+    """A lane with its first batch in flight."""
     lane, _ = copying(mode)
     (append,) = [effect for effect in step(lane, 0.0, chunk(lane)) if isinstance(effect, Append)]
     assert append.facts == (SourceRun(lane.id, 1, (Run(0, 0),), (), ((0, 0),)),)
@@ -165,12 +165,12 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
 
 @pytest.mark.parametrize("base_offsets", [(2, 4, 6), (2, 5, 7), (2, 4, 0), (9, 11, 13)])
 def test_what_is_told_together_is_what_is_told_one_by_one(base_offsets: tuple[int, ...]) -> None:
-    """Also where the middle one stands elsewhere, the last one below the end, and none where it should."""
+    """Also if the middle one is elsewhere, the last one below the end, and none where it should be."""
     ends: list[tuple[object, ...]] = []
     for together in (True, False):
         lane, produce = in_flight()
         step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
-        asked = min(lane.questions)  # the fetch came before the comparison behind the first acknowledgement
+        asked = min(lane.questions)  # the fetch came before the comparison after the first acknowledgement
         step(lane, 0.0, replace(chunk(lane, first=4, high_watermark=8), question=asked))
         batches = list(lane.in_flight)
         assert len(batches) == 3
@@ -256,7 +256,7 @@ def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None
     assert told.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, -1),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (5, -1)
-    # What follows waits until the ledger knows of the gap, and of the epoch behind it.
+    # What follows waits until the ledger knows of the gap, and of the epoch after it.
     epoch, *others = step(lane, 0.0, chunk(lane, first=5))
     assert isinstance(epoch, Append)
     assert epoch.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, 0),)),)
@@ -318,7 +318,7 @@ def test_a_lane_whose_bytes_may_still_arrive_is_not_left_cleanly(
 
 
 def test_a_lane_says_that_it_waits_for_replicas() -> None:
-    """What was appended and is not on enough replicas is waited for, however long that takes."""
+    """The lane waits for a batch that is appended but not on enough replicas, however long that takes."""
     lane, produce = in_flight()
     step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1))
     step(lane, 60.0, Woken(lane.asked))

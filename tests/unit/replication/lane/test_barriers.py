@@ -1,4 +1,4 @@
-"""How long a lane waits for what a former holder has sent: by that holder's times, and by when the broker answers."""
+"""How long a lane waits for what a former holder has sent: by that holder's timeouts, and by the broker's answers."""
 
 import pytest
 from msgspec.structs import replace

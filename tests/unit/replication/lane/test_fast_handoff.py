@@ -1,4 +1,4 @@
-"""A lane that is taken by the word of whoever drained it: when that counts, and what happens when it does not."""
+"""A lane that is taken with the handover of the holder that drained it: when that counts, and what happens if not."""
 
 from itertools import permutations
 
@@ -58,7 +58,7 @@ class Taking:
         return found.tag if isinstance(found, Append) else found.question  # type: ignore[attr-defined,no-any-return]
 
     def take(self) -> Bound:
-        """The ledger says that the lane is ours."""
+        """The ledger grants the lane to us."""
         self.record.grant, self.record.replicator = GRANT + 1, "r"
         return Bound(self.asked(Append), (True,), self.record)
 
@@ -179,7 +179,7 @@ def test_a_ledger_that_does_not_answer() -> None:
 
 
 def test_the_ledger_tells_more_than_was_read_at_the_start() -> None:
-    """What its last holder passed over behind the last record, as it left."""
+    """What its last holder skipped after the last record, as it left."""
     taking = Taking()
     taking.hear(taking.chunk(), taking.end(), taking.producers())
     taking.record.source_runs.add(ORDINAL, 25)

@@ -1,4 +1,4 @@
-"""What a lane tells of records that a policy leaves out, when it asks the policy again."""
+"""What a lane records of records that a policy skips, when it asks the policy again."""
 
 from collections.abc import Collection
 
@@ -23,7 +23,7 @@ from tests.unit.replication.lane.test_answers import Record, copying
 
 
 def fetched(lane: Lane, effects: Effects, kept: Collection[int]) -> SourceRun:
-    """The lane is given the offsets 0 to 9, of which the policy keeps some: what it tells."""
+    """The lane is given the offsets 0 to 9, of which the policy keeps some. Returns the fact it writes."""
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
     lane.rebuild = lambda request: toy.rebuild(request, lambda offset: offset in kept)
     data = toy.encode(0, 9, [(at, at) for at in range(10)], newest_ms=1)
@@ -38,7 +38,7 @@ def fetched(lane: Lane, effects: Effects, kept: Collection[int]) -> SourceRun:
 
 
 def resumed(lane: Lane) -> Effects:
-    """The target did not answer before the first batch was sent: the lane asks again what stands there."""
+    """The target did not answer before the first batch was sent: the lane asks again for its end."""
     step(lane, 9.0, EndAnswer(lane.asked, 6, 1, 0))
     (asked,) = step(lane, 9.5, Woken(lane.asked))
     assert isinstance(asked, AskEnd)
@@ -59,11 +59,11 @@ def test_an_answer_of_an_earlier_round_is_not_told_again() -> None:
     assert isinstance(lane.record, Record)
     for run in told.runs:
         lane.record.source_runs.add(run.ordinal, run.offset)
-    # Ordinal 1 was told to be of another epoch, so what is told of it and of ordinal 0 is told anew.
+    # Ordinal 1 was recorded with another epoch, so ordinals 0 and 1 are recorded again.
     lane.record.epochs = ((1, 1),)
     lane.record.newest_verdicts = told.verdicts
     step(lane, 9.0, Bound(lane.intents[0][0], (True,), lane.record))
     effects = resumed(lane)
-    assert any(isinstance(effect, Append) for effect in effects)  # what is told anew is not bound yet
+    assert any(isinstance(effect, Append) for effect in effects)  # the new facts are not bound yet
     told = fetched(lane, effects, {8})
     assert (told.runs, told.verdicts) == ((Run(0, 4), Run(1, 8)), (Verdict(5, 8, "filtered"),))

@@ -1,4 +1,4 @@
-"""What the last comparison behind a take-over ends: nothing more can follow of what a former holder sent."""
+"""What the last comparison after a takeover ends: nothing more can follow of what a former holder sent."""
 
 import pytest
 from msgspec.structs import replace
@@ -74,7 +74,7 @@ def play() -> Play:
 
 
 def later(play: Play) -> AskCheck:
-    """The former holder's time has run out; the target still ends behind ordinal 11."""
+    """The former holder's time has run out; the target still ends after ordinal 11."""
     play.now = 20.0
     (asked,) = play.tell(Woken(ask(play.lane)))
     assert isinstance(asked, AskEnd)
@@ -90,7 +90,7 @@ def test_the_ordinal_behind_all_that_stands_is_open_no_longer(play: Play) -> Non
 
 
 def test_what_was_copied_since_is_not_compared_again_nor_doubted(play: Play) -> None:
-    """Otherwise the next holder compares all of it, and where the source has deleted it meanwhile the lane halts."""
+    """Otherwise the next holder compares all of it, and if the source has deleted it meanwhile the lane halts."""
     compared(play, later(play))
     progress = replace(MARK, grant=2, ordinal=5_000, target_offset=5_000, source_offset=5_001)
     effects = take(play, progress, "third", left_cleanly=True)

@@ -1,4 +1,4 @@
-"""What may still arrive: until it cannot, a lane gives no ordinal another meaning, and looks then what has come."""
+"""Bytes that may still arrive: until they cannot, a lane gives no ordinal another meaning; then it looks."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_what_was_written_beside_a_former_holder_is_compared() -> None:
     lane, (check,) = second_look(6)
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
-    # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays in front.
+    # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays before it.
     assert resume_position(lane) == ResumePosition(2, 2, 1)
     step(lane, 5.0, CheckAnswer(check.question, 0, 2, 5, "equal"))
     assert not lane.comparison.later_pending
@@ -165,7 +165,7 @@ def test_the_mark_does_not_pass_what_is_not_read() -> None:
 
 @pytest.mark.parametrize(("leader_epoch", "phase"), [(1, Phase.HALTED), (2, Phase.RESUMING)])
 def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> None:
-    """Of the same leader it is a second copy. Of a later one it is a batch behind those that the log has lost."""
+    """With the same leader it is a second copy. With a later one it is a batch after those that the log has lost."""
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
     effects = step(lane, 1.0, ProduceAnswer(produce.round, produce.batches[0], 0, 9))
@@ -182,7 +182,7 @@ def test_the_second_look_begins_where_the_log_went_back_to() -> None:
 
 
 def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
-    """Whether a comparison of ordinals 2 to 5 leaves open what stands there, when the source no longer has these."""
+    """Whether a comparison of ordinals 2 to 5 leaves their records unknown, if the source lacks these offsets."""
     lane, record, _ = idle()
     record.regiven = regiven
     return not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=gone))
@@ -195,7 +195,7 @@ def test_what_may_be_another_record_is_looked_for_in_the_source() -> None:
 def test_what_can_be_no_other_record_is_believed() -> None:
     assert not found_open(-1, (3, 6))  # nothing else was sent under them
     assert not found_open(1, (3, 6))  # that was compared before
-    assert not found_open(4, (2, 4))  # what may be another record is there still, and equal
+    assert not found_open(4, (2, 4))  # the record in question is there still, and equal
 
 
 def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
@@ -227,7 +227,7 @@ def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_ano
 
 @pytest.mark.parametrize("regiven", [-1, 8])
 def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: int) -> None:
-    """Also after a clean hand-over: otherwise each later holder would compare all from there on."""
+    """Also after a clean handover: otherwise each later holder would compare everything from there on."""
     lane, record, _ = idle()
     record.regiven, record.grant, record.replicator = regiven, 1, "former"
     following = Lane(lane.id, "orders", "eu.orders", 0, "p", True, lane.rebuild)

@@ -1,4 +1,4 @@
-"""Where MirrorMaker 2 left off, by its word and by the end of the target. Every letter is a record."""
+"""Where MirrorMaker 2 stopped, according to its own position and to the end of the target. Every letter is a record."""
 
 import random
 
@@ -6,7 +6,7 @@ from mirrord.replication.lane.mm2_position import OffsetRow, Tail, TopicEnd
 
 
 def found(target: str, source: str, said: int, *, at: int = 0, aborted: str = "", whole: bool = True) -> TopicEnd:
-    """The source's first letter stands at offset `at`; those in `aborted` are of aborted transactions."""
+    """The source's first letter is at offset `at`; those in `aborted` are of aborted transactions."""
     tail = Tail(said, [OffsetRow(offset, letter.encode()) for offset, letter in enumerate(target)], whole=whole)
     for offset, letter in enumerate(source, at):
         if not tail.take(OffsetRow(offset, letter.encode(), letter in aborted)):
@@ -37,7 +37,7 @@ def test_a_target_that_lost_its_end() -> None:
 
 def test_what_the_target_lacks_is_told() -> None:
     assert found("abde", "abcdefg", 5) == TopicEnd(5, "verified", missing=((2, 3),))
-    # A cleaner has been there, so nobody knows.
+    # A cleaner has removed records, so it is impossible to say.
     assert found("abde", "abcdefg", 5, whole=False) == TopicEnd(5, "verified")
 
 
@@ -57,7 +57,7 @@ def test_a_target_with_other_records_is_strange() -> None:
 
 def test_nothing_to_compare() -> None:
     assert found("", "abcdef", 3) == TopicEnd(3, "unverifiable")
-    # The source has deleted all that was copied.
+    # The source has deleted everything that was copied.
     assert found("abc", "defg", 3, at=3) == TopicEnd(3, "unverifiable")
     assert found("abc", "", 3, at=3) == TopicEnd(3, "unverifiable")
 
@@ -75,7 +75,7 @@ def test_a_word_that_is_long_out_of_date() -> None:
 
 
 def test_a_run_of_mirror_maker_with_crashes(seed: int) -> None:
-    """It copies in order, writes its position down now and then, and after a crash begins there again."""
+    """It copies in order, saves its position now and then, and after a crash begins there again."""
     for turn in range(300):
         chance = random.Random(f"{seed} {turn}")
         source = "".join(chr(0x4E00 + number) for number in range(chance.randrange(20, 120)))

@@ -1,4 +1,4 @@
-"""Ordinals under which other records may have been sent: nothing is taken for known before it is seen."""
+"""Ordinals under which other records may have been sent: nothing counts as known before it is seen."""
 
 import msgspec
 import pytest
@@ -30,14 +30,14 @@ from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 @pytest.fixture
 def play() -> Play:
-    """Ten ordinals stand for the offsets 0 to 9; the ledger tells that epoch 4 begins with ordinal 10."""
+    """Ten ordinals belong to the offsets 0 to 9; the ledger says that epoch 4 begins with ordinal 10."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3), (10, 4))), TargetRun(LANE, 1, 0, 0, 1))
     return play
 
 
 def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
-    """The next holder finds nothing behind ordinal 9, and copies."""
+    """The next holder finds nothing after ordinal 9, and copies."""
     play.begin("second")
     effects = play.sandwich(10)
     (told,) = [each for each in effects if isinstance(each, Append)]
@@ -51,7 +51,7 @@ def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
 def test_of_what_may_arrive_yet_no_epoch_is_told(play: Play) -> None:
     run, fetch = resumed_at_its_end(play)
     assert (run.runs, run.epochs) == ((Run(10, 10),), ((10, UNKNOWN),))
-    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one in front is known
+    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one before is known
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
@@ -70,7 +70,7 @@ def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> No
     effects = play.sandwich(10)
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (10, 3)
-    assert not [each for each in effects if isinstance(each, Append)]  # it is told already
+    assert not [each for each in effects if isinstance(each, Append)]  # it is recorded already
 
 
 def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
@@ -82,7 +82,7 @@ def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play
 
 
 def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
-    """The log went back and grew again: the last ordinals stand further in front than ledger and mark say."""
+    """The log went back and grew again: the last ordinals are at lower offsets than ledger and mark say."""
     play.begin("second")
     play.lane.resume_position = ResumePosition(10, 12, 0)
     play.lane.acked = play.lane.trusted = 8
@@ -136,7 +136,7 @@ def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -
 
 
 def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
-    """What was told anew up to its end is one run with what follows, and the epoch changes within it."""
+    """The rewritten map up to its end is one run with what follows, and the epoch changes within it."""
     play.bind(play.differ())
     play.sandwich(16)
     told = play.relocated()
@@ -157,7 +157,7 @@ def test_what_an_open_hole_names_is_not_copied_twice() -> None:
 
 
 def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
-    """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not tell."""
+    """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not name."""
     play.begin("second")
     lane = play.lane
     lane.resume_ordinal, lane.log.holes = 10, [(6, 7)]
@@ -180,7 +180,7 @@ def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(p
 
 
 def test_a_hole_of_which_the_source_has_lost_everything_is_not_an_open_one(play: Play) -> None:
-    """Nothing stands in it, and nothing follows: bytes that come late are found there all the same."""
+    """It is empty, and nothing follows: bytes that come late are found there all the same."""
     play.fold(HoleFound(LANE, 1, 4, 5, 8, 10), SourceRun(LANE, 1, (Run(8, 4), Run(10, 8))))
     play.fold(SourceRun(LANE, 1, (Run(8, 3),), (Verdict(3, 8, "truncated"),)))
     play.begin("second")

@@ -1,4 +1,4 @@
-"""What a lane does with a batch that the target refuses for what it holds: it splits it, waits, goes on when told."""
+"""What a lane does with a batch that the target refuses for its content: it splits it, waits, and obeys commands."""
 
 import msgspec
 import pytest
@@ -61,7 +61,7 @@ ADA = Origin("ada@host", "too large", 0)
 
 
 def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -> tuple[Lane, Effects]:
-    """A lane whose batch of the source offsets [0, 2) is refused; with a count it counts so many records."""
+    """A lane whose batch of the source offsets [0, 2) is refused; with a count the batch claims this many records."""
     lane, produce = in_flight()
     lane.on_reject = on_reject
     (batch,) = produce.batches
@@ -151,7 +151,7 @@ def test_what_a_batch_is_compressed_with_instead() -> None:
 
 
 def parking(*, failures: int = 0) -> tuple[Lane, Park]:
-    """A lane whose record is to be parked, after so many tries that failed."""
+    """A lane whose record is to be parked, after this many failed attempts."""
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
     for at in range(failures):
         effects = step(lane, 10.0 * at, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
@@ -268,7 +268,7 @@ def plan(
 
 
 def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
-    # Ordinals 50 to 54 stand for the offsets 10 to 14, 55 to 57 for 30 to 32, and 58 goes on at 100.
+    # Ordinals 50 to 54 belong to the offsets 10 to 14, 55 to 57 to 30 to 32, and 58 continues at 100.
     jumps = (Run(55, 30), Run(58, 100))
     lane = in_flight()[0]
     assert plan(lane, *jumps, left_out=[(12, 13), (31, 40)]) == (
@@ -374,13 +374,13 @@ def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
             "orders-0 does not wait at source offset 5: it does not wait for a decision, "
             f"it is still being retried{why}; try again in a few seconds"
         )
-    # Where it waits for one, that is what counts.
+    # If it waits for a decision elsewhere, that is what counts.
     with pytest.raises(ConfigError, match=r"it waits at source offsets \[5, 6\)$"):
         rule("skip", Order(verb="skip", name="orders-0", offset=7, by="a@b"), "orders-0", {LANE: WAITS}, ADA, ENDS, "")
 
 
 def unsynced(on_reject: OnReject) -> tuple[Lane, Effects]:
-    """A lane whose only record is refused, before anything is known of the settings."""
+    """A lane whose only record is refused, before anything is known of the configs."""
     lane, produce = in_flight()
     lane.on_reject = on_reject
     (batch,) = produce.batches

@@ -1,4 +1,4 @@
-"""After a difference: the ledger learns of it first, then the true map, and the lane goes on with what is missing."""
+"""After a difference the ledger first records it, then the correct map, and the lane continues with what is missing."""
 
 from dataclasses import dataclass, field
 
@@ -66,7 +66,7 @@ LANE = lane_id(0)
 
 @dataclass
 class Play:
-    """A lane that was taken over at ordinal 10, with the real ledger behind it."""
+    """A lane that was taken over at ordinal 10, with the real ledger."""
 
     state: FlowState = field(default_factory=FlowState)
     lane: Lane = field(default_factory=lambda: Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild))
@@ -74,7 +74,7 @@ class Play:
 
     @staticmethod
     def opened() -> "Play":
-        """A lane that somebody has opened."""
+        """A lane that has been opened."""
         play = Play()
         play.fold(FLOW)
         play.fold(LeaseTaken(1, HOLDER, 6000))
@@ -92,7 +92,7 @@ class Play:
         return step(self.lane, self.now, signal)
 
     def bind(self, effects: Effects) -> Effects:
-        """The ledger takes the one append among the effects."""
+        """The ledger takes the only append among the effects."""
         (append,) = [effect for effect in effects if isinstance(effect, Append)]
         return self.tell(Bound(append.tag, self.fold(*append.facts), self.record))
 
@@ -117,7 +117,7 @@ class Play:
         return self.tell(CheckAnswer(check.question, 0, 10, 15, "different", "ordinal 12 has another value"))
 
     def relocated(self, trouble: str = "") -> RebuildAnswer:
-        """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 stands twice."""
+        """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 is there twice."""
         own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
         runs = (Run(10, 10), Run(12, 14), Run(13, 14))
         located = None if trouble else Located(runs, ((14, 15),), ((12, 14),), 17, 10, 17)
@@ -170,7 +170,7 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
 
 
 def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
-    # Ordinals 13 and 14, for the map offsets 13 and 14, were leapt over; the source has deleted what precedes 14.
+    # Ordinals 13 and 14, for the map offsets 13 and 14, were jumped over; the source has deleted what precedes 14.
     play.bind(play.differ())
     play.sandwich(16)
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 15, 0))
@@ -197,7 +197,7 @@ def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(pla
 
 
 def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_halted(play: Play) -> None:
-    """To copy it again could put it over newer records of its keys."""
+    """Copying it again could put it after newer records of its keys."""
     play.bind(play.differ())
     play.sandwich(16)
     located = Located((), (), (), 10, 10, 10)
@@ -217,7 +217,7 @@ def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
     play.bind(play.tell(msgspec.structs.replace(told, located=located)))
     # Offset 12 follows as ordinal 16, and is of the old epoch.
     assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
-    # What was copied behind it is asked about first.
+    # The source is asked first about what was copied after it.
     (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskDivergence)]
     assert (ask.position, ask.epoch) == (17, 5)
     (fetch,) = [effect for effect in play.tell(DivergenceAnswer(ask.question, 0)) if isinstance(effect, FetchFrom)]
@@ -225,7 +225,7 @@ def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
 
 
 def begun_again(play: Play) -> AskDivergence:
-    """Offsets 12 and 13 are about to follow as ordinals 16 and 17, behind what was copied up to offset 16."""
+    """Offsets 12 and 13 are about to follow as ordinals 16 and 17, after what was copied up to offset 16."""
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
@@ -241,14 +241,14 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     ask = begun_again(play)
     effects = play.tell(
         DivergenceAnswer(ask.question, 0, 3, 13)
-    )  # the source goes on behind offset 12, in another history
+    )  # the source continues after offset 12, in another history
     assert any(isinstance(effect, Lost) for effect in effects)
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     runs, verdicts = (Run(16, 12), Run(17, 13)), (Verdict(13, 17, "truncated"),)
     assert append.facts == (SourceRun(LANE, 2, runs, verdicts, ((16, 3), (17, 3))),)
     effects = play.bind(effects)
     assert (play.record.truncations, play.record.holes[0].until) == (((16, 13),), 17)
-    assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what there is instead follows it
+    assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what is there instead follows it
     assert LaneMap(play.record, ProgressMark(16, 16, 12)).to_target(14).kind == "at_end"
 
 
@@ -267,7 +267,7 @@ def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> 
     (asked,) = play.tell(chunk)
     assert isinstance(asked, AskDivergence)
     (fetch,) = [effect for effect in play.tell(DivergenceAnswer(asked.question, 0)) if isinstance(effect, FetchFrom)]
-    # The source does not say that it lost anything, and yet has another record there: the map cannot be right.
+    # The source does not report a loss, and yet has another record there: the map cannot be right.
     effects = play.tell(msgspec.structs.replace(chunk, question=fetch.question))
     assert any(isinstance(effect, Halted) for effect in effects)
 
@@ -337,7 +337,7 @@ def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
     play: Play, *, jumps: bool, equal_until: int, last_epoch: int
 ) -> None:
     """Ordinals 10 to 12 are equal, or a cleaner has removed the last of them. What precedes the position is of epoch 5,
-    for the ledger of epoch 3."""
+    but of epoch 3 according to the ledger."""
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     if jumps:
         play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "filtered"),)))
@@ -356,7 +356,7 @@ def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
 def test_a_log_that_holds_only_records_of_a_hole_is_doubted_from_the_first_lost_ordinal(
     play: Play, compacts: bool
 ) -> None:
-    """An unclean election took ordinals 0 and 1 as well, and a late batch of the hole is all that the log has."""
+    """An unclean election removed ordinals 0 and 1 as well, and a late batch of the hole is all that the log has."""
     play.begin("second")
     reading = walk(play.lane, [OwnBatch(0, 4, 53, 0, 5)], 0, Log(0, 4, (), compacts=compacts))
     found = msgspec.structs.replace(reading, void=2)

@@ -1,4 +1,4 @@
-"""A fault while the lane still deals with an earlier one: what the first one found may no longer hold."""
+"""A fault while the lane still handles an earlier one: what the first one found may no longer be true."""
 
 from typing import TypeVar
 
@@ -63,7 +63,7 @@ class Faulty(Play):
         return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
 
     def read(self, effects: Effects, log: tuple[OwnBatch, ...], others: tuple[tuple[int, int], ...] = ()) -> Effects:
-        """Answer what is asked about a compacted target log: its own batches, and others' records."""
+        """Answer the questions about a compacted target log: its own batches, and foreign records."""
         while asked := [each for each in effects if isinstance(each, AskScan)]:
             own = tuple(each for each in log if each.base_offset + each.count > asked[0].start)
             told = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
@@ -120,7 +120,7 @@ def test_a_hole_of_an_interrupted_round_is_not_mended_in_a_log_that_has_lost_it(
 
 
 def test_a_rebuilt_map_names_the_ordinals_before_a_late_batch_in_a_hole() -> None:
-    """The hole is recorded again as what it is now: the half before the batch."""
+    """The hole is recorded again as it is now: the half before the batch."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 9, 5, 1))
     play.fold(HoleFound(LANE, 1, 5, 8, 13, 17), SourceRun(LANE, 1, (Run(13, 5), Run(17, 13))))
     play.take(msgspec.structs.replace(marked(17, state="copying"), target_offset=13))

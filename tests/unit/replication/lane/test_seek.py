@@ -1,4 +1,4 @@
-"""Orders to go on further ahead in the source: what a lane makes of them, and which can be given."""
+"""Commands to continue further ahead in the source: what a lane makes of them, and which can be given."""
 
 import json
 
@@ -70,7 +70,7 @@ def told(effects: Effects) -> list[object]:
 
 
 def give(lane: Lane, end: int, start: int = 0, log_start: int = 0) -> Effects:
-    """The ledger holds an order."""
+    """The ledger holds a command."""
     assert isinstance(lane.record, Record)
     seeks = sought(lane.record.seeks, order(end, start, log_start))
     assert seeks is not None
@@ -108,7 +108,7 @@ def test_what_is_in_flight_is_waited_for() -> None:
     assert lane.phase is Phase.SETTLING
     effects = step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
-    # The log tells what of it stands there.
+    # The log shows which of them are there.
     assert [type(each) for each in step(lane, 1.0, Woken(wake.question))] == [AskEnd]
 
 
@@ -199,7 +199,7 @@ def test_what_the_ledger_tells_of_it() -> None:
     assert state.lanes[LANE].seeks == (Seek(4, 9, 0, ADA, done=True),)
     assert state.standing(LANE) == Standing(0, (Seek(4, 9, 0, ADA, done=True),))
     assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(4, 9, "skipped")]
-    # Where the source lost what was left out, other records stand there now.
+    # The source lost what was skipped, and other records have these offsets now.
     state, gaps = ledger(*facts, SourceRun(LANE, 1, (Run(4, 6),), (Verdict(6, 9, "truncated"),)))
     assert state.lanes[LANE].seeks == ()
 
@@ -244,7 +244,7 @@ def test_what_a_daemon_decides() -> None:
 
 @pytest.fixture
 def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
-    """orders-0 stands at source offset 150 of a source that holds [120, 300)."""
+    """orders-0 is at source offset 150 of a source that holds [120, 300)."""
     state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)))
     mark = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
     state.mark_progress(mark)

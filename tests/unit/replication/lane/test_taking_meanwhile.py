@@ -49,7 +49,7 @@ def test_a_difference_that_was_found_meanwhile() -> None:
 
 
 def test_a_halt_that_was_told_meanwhile_is_ended() -> None:
-    """A lane that copies must not be told of as one that stands still."""
+    """A lane that copies must not be reported as halted."""
     play, effects = taken(LaneHalted(LANE, 1, "unreadable", "orders-0: source offset 10 cannot be read", 10, 11))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     assert append.facts == (LaneResumed(LANE, 2),)

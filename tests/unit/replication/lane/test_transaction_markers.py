@@ -1,4 +1,4 @@
-"""Transactions: where the next record will stand is told with the marker in front of it, so that it need not wait."""
+"""Transactions: the ordinal of the next record is recorded with the marker before it, so that it need not wait."""
 
 from msgspec.structs import replace
 
@@ -14,13 +14,13 @@ MARKER = CONTROL | TRANSACTIONAL
 
 
 class Play:
-    """A lane that is given chunks, and a ledger that takes what it tells at once."""
+    """A lane that is given chunks, and a ledger that takes its facts at once."""
 
     def __init__(self) -> None:
         self.lane, self.fetch = copying()
 
     def take(self, *batches: tuple[int, int, int], end: int) -> list[SourceRun]:
-        """Batches as (base, count, attributes), up to where the source's log ends; the runs that are told of them."""
+        """Batches as (base, count, attributes), up to the end of the source's log; the runs recorded for them."""
         found = data(*((base, count, 0, attributes) for base, count, attributes in batches))
         effects = step(self.lane, 0.0, chunk(self.fetch, found, high_watermark=end, last_stable=end))
         self.fetch = fetch_of(effects)

@@ -1,4 +1,4 @@
-"""A comparison that cannot be read: it is reported, the lane stops far below what sequences can tell, and resumes."""
+"""A comparison that cannot be read: it is reported, the lane stops long before sequences repeat, and resumes."""
 
 import asyncio
 from functools import partial

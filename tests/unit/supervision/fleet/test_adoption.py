@@ -1,4 +1,4 @@
-"""A supervisor that is started again goes on with the replicators of the one before; made-up ones here."""
+"""A restarted supervisor continues with the replicators of the previous one; here they are fakes."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,7 +25,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
 
 
 async def running(mirror: Mirror, lanes: int = 4) -> tuple[FlowSupervisor, FakeEngine]:
-    """A flow of a daemon whose supervisor is started again."""
+    """A flow of a daemon whose supervisor is restarted."""
     mirror.clusters["eu"].add("orders", lanes)
     flow, engine = mirror.start(daemon="one")
     await eventually(lambda: hosted(engine, lanes))
@@ -36,7 +36,7 @@ async def running(mirror: Mirror, lanes: int = 4) -> tuple[FlowSupervisor, FakeE
 def restart(
     mirror: Mirror, flow: FlowSupervisor, engine: FakeEngine, pid: int = 2
 ) -> tuple[FlowSupervisor, FakeEngine]:
-    """As by kill -9 of the supervisor alone."""
+    """Restart as after kill -9 of the supervisor alone."""
     mirror.crash(flow)
     return mirror.start(daemon="one", former=engine, pid=pid)
 
@@ -56,7 +56,7 @@ async def test_replicators_go_on_and_no_lane_is_given_again(mirror: Mirror) -> N
         LeaseContinued,
         LeaseContinued,
     ]
-    # What is started from now on has a name that nobody had before.
+    # What is started from now on has a new name.
     engine.alive[0].die()
     await eventually(lambda: hosted(engine, 4) and len(engine.alive) == 2)
     assert engine.alive[-1].name == "mirrord/eu-us/replicator-0.g1.3.1"
@@ -72,7 +72,7 @@ async def test_a_replicator_that_died_meanwhile_is_replaced_and_its_lanes_doubte
     await eventually(lambda: hosted(again, 4))
     given = [lane for lane in again.assignments(again.replicators) if lane.lane in victim.lanes]
     assert {lane.lane for lane in given if lane.former == "unknown" and lane.grant == 1} == set(victim.lanes)
-    # Those of who lives go nowhere but to even out, and were drained for that.
+    # Lanes of live replicators move only for balance, and were drained first.
     moved = [lane for lane in again.assignments(again.replicators) if lane.lane in kept and lane.former != "none"]
     assert len(moved) <= len(kept)
 
@@ -156,7 +156,7 @@ async def test_the_follower_of_groups_goes_on(mirror: Mirror) -> None:
     flow, engine = await running(mirror)
     await eventually(lambda: engine.groups)
     (follower,) = engine.groups
-    # As kill -9: nothing of the first one ends it.
+    # As with kill -9: nothing of the first one ends it.
     flow.groups.parts = True
     _, again = restart(mirror, flow, engine)
     await eventually(lambda: again.groups == [follower])

@@ -1,4 +1,4 @@
-"""What lanes carry, as replicators report it."""
+"""The load of lanes, as replicators report it."""
 
 from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
@@ -49,7 +49,7 @@ def test_a_rate_follows_what_is_copied_and_outlives_a_move() -> None:
     loads.note(report("one", 0), 0.0)
     loads.note(report("one", 1_000_000), 1.0)
     assert loads.weights.of(LANE) == BASE_BYTES_PER_S + 1_000_000
-    # At its new host the count begins anew; that is no rate.
+    # At its new host the count begins again; that is no rate.
     loads.note(report("other", 0), 2.0)
     assert loads.weights.of(LANE) == BASE_BYTES_PER_S + 1_000_000
     loads.note(report("other", 0), 2.0 + HALF_LIFE_S)

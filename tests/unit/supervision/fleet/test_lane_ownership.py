@@ -1,4 +1,4 @@
-"""What whoever gets a lane is told of the one before."""
+"""What the next holder of a lane learns about the previous one."""
 
 from types import SimpleNamespace
 

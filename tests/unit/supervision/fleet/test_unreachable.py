@@ -1,4 +1,4 @@
-"""Replicators that nobody reaches and that may live: their lanes go elsewhere with doubt, and they are unknown."""
+"""Replicators that cannot be reached and may live: their lanes go elsewhere with doubt, and their state is unknown."""
 
 from collections.abc import AsyncGenerator
 
@@ -26,7 +26,7 @@ def states(flow: FlowSupervisor) -> dict[str, HostState]:
 
 
 def elsewhere(engine: FakeEngine, victim: FakeReplicator) -> set[str]:
-    """By whom the lanes of the victim are hosted, beside itself."""
+    """Who else hosts the lanes of the victim."""
     homes = engine.homes()
     return {name for lane in victim.lanes for name in homes[lane]} - {victim.name}
 
@@ -35,7 +35,7 @@ def elsewhere(engine: FakeEngine, victim: FakeReplicator) -> set[str]:
 async def test_a_cut_off_replicator_is_unknown_until_the_ledger_shows_its_lanes_elsewhere(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, fault: ReplicatorUnsure
 ) -> None:
-    # Only who cannot be reached is given up so soon.
+    # Only unreachable replicators are given up this soon.
     monkeypatch.setattr(fleet, "SILENT_S", 600.0)
     monkeypatch.setattr(fleet, "UNREACHABLE_S", 0.2)
     mirror.clusters["eu"].add("orders", 4)

@@ -1,4 +1,4 @@
-"""Audits and compactions beside the daemon: never two of a kind at once, at moments of their own, in processes."""
+"""Audits and compactions beside the daemon: never two of a kind at once, on their own schedules, in processes."""
 
 import asyncio
 import os
@@ -225,7 +225,7 @@ async def test_what_fails_is_told(config: Config) -> None:
 
 
 def test_status_without_a_daemon(config: Config) -> None:
-    """A job whose process is dead does not run."""
+    """A job whose process is dead is not running."""
     assert job_statuses(config, {}, {}, {}) == ()
     began = JobState("audit", 3, this_worker(), 60_000, 7, done=1, every=4, succeeded_ms=5)
     (status,) = job_statuses(config, {"audit": began}, {}, {})
@@ -236,7 +236,7 @@ def test_status_without_a_daemon(config: Config) -> None:
 
 
 async def test_a_process_that_cannot_do_it_says_why(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says comes back as one line."""
+    """Its output comes back as one line."""
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     report = await JobProcess().run(JobOrder("audit", config))
     assert report.outcome == "failed"
@@ -295,7 +295,7 @@ def test_the_tables_are_read_written_and_taken_while_it_runs(config: Config) -> 
 
 
 def test_what_does_not_bind() -> None:
-    """Of a kind the last one alone, and only until it has ended."""
+    """Of each kind only the last job counts, and only until it has ended."""
     state = FlowState()
     facts: list[tuple[AnyFact, bool]] = [
         (JobBegan("audit", 1, ELSEWHERE, 60_000, 5), True),

@@ -1,4 +1,4 @@
-"""The probe's judgement: each rule that a target breaks is named, and no other one."""
+"""The probe's judgement: each rule that a target breaks is named, and no others."""
 
 from collections.abc import Callable, Sequence
 
@@ -62,7 +62,7 @@ def answered(number: int, error: int, base_offset: int = -1) -> Change:
 
 
 def appended(number: int) -> Change:
-    """A step that must not append does."""
+    """A step that must not append appends."""
 
     def change(seen: Observed) -> Observed:
         before = sum(step.fate == "taken" for step in STEPS[:number])

@@ -1,4 +1,4 @@
-"""What orders mean and come to, without anything that runs."""
+"""What commands mean and result in, without a running daemon."""
 
 import msgspec
 import pytest
@@ -171,7 +171,7 @@ def test_a_move_that_cannot_be_is_refused(name: str, to: str, here: FlowView, wh
 def test_a_replicator_is_drained_and_restored_once() -> None:
     here = view(HostDrained("mirrord/eu-us/replicator-0.g0.1", ADA))
     drained = outcome(given("drain", "replicator-0"), here)
-    # What was said of one that has ended goes with it.
+    # Commands for a replicator that has ended are removed with it.
     assert [type(fact) for fact in drained.facts] == [HostRestored, HostDrained]
     assert len(drained.lanes) == len(LANES)
     after_it = after(here, drained)

@@ -35,7 +35,7 @@ def lane_ids(count: int, first: int = 0) -> list[LaneId]:
 
 
 class World:
-    """Replicators that do what they are told, when `settle` or chance lets them."""
+    """Replicators that do what they are told, at `settle` or at random."""
 
     def __init__(self, config: ReplicatorsConfig, cores: int) -> None:
         self.config = config
@@ -85,7 +85,7 @@ class World:
         self.hosts[host.name] = msgspec.structs.replace(host, **fields)
 
     def go_on(self, name: str) -> None:
-        """What the replicator was doing is done."""
+        """The replicator completes what it was doing."""
         host = self.hosts[name]
         if host.state == "starting":
             self.change(host, state="serving")
@@ -244,7 +244,7 @@ def test_loads_are_evened_out_by_what_lanes_carry() -> None:
     mirror.settle()
     assert len({mirror.homes()[lane] for lane in heavy}) == 2
     before = mirror.homes()
-    # A little more here or there moves nothing.
+    # Small differences move nothing.
     mirror.wishes = Wishes(Weights({heavy[0]: 53.0, heavy[1]: 47.0}, unknown=1.0))
     mirror.settle()
     assert mirror.homes() == before
@@ -260,7 +260,7 @@ def test_a_new_replicator_gets_its_share_without_pauses_and_a_spare_is_none() ->
     assert mirror.steps() == []
     mirror.config = ReplicatorsConfig(count=2, spares=1)
     mirror.settle()
-    # As many as it takes to be none that has just come; the rest follows after the next pause.
+    # So many that it no longer counts as new; the rest follows after the next pause.
     assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [0, 12, 28]
     mirror.wishes = Wishes()
     mirror.settle()
@@ -281,7 +281,7 @@ def test_a_pinned_lane_goes_where_it_is_wanted_and_no_other_one_moves() -> None:
     assert release == Release("replicator-0.1", (lane,))
     mirror.go_on("replicator-0.1")
     assert mirror.tick() == [Assign("replicator-1.2", (lane,))]
-    # Two lanes here, four there: one of the others would have to give way to nobody's wish.
+    # Two lanes here, four there: moving one would serve no wish.
     mirror.settle()
     mirror.check_settled()
     assert slots(mirror)[lane] == 1
@@ -352,7 +352,7 @@ def test_lanes_that_carry_next_to_nothing_leave_together_and_before_the_others(w
     mirror = world(lanes=200, count=2)
     mirror.settle()
     leaving = sorted(lane for lane, name in mirror.homes().items() if name == "replicator-1.2")
-    # One of which nothing is known yet may carry much.
+    # A lane of unknown rate may carry much.
     rates = {lane: 100.0 for lane in lane_ids(200) if lane != leaving[-1]} | dict.fromkeys(leaving[:9], 5_000.0)
     weights = Weights(rates, 100.0)
     mirror.wishes = Wishes(weights=weights, even_out=False)

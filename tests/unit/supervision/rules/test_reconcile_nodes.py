@@ -1,4 +1,4 @@
-"""Replicators on several nodes: spread, moved to a node that comes, replaced when one is lost."""
+"""Replicators on several nodes: spread, moved to a node that joins, replaced when one is lost."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A flow is within its recovery point objective only when that is known."""
+"""A flow is within its recovery point objective only if that is known."""
 
 import pytest
 

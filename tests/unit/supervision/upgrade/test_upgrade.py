@@ -1,4 +1,4 @@
-"""One daemon replaces another one, with made-up replicators: host by host, and back again when it vanishes."""
+"""One daemon replaces another one, with fake replicators: host by host, and back again if it vanishes."""
 
 import argparse
 import asyncio
@@ -53,7 +53,7 @@ async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
 
 
 class Door:
-    """The old daemon's HTTP door, as the new one reaches it."""
+    """The old daemon's HTTP API, as the new one reaches it."""
 
     def __init__(self, flow: FlowSupervisor, engine: FakeEngine) -> None:
         self.calls: list[HandoverCall] = []
@@ -185,7 +185,7 @@ async def test_nothing_is_passed_on_before_a_flow_is_handed_over(
 
 
 class Flow:
-    """A flow that runs, as far as `Handover` goes by it."""
+    """A running flow, as far as `Handover` needs it."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self.handover = FlowHandover(engine, f"mirrord/{name}/", SystemClock())

@@ -1,4 +1,4 @@
-"""Which rights are carried over, which are taken away, and which are left to those who gave them."""
+"""Which ACLs are replicated, which are deleted, and which are left to their owners."""
 
 import pytest
 from hypothesis import given
@@ -97,7 +97,7 @@ def test_only_what_mirrord_gave_is_taken_away_and_the_rest_is_told() -> None:
 
 
 def test_read_only_takes_back_what_only_exact_gives() -> None:
-    """As MirrorMaker 2, it takes nothing away for being gone at the source; but what it never gives must not stay."""
+    """Like MirrorMaker 2, it deletes no ACL for being gone at the source; but one that it never creates must go."""
     kept = {rule("eu.orders"), rule("eu.gone"), rule("eu.orders", "WRITE", "DENY")}
     left = {
         rule("eu.orders", "WRITE"),

@@ -1,4 +1,4 @@
-"""Copies of their own for source topics that were created again: which name, bound when, and who follows it."""
+"""Target topics for recreated source topics: which name, bound when, and which group follows it."""
 
 from collections.abc import Callable, Sequence
 
@@ -58,7 +58,7 @@ class Flow:
             self.tell(*names)
 
     def discovery(self) -> Discovery:
-        """That of a daemon that begins now."""
+        """The discovery of a daemon that begins now."""
         claims = Claims()
         claims.read(self.flow.name, self)
         return Discovery(self.flow, FakeAdmin(self.source), FakeAdmin(self.target), claims)
@@ -67,7 +67,7 @@ class Flow:
         return await self.discovery().refresh(self.bind)
 
     async def copy(self, discovered: Discovered | None = None) -> dict[str, str]:
-        """The lanes of all that can be copied are opened; the copy of each source topic."""
+        """Open the lanes of everything that can be copied; returns the target topic of each source topic."""
         found = discovered or await self.refresh()
         for lane in found.lanes:
             opened = LaneOpened(lane.lane, lane.source_topic, lane.target_topic, lane.key.partition, 1, 0, "all")
@@ -98,11 +98,11 @@ async def test_a_daemon_that_ends_at_any_point_leaves_the_same_name() -> None:
     flow.target.refuses["eu.orders.2"] = "NOT_CONTROLLER"
     told = await flow.refresh()
     assert told.faults == {"orders": "the target topic eu.orders.2 cannot be created: NOT_CONTROLLER"}
-    # The name is bound and nothing is created under it; somebody else's topic has the next number.
+    # The name is bound, but its topic is not created; a foreign topic has the next number.
     assert [each.target_topic for each in flow.state.named.values()] == ["eu.orders.2"]
     flow.target.refuses.clear()
     flow.target.add("eu.orders.3", 1)
-    # It is created, and the daemon ends before the ledger is told of it or of a lane.
+    # It is created, and the daemon ends before the ledger hears of it or of a lane.
     assert [lane.target_topic for lane in (await flow.refresh()).lanes] == ["eu.orders.2"]
     assert await flow.copy() == {"orders": "eu.orders.2"}
     assert len(flow.state.named) == 1
@@ -145,7 +145,7 @@ async def test_a_name_that_anybody_has_is_not_chosen() -> None:
     await flow.copy()
     del flow.target.topics["eu.orders.4"]  # its lanes are in the ledger
     flow.source.add("orders", 1)
-    flow.target.add("eu_orders_2", 1)  # Kafka takes no other topic that differs in "." and "_" alone
+    flow.target.add("eu_orders_2", 1)  # Kafka rejects names that differ only in "." and "_"
     names = (PLAIN, {"eu.orders.3": "is another's"}, {}, copy_names(flow.state, FRESH))
     plan = plan_topics(flow.source.topics.values(), flow.target.topics, *names)
     assert [each.target_topic for each in plan.unbound] == ["eu.orders.5"]
@@ -219,7 +219,7 @@ async def test_deletions_follow_the_copy_of_each_topic() -> None:
 
     assert gone(flow.source.topics) == ([], [first, second])
     assert gone({}) == ([first, second, third], [])
-    # A broker that is behind shows a former topic: those that came later are not taken for gone.
+    # A broker that is behind shows a former topic: later ones do not count as gone.
     behind = Topic("orders", second.source_topic_id or TopicId(""), 1)
     assert gone({"orders": behind}) == ([], [first])
     assert gone({"orders": Topic("orders", first.source_topic_id or TopicId(""), 1)}) == ([], [])

@@ -1,4 +1,4 @@
-"""Hazards by names and by what stands in the target, and the steps of a plan."""
+"""Hazards of names and of the target's content, and the steps of a plan."""
 
 import msgspec
 

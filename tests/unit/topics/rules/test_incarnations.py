@@ -1,4 +1,4 @@
-"""Topics that were deleted and created again."""
+"""Topics that were recreated."""
 
 from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun
 from mirrord.ledger.fold import fold

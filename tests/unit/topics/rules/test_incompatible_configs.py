@@ -1,4 +1,4 @@
-"""Which differences of topic settings are told, as a table."""
+"""Which differences of topic configs are reported, as a table."""
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from mirrord.topics.rules.incompatible_configs import TopicPair, refusals
 
 FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
 FLOW = msgspec.structs.replace(FULL, sync=SyncConfig(configs=False))
-"""It carries no settings over."""
+"""It syncs no configs."""
 SAME = {
     "max.message.bytes": "1048588",
     "message.timestamp.type": "CreateTime",

@@ -102,7 +102,7 @@ TIERED = {
 def test_tiered_storage_belongs_to_each_cluster(defaults_from: str, exclude: tuple[str, ...]) -> None:
     rule = properties(defaults_from, exclude)
     source = {**TIERED, "retention.ms": own("5")}
-    # The target has no tiered storage: it knows the settings, and rejects them.
+    # The target has no tiered storage: it knows the configs, and rejects them.
     assert own_settings(source, rule, source.keys()) == {"retention.ms": "5"}
     change = ConfigChange("retention.ms", None, "5")
     at_default = {name: default("false") for name in source}
@@ -143,7 +143,7 @@ def test_a_factor_is_capped_by_the_brokers_there_are() -> None:
     line = "eu.orders has 1 replica instead of 3: the target has 1 broker"
     assert fewer_replicas("source", [pair], 1) == line
     assert fewer_replicas(3, [pair, pair], 1) == line.replace(":", " (and 1 more topics):")
-    # With brokers enough, somebody wanted it so.
+    # With brokers enough, the smaller number was a choice.
     assert fewer_replicas("source", [pair], 3) == ""
     assert fewer_replicas("broker", [pair], 1) == ""
 

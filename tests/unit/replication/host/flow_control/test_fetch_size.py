@@ -1,4 +1,4 @@
-"""How much is asked for of a broker that is far away."""
+"""How much is requested from a broker that is far away."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a replicator holds, and how fast it takes more: who is refused, and what comes free again."""
+"""How much a replicator holds, and how fast it takes more: who is refused, and what is released."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The window of bytes against made-up brokers that work off one connection's requests one after the other."""
+"""The window of bytes against fake brokers that process one connection's requests one after the other."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @dataclass
 class Broker:
-    """`rate` bytes per second, and a way of `way_s` there and back."""
+    """A broker that takes `rate` bytes per second, with a round trip of `way_s`."""
 
     rate: float
     way_s: float
@@ -32,8 +32,8 @@ class Broker:
 
 
 def catch_up(broker: Broker, window: ByteWindow, seconds: float, request: int = MIB) -> tuple[float, list[float]]:
-    """Send all the time what the window lets through; bytes per second in the second half, and for each answer of it
-    how long a small request that is sent then waits."""
+    """Continuously send what the window lets through. Returns the bytes per second in the second half, and for each
+    answer in it how long a small request that is sent then waits."""
     on_their_way: deque[tuple[float, float, tuple[int, int]]] = deque()
     answered, waits, until = 0, [], broker.now + seconds
     half = broker.now + seconds / 2

@@ -1,4 +1,4 @@
-"""What is waited for before answers are looked at: several where many are owed, and never more than is sure to come."""
+"""How many answers are awaited before they are processed: several if many are due, never more than are sure to come."""
 
 import random
 

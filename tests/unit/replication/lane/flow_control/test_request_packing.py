@@ -1,4 +1,4 @@
-"""At most one batch of a lane per request, a lane's batches in order, no request larger than it may be."""
+"""At most one batch of a lane per request, a lane's batches in order, no request larger than the limit."""
 
 from collections.abc import Sequence
 

@@ -41,7 +41,7 @@ def told(*seen: tuple[float, int, int]) -> float | None:
 def test_a_log_start_that_comes_nearer() -> None:
     assert told((0, 0, 1_000)) is None
     assert told((0, 0, 1_000), (100, 0, 1_000)) is None
-    # Of 1,000 offsets 200 went in 100 s, and the lane stood still.
+    # Of 1,000 offsets 200 expired in 100 s, and the lane did not move.
     assert told((0, 0, 1_000), (100, 200, 1_000)) == 400
     # It copied 100 meanwhile, so the distance shrank by 100 and is 900.
     assert told((0, 0, 1_000), (100, 200, 1_100)) == 900
@@ -53,7 +53,7 @@ def test_a_lane_that_is_overtaken() -> None:
 
 
 def test_what_is_long_ago_does_not_count() -> None:
-    # It was a jump of 500 once, more than an hour ago.
+    # There was one jump of 500, more than an hour ago.
     later = ((WINDOW_S + at, 500, 1_000) for at in (100, 200, 4_000))
     assert told((0, 0, 1_000), (10, 500, 1_000), *later) is None
 
@@ -91,11 +91,11 @@ def by_settings(retention: Retention, *seen: tuple[float, int, int, int], **more
 def test_records_that_grow_older_than_retention_allows() -> None:
     week = Retention(ms=WEEK_MS)
     hour_left = NOW_MS - WEEK_MS + 3_600_000
-    # It stands still: an hour is left.
+    # It does not move: an hour is left.
     assert by_settings(week, (0, 10, 900, hour_left), (100, 10, 900, hour_left)) == 3600
-    # In 100 s it came 50 s on: it takes twice as long.
+    # In 100 s it advanced by 50 s: it takes twice as long.
     assert by_settings(week, (0, 10, 900, hour_left - 50_000), (100, 20, 900, hour_left)) == 7200
-    # It comes on as fast as time goes by.
+    # It advances as fast as time.
     assert by_settings(week, (0, 10, 900, hour_left - 100_000), (100, 20, 900, hour_left)) is None
     late = NOW_MS - WEEK_MS - 1
     assert by_settings(week, (0, 10, 900, late), (100, 10, 900, late)) == 0
@@ -111,7 +111,7 @@ def test_what_is_not_known_of_records_says_nothing() -> None:
 
 
 def test_more_than_retention_allows_stands_behind() -> None:
-    # Records of 100 bytes; 900 stand there, and 10 more every 100 s.
+    # Records of 100 bytes: 900 of them, and 10 more every 100 s.
     told = ((0.0, 0, 890, -1), (100.0, 0, 900, -1))
     size = {"copied_records": 50, "copied_bytes": 5_000}
     assert by_settings(Retention(bytes=100_000), *told, **size) == 1_000

@@ -1,4 +1,4 @@
-"""Which batches of the source are copies: the hint of the header, and what decides."""
+"""Which batches of the source are copies: the hint in the header, and what decides."""
 
 from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, HeaderTuple
 from mirrord.model.runs import Run, Runs
@@ -59,7 +59,7 @@ def test_what_goes_on_behind_the_mark_is_a_copy_at_once() -> None:
 
 
 def test_the_first_record_of_a_lane_is_believed_to_its_ledger_alone() -> None:
-    """Whoever was given the same id by a restored cluster begins with the sequence 0, too."""
+    """Another producer that got the same id from a restored cluster begins with the sequence 0, too."""
     assert told(writer()).judge(header(10, 2, 0)) is Origin.UNKNOWN
     assert told(writer(Run(0, 10))).judge(header(10, 2, 0)) is Origin.COPY
     assert told(writer(Run(0, 12))).judge(header(10, 2, 0)) is Origin.UNKNOWN

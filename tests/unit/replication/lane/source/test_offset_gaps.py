@@ -14,7 +14,7 @@ from tests.unit.replication.lane.test_answers import Record, copying
 
 
 def holed() -> bytearray:
-    """Nothing at the offsets 2 to 4. A lane patches it."""
+    """No record at the offsets 2 to 4. A lane patches it."""
     return data((0, 2, 0, 0), (5, 2, 0, 0))
 
 
@@ -43,7 +43,7 @@ def after(lane: Lane, effects: Effects) -> list[Verdict]:
 
 @pytest.mark.parametrize(("compacts", "reason"), [(True, "compacted"), (False, "unexplained"), (None, "compacted")])
 def test_the_policy_of_the_topic_decides(compacts: bool | None, reason: Reason) -> None:
-    """Where it may not be read, nothing can be claimed."""
+    """If it may not be read, nothing can be claimed."""
     lane, asked = at_the_hole()
     effects = step(lane, 0.0, CleanupAnswer(asked.question, compacts))
     lost = [each.line for each in effects if isinstance(each, Lost)]

@@ -1,4 +1,4 @@
-"""Every fetch carries the leader epoch of the source batch in front of its position, wherever one is known."""
+"""Every fetch carries the leader epoch of the source batch before its position, if one is known."""
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ LANE = LaneId("a.0.b")
 
 
 def seen(*batches: tuple[int, int, int]) -> EpochCache:
-    """Batches as (where the one before ended, where it ends, epoch)."""
+    """Batches as (end of the previous batch, its own end, epoch)."""
     epochs = EpochCache()
     for start, end, epoch in batches:
         epochs.note(start, epoch)
@@ -53,7 +53,7 @@ def test_the_epoch_in_front_of_a_position() -> None:
 
 
 def test_in_a_hole_the_epoch_behind_it_counts() -> None:
-    # Where an epoch began in between, the one in front would look like a truncation.
+    # If an epoch began in between, the previous one would look like a truncation.
     epochs = seen((0, 6, 1), (6, 101, 3))
     assert [epochs.before(at) for at in (6, 7, 100)] == [1, 3, 3]
 
@@ -102,7 +102,7 @@ def chunk(fetch: FetchFrom, found: bytearray, **fields: int) -> Chunk:
 
 def test_a_control_batch_in_front_counts() -> None:
     lane, fetch = copying()
-    assert fetch.last_epoch == -1  # nothing stands in front of the first fetch
+    assert fetch.last_epoch == -1  # the first fetch begins at the start
     found = data((0, 2, 1, 0), (2, 1, 2, CONTROL | TRANSACTIONAL))
     fetch = fetch_of(step(lane, 0.0, chunk(fetch, found)))
     assert (fetch.position, fetch.last_epoch) == (3, 2)
@@ -131,7 +131,7 @@ def test_an_epoch_of_what_was_not_copied_is_not_asked_for_twice() -> None:
 
 
 def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...] = (Run(0, 0),)) -> Effects:
-    """A take-over finds 4 records more than the mark, which stands at ordinal 10."""
+    """A takeover finds 4 records more than the mark, which is at ordinal 10."""
     record = Record(grant=1, source_runs=Runs(runs), target_runs=Runs((Run(0, 0),)))
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
@@ -183,7 +183,7 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
     """A lane that has copied 4 records of epoch 1 and 2 of epoch 3, and asks for more."""
     lane, fetch = copying()
     effects = step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (4, 2, 3, 0))))
-    # Both batches wait for the word on their epochs.
+    # Both batches wait until their epochs are recorded.
     (told,) = [each for each in effects if isinstance(each, Append)]
     assert told.facts == (SourceRun(LANE, 1, (Run(0, 0), Run(4, 4)), (), ((0, 1), (4, 3))),)
     fetch = fetch_of(effects)
@@ -211,7 +211,7 @@ def test_a_truncated_source_is_told_and_its_new_records_are_copied() -> None:
 
 
 def test_a_log_that_parts_lacks_all_higher_epochs() -> None:
-    # Its epoch 1 goes on to offset 5, where the lane had read epoch 3 from offset 4 on.
+    # Its epoch 1 continues to offset 5, where the lane had read epoch 3 from offset 4 on.
     lane, _, fetch = idle()
     _, told, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
     assert isinstance(told, Append)
@@ -242,8 +242,8 @@ def test_a_marker_in_front_of_what_is_lost_is_not_lost() -> None:
 
 
 def test_after_a_truncation_the_epoch_is_of_what_was_copied_before_it() -> None:
-    """Ordinals 0 to 3 are offsets 0 to 3 of epoch 1; offsets 4 and 5 of epoch 3 were left out. The source lost what was
-    copied from offset 6 on, and its record there is to follow as ordinal 6."""
+    """Ordinals 0 to 3 are offsets 0 to 3 of epoch 1; offsets 4 and 5 of epoch 3 were skipped. The source lost what was
+    copied from offset 6 on, and its present record there is to follow as ordinal 6."""
     record = Record(grant=1, source_runs=Runs((Run(0, 0), Run(4, 6))), target_runs=Runs((Run(0, 0),)))
     record.source_runs.add(6, 6)
     record.truncations, record.epochs = ((6, 6),), ((0, 1), (4, 3), (6, 3))
@@ -291,5 +291,5 @@ def test_epochs_that_were_told_anew_count_before_they_are_bound() -> None:
     assert not is_another(lane, 1)
     recall_copied(lane, 14)
     assert (lane.history.recorded_epoch, lane.history.recorded_epoch_since) == (1, 7)
-    # What is told next moves up what was told last.
+    # The next fact moves up what the last one recorded.
     assert epochs_again(lane, [(6, 7, 1)]) == ((6, 1),)

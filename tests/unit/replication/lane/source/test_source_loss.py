@@ -1,4 +1,4 @@
-"""What the source lost of what was copied, where no fetch from the position would show it: the lane asks, or knows."""
+"""Losses at the source among the copied records that no fetch from the position would show: the lane asks, or knows."""
 
 import pytest
 
@@ -40,7 +40,7 @@ Leapt = tuple[Play, FetchFrom]
 
 @pytest.fixture
 def leapt() -> Leapt:
-    """Source offsets 0 to 12 were copied, of epochs 1 and 4 (from offset 8 on). An order left out 13 and 14."""
+    """Source offsets 0 to 12 were copied, of epochs 1 and 4 (from offset 8 on). A command skipped 13 and 14."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 1), (8, 4))))
     play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "skipped"),), ((13, -1),)))
@@ -49,7 +49,7 @@ def leapt() -> Leapt:
     own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))
     effects = play.tell(ScanAnswer(play.lane.asked, 0, "resume", 9, 13, own))
     (check,) = [each for each in effects if isinstance(each, AskCheck)]
-    # What the source has in front of the position may be of another history than what was copied.
+    # The source's records before the position may be of another history than the copied ones.
     effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "unverifiable", "", 5))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (15, -1)
@@ -57,7 +57,7 @@ def leapt() -> Leapt:
 
 
 def fetched(play: Play, fetch: FetchFrom) -> AskDivergence:
-    """The first batch after the leap has arrived."""
+    """The first batch after the jump has arrived."""
     (asked,) = play.tell(chunk(fetch, data((15, 2, 5, 0))))
     assert isinstance(asked, AskDivergence)
     assert (asked.position, asked.epoch) == (13, 4)
@@ -65,7 +65,7 @@ def fetched(play: Play, fetch: FetchFrom) -> AskDivergence:
 
 
 def is_taken(play: Play) -> bool:
-    """What was fetched is about to be produced as ordinals 13 and 14."""
+    """The fetched records are about to be produced as ordinals 13 and 14."""
     return (play.lane.position, play.lane.next_ordinal) == (17, 15)
 
 
@@ -132,7 +132,7 @@ def test_a_lane_resumes_where_the_source_parts_if_both_sides_have_lost_a_record(
 
 def after_retention() -> tuple[Lane, Record, Append, Effects]:
     """Offsets 0 to 5 of epochs 1 and 3 were copied. Two of epoch 5 follow, and the ledger has not answered yet; then
-    the source has deleted all below 20."""
+    the source has deleted everything below 20."""
     lane, record, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, data((6, 2, 5, 0))))
     (told,) = [each for each in effects if isinstance(each, Append)]
@@ -149,7 +149,7 @@ def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() 
 
 
 def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
-    """Offsets 6 and 7 are markers. If the source has lost them, records may stand there by now."""
+    """Offsets 6 and 7 are markers. If the source has lost them, there may be records at these offsets by now."""
     lane, _, fetch = idle()
     marker = CONTROL | TRANSACTIONAL
     effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))
@@ -165,7 +165,7 @@ def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
 
 
 def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
-    """Offsets 13 and 14 were left out, not copied."""
+    """Offsets 13 and 14 were skipped, not copied."""
     play, _ = leapt
     effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
     (append,) = [each for each in effects if isinstance(each, Append)]
@@ -205,7 +205,7 @@ def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
 def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
     lane, _, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, bytearray()))
-    lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane goes on behind a leap
+    lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane continues after a jump
     lane.history.source_confirmed = True
     effects = step(lane, 0.0, chunk(fetch_of(effects), data((6, 2, 3, 0))))
     fetch = fetch_of(effects)

@@ -1,4 +1,4 @@
-"""Where a lane's batches really stand in the source, found by what their records hold."""
+"""Where a lane's batches really are in the source, found by the content of their records."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.unit.replication.lane.test_answers import Record
 
 
 def source(text: str, at: int = 0) -> list[SourceBatch]:
-    """One batch of one record a letter; `.` is a record that was removed, `#` a batch that is not copied."""
+    """A source with one batch of one record a letter; `.` is a removed record, `#` a batch that is not copied."""
     return [
         SourceBatch(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
         for offset, letter in enumerate(text, at)
@@ -28,7 +28,7 @@ def source(text: str, at: int = 0) -> list[SourceBatch]:
 
 
 def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Located:
-    """The target's batches, apart by spaces, as ordinals from `first` on; earlier ones cover the first offsets."""
+    """The target's batches, separated by spaces, as ordinals from `first` on; earlier ones cover the first offsets."""
     standing: list[TargetBatch] = []
     ordinal = first
     for batch in target.split():
@@ -54,7 +54,7 @@ def test_a_batch_of_the_other_view() -> None:
 
 
 def test_what_one_view_leapt_over_is_missing() -> None:
-    # The first holder wrote three, the next one took the removed one for not written and went on one too far.
+    # The first holder wrote three, the next one counted the removed record as unwritten and continued one too far.
     located = found("abc ef", "ab.def", first=0)
     assert located.missing == ((3, 4),)
     assert located.runs == (Run(0, 0), Run(3, 4))
@@ -129,7 +129,7 @@ def test_what_neither_log_holds_any_more_is_left_open() -> None:
 
 
 def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
-    """The map names offset 3 for ordinal 2, but the source was read up to offset 3 only."""
+    """The map names offset 3 for ordinal 2, but the source was read only up to offset 3."""
     standing = [TargetBatch(0, "xby")]
     located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
     assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)

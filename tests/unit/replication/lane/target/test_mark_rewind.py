@@ -1,4 +1,4 @@
-"""Which progress marks count after the target log went back and its ordinals were told anew."""
+"""Which progress marks count after the target log went back and its ordinals were recorded again."""
 
 import pytest
 from msgspec.structs import replace
@@ -52,8 +52,8 @@ def mark_of(grant: int, ordinal: int, rewinds: int) -> Progress:
 
 
 def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play) -> None:
-    """An election took ordinals 6 to 9; others wrote newer records of all four keys. The holder tells that offset 10
-    follows as ordinal 6, and ends before it saves a mark. Offsets 10 to 13 were never copied."""
+    """An election removed ordinals 6 to 9; others wrote newer records of all four keys. The holder records that offset
+    10 follows as ordinal 6, and ends before it saves a mark. Offsets 10 to 13 were never copied."""
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
@@ -73,7 +73,7 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
         (mark_of(1, 5, 0), ResumePosition(5, 5, 1), 5),
         (mark_of(2, 10, 1), ResumePosition(10, 10, 1), 10),
         (mark_of(3, 10, 1), ResumePosition(10, 10, 1), 10),
-        # A former holder reads the ledger as it is, while its mark is of before.
+        # A former holder reads the present ledger, while its mark is older.
         (mark_of(1, 10, 1), ResumePosition(6, 6, 3), 6),
     ],
 )
@@ -90,7 +90,7 @@ def test_of_several_the_lowest_counts(play: Play) -> None:
 
 
 def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
-    """Ordinals 6 to 9 are told once more as they were, and 10 anew."""
+    """Ordinals 6 to 9 are recorded once more as they were, and 10 differently."""
     runs = (Run(6, 6),)
     assert mark_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
     assert missing_ordinals.known_until(play.lane) == 10
@@ -110,7 +110,7 @@ def test_what_a_first_holder_tells_concerns_no_mark() -> None:
 
 
 def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
-    """Ordinals 6 to 8 were never appended and follow as 9 to 11; others' records have the offsets 6 to 10."""
+    """Ordinals 6 to 8 were never appended and follow as 9 to 11; foreign records have the offsets 6 to 10."""
     play.fold(HoleFound(LANE, 2, 6, 8, 9, 12), SourceRun(LANE, 2, (Run(9, 6),)))
     play.lane.resume_position = ResumePosition(9, 11, 1)
     assert [ordinal_before(play.lane, at) for at in (5, 6, 7, 8, 9, 11)] == [5, 6, 9, 9, 9, 9]
@@ -118,7 +118,7 @@ def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
 
 
 def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> None:
-    """Others wrote two records in front of the mark. The log went back, and the lane's own may have come instead."""
+    """Others wrote two records before the mark. The log went back, and the lane's own records may be there instead."""
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(0, 2, 1), ()
     play.tell(EndAnswer(play.lane.asked, 0, 3, 2))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
@@ -129,7 +129,7 @@ def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> 
 
 
 def test_a_batch_that_is_acknowledged_in_front_of_the_mark_is_found() -> None:
-    """It is a repeat of what stands there, however far in front, and the lane must not send it for ever."""
+    """It repeats an earlier batch, however far before, and the lane must not send it for ever."""
     lane, produce = in_flight()
     lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.log.end_epoch), 20_000
     effects: Effects = []
@@ -152,7 +152,7 @@ def test_a_snapshot_of_the_ledger_holds_what_was_told_anew(play: Play) -> None:
 
 
 def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> None:
-    """The log went back to ordinal 8. Offset 4 was to be copied again as that, and somebody decided to leave it out."""
+    """The log went back to ordinal 8. Offset 4 was to be copied again as that, and an operator decided to skip it."""
     play.fold(HoleFound(LANE, 2, 4, 5, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 8))))
     lane = play.lane
     lane.acknowledged, lane.resume_position, lane.acked = ((10, 1),), ResumePosition(8, 6, 3), 8
@@ -168,8 +168,8 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
 
 @pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
 def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
-    """It knew nothing of what was told anew. It has read the target log since, which has deleted everything by now:
-    behind the mark of then all would be copied a second time."""
+    """It knew nothing of the new runs. It has read the target log since, which has deleted everything by now:
+    everything after its mark would be copied a second time."""
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
     progress = replace(mark_of(3, 1_000, 0), state=state)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
@@ -183,12 +183,12 @@ def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ord
 
 
 def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
-    """Of what an earlier loss left to copy again as ordinals 8 and 9, offset 4 is left out: ordinal 9 is the record
-    behind all that was acknowledged, and was never sent."""
+    """Of what an earlier loss left to copy again as ordinals 8 and 9, offset 4 is skipped: ordinal 9 is the record
+    after all that was acknowledged, and was never sent."""
     play.fold(HoleFound(LANE, 2, 7, 6, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 12))))
     play.fold(SourceRun(LANE, 2, (Run(8, 5), Run(9, 12))))
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(9, 9, 1), ()
     assert missing_ordinals.lost_ordinals(play.lane, 8) == ((8, 8),)
     assert planned(play.record, 8) == [Run(9, 12)]
     play.fold(SourceRun(LANE, 2, (Run(10, 14),)))
-    assert planned(play.record, 9) == []  # records between 12 and 14 may go without anybody having promised them
+    assert planned(play.record, 9) == []  # records between 12 and 14 may expire, as none was acknowledged

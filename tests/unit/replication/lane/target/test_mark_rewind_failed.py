@@ -1,4 +1,4 @@
-"""What a holder remembers of acknowledged ordinals where the ledger does not take what it tells of them."""
+"""What a holder remembers of acknowledged ordinals if the ledger does not take its fact about them."""
 
 import pytest
 
@@ -15,8 +15,8 @@ from tests.unit.replication.lane.test_rebuilding import LANE, Play
 
 @pytest.fixture
 def play() -> Play:
-    """An election took ordinals 6 to 9 of 10. Others wrote newer records of all four keys, so that the holder tells
-    that source offset 10 follows as ordinal 6."""
+    """An election removed ordinals 6 to 9 of 10. Others wrote newer records of all four keys, so that the holder
+    records that source offset 10 follows as ordinal 6."""
     play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
     play.begin("second")
@@ -31,14 +31,14 @@ def planned(play: Play) -> Append:
 
 
 def taken_again(play: Play, append: Append) -> None:
-    """Nobody knows whether the entry stands, and the lane takes its next grant."""
+    """It is unknown whether the entry was appended, and the lane takes its next grant."""
     effects = play.tell(AppendFailed(append.tag, play.record))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     play.bind(play.tell(Woken(wake.question)))
 
 
 def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
-    """Otherwise the lost records would be put over the newer ones."""
+    """Otherwise the lost records would be appended after the newer ones."""
     taken_again(play, planned(play))
     assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(10, 10, 1), 10)
     asked = looked_up(play, 6, 10, (), ((6, 10),))
@@ -53,7 +53,7 @@ def test_what_the_ledger_did_take_counts(play: Play) -> None:
 
 
 def test_the_lower_mark_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:
-    """The next holder would take it for one below which all that was acknowledged stands, and look nothing up."""
+    """The next holder would believe that everything acknowledged below it is there, and look nothing up."""
     append = planned(play)
     assert progress_record(play.lane, 1, 0) is None
     play.tell(Bound(append.tag, play.fold(*append.facts), play.record))

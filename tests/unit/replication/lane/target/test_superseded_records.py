@@ -1,4 +1,4 @@
-"""What counts as newer than a record that a compacted copy lacks."""
+"""What counts as newer than a record that a compacted target topic lacks."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def resumed(play: Play, end: int) -> AskScan:
 def looked_up(
     play: Play, shared: int, end: int, own: tuple[OwnBatch, ...], others: tuple[Interval, ...] = ()
 ) -> AskSuperseded:
-    """What is looked up when the log is that of the mark up to `shared`, and holds these batches from there on."""
+    """What is looked up if the log is that of the mark up to `shared`, and holds these batches from there on."""
     scan = resumed(play, end)
     (asked,) = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
     assert isinstance(asked, AskShared)
@@ -62,7 +62,7 @@ def looked_up(
 
 
 def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
-    """An election took ordinals 6 to 9. The lane copied 6 again and ended before it saved that. Ordinal 6 does not
+    """An election removed ordinals 6 to 9. The lane copied 6 again and ended before it saved that. Ordinal 6 does not
     supersede a lost record of its key."""
     asked = looked_up(play, 6, 7, (OwnBatch(6, 1, 6, 0, 2),))
     (lost,) = asked.missing
@@ -111,7 +111,7 @@ def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
 
 @pytest.mark.parametrize("compacts", [True, False])
 def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play, *, compacts: bool) -> None:
-    """The cleaner removed records before `cleanup.policy` became "delete". An election took ordinals 6 to 9, and
+    """The cleaner removed records before `cleanup.policy` became "delete". An election removed ordinals 6 to 9, and
     others wrote their keys since."""
     play.tell(EndAnswer(play.lane.asked, 0, 3, 9))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
@@ -123,7 +123,7 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
     assert isinstance(asked, AskShared)
     (scan,) = play.tell(SharedAnswer(asked.question, 0, 1, 6))
     assert isinstance(scan, AskScan)
-    # An empty offset behind the lost ones: others' records were removed as well.
+    # An empty offset after the lost ones: foreign records were removed as well.
     (asked,) = play.tell(ScanAnswer(scan.question, 0, "verify", 6, 9, (), ((6, 8),), compacts=compacts))
     assert isinstance(asked, AskSuperseded)
     judge = SupersededJudge(asked)
@@ -135,7 +135,7 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
 
 
 def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> None:
-    """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election took them, and others have
+    """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election removed them, and others have
     written up to the mark's offset since."""
     play.lane.resume_position = ResumePosition(0, 1, 1)
     play.lane.acked, play.lane.acknowledged = 4, ((4, 1),)
@@ -149,8 +149,8 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
 def test_what_may_have_been_appended_ends_in_front_of_a_hole(
     play: Play, first: int, wanted: list[tuple[str, int, int]]
 ) -> None:
-    """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
-    are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
+    """It is unknown what was sent, and the broker has forgotten the producer. The ledger names a hole whose records are
+    still to follow: they would be copied under two ordinals if the lane resumed in it or after it."""
     play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
     play.lane.resume_position, play.lane.acknowledged, play.lane.takeover.knows_sent = ResumePosition(0, 0), (), False
     play.tell(EndAnswer(play.lane.asked, 0, 3, 5))
@@ -180,7 +180,8 @@ def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_clean
 def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
     play: Play, ordinal: int, epoch: int, *, is_later: bool
 ) -> None:
-    """Else the lane would continue at an offset of a later epoch, and take the source for one that lost records."""
+    """Otherwise the lane would continue at an offset of a later epoch, and conclude that the source has lost
+    records."""
     play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), ((0, 3), (6, 4))))
     assert is_of_later_epoch(play.record, ordinal, epoch) is is_later
 
@@ -190,13 +191,13 @@ def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
 
 
 def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play) -> None:
-    """Ordinals 0 and 1 were leapt over, and their records follow as 2 and 3."""
+    """Ordinals 0 and 1 were jumped over, and their records follow as 2 and 3."""
     play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((2, 1),)
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((0, 1),)
     assert missing_ordinals.copied_again_until(play.lane, 0) == 4
-    play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 stood there once more
+    play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 was there once more
     assert missing_ordinals.lost_ordinals(play.lane, 0) == ((1, 2),)
     assert missing_ordinals.copied_again_until(play.lane, 0) == 4
     play.lane.acknowledged = ((4, 1),)
@@ -213,7 +214,7 @@ def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_beh
 
 
 def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play) -> None:
-    """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 stood."""
+    """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 were."""
     play.tell(EndAnswer(play.lane.asked, 0, 3, 10))
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(8, 8, 1), ((10, 1),)
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(7, 0)))
@@ -261,7 +262,7 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
 
 def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:
     """The log was lost down to offset 1, and ordinals 0 and 1 were to be copied again from there. Others wrote first,
-    then another leader took over. Where ordinal 0 had stood in the lost log does not count."""
+    then another leader took over. The former place of ordinal 0 in the lost log does not count."""
     play.fold(TargetRun(LANE, 2, 0, 3, 1))
     play.fold(HoleFound(LANE, 2, -1, -2, 0, 2), SourceRun(LANE, 2, (Run(0, 0), Run(2, 9))))
     play.lane.resume_position, play.lane.acked, play.lane.acknowledged = ResumePosition(0, 1, 2), 0, ()
