@@ -181,8 +181,8 @@ class PartitionReader:
     async def take(self) -> list[LogRecord]:
         """Wait for the next records. The list may be empty where records were compacted away.
 
-        Raises OutOfRange, DivergingEpoch, LedgerWentBack if the name now belongs to another topic, and LedgerUnavailable if no
-        answer arrives in time.
+        Raises OutOfRange, DivergingEpoch, LedgerWentBack if the name now belongs to another topic, and
+        LedgerUnavailable if no answer arrives in time.
         """
         polling = self.polling()
         try:
