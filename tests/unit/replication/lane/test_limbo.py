@@ -1,5 +1,4 @@
-"""Bytes that may still arrive: until they cannot, a lane gives no ordinal another meaning; then it looks what has
-come."""
+"""Bytes that may still arrive: until they cannot, a lane gives no ordinal another meaning; then it looks."""
 
 import pytest
 
@@ -183,8 +182,7 @@ def test_the_second_look_begins_where_the_log_went_back_to() -> None:
 
 
 def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
-    """Whether a comparison of ordinals 2 to 5 leaves their records unknown, if the source no longer has these
-    offsets."""
+    """Whether a comparison of ordinals 2 to 5 leaves their records unknown, if the source lacks these offsets."""
     lane, record, _ = idle()
     record.regiven = regiven
     return not settles(lane, CheckAnswer(1, 0, 2, 5, "unverifiable", gone=gone))

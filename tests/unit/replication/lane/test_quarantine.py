@@ -61,8 +61,7 @@ ADA = Origin("ada@host", "too large", 0)
 
 
 def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -> tuple[Lane, Effects]:
-    """A lane whose batch of the source offsets [0, 2) is refused; with a count the batch pretends to have this many
-    records."""
+    """A lane whose batch of the source offsets [0, 2) is refused; with a count the batch claims this many records."""
     lane, produce = in_flight()
     lane.on_reject = on_reject
     (batch,) = produce.batches

@@ -248,7 +248,7 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     assert append.facts == (SourceRun(LANE, 2, runs, verdicts, ((16, 3), (17, 3))),)
     effects = play.bind(effects)
     assert (play.record.truncations, play.record.holes[0].until) == (((16, 13),), 17)
-    assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what there is instead follows it
+    assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what is there instead follows it
     assert LaneMap(play.record, ProgressMark(16, 16, 12)).to_target(14).kind == "at_end"
 
 

@@ -20,8 +20,7 @@ class Play:
         self.lane, self.fetch = copying()
 
     def take(self, *batches: tuple[int, int, int], end: int) -> list[SourceRun]:
-        """Batches as (base, count, attributes), up to the end of the source's log; the runs that are recorded for
-        them."""
+        """Batches as (base, count, attributes), up to the end of the source's log; the runs recorded for them."""
         found = data(*((base, count, 0, attributes) for base, count, attributes in batches))
         effects = step(self.lane, 0.0, chunk(self.fetch, found, high_watermark=end, last_stable=end))
         self.fetch = fetch_of(effects)
