@@ -37,7 +37,7 @@ class GroupsActor(WorkerActor):
     async def greet(self, orders: str) -> bytes:
         """Return the identity of this follower. All positions are reported again."""
         log.info("groups_greeted", follower=self._name, orders=orders)
-        self._sync.tell_all()
+        self._sync.report_all()
         return msgspec.msgpack.encode(Greeting(program(), self._setup))
 
     async def news(self) -> bytes:

@@ -21,7 +21,7 @@ from mirrord.ledger.store.process_identity import Identity
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime import logs
 from mirrord.runtime.build_info import program
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import report_failure
 from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
@@ -57,7 +57,7 @@ class SupervisorActor:
         works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
         self._tasks = [asyncio.create_task(work) for work in works]
         for task in self._tasks:
-            task.add_done_callback(tell_failure("supervisor_task_failed"))
+            task.add_done_callback(report_failure("supervisor_task_failed"))
 
     def __repr__(self) -> str:
         return f"mirrord {program()} supervisor of {self._config.instance}"

@@ -21,7 +21,7 @@ from mirrord.model.names import Alias
 LONGEST_LINE = 200
 
 
-class Kind(NamedTuple):
+class PolicyRequirements(NamedTuple):
     """The requirements of one configuration key."""
 
     key: str
@@ -36,15 +36,20 @@ class Kind(NamedTuple):
     """The kind of argument that the methods take."""
 
 
-NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
-SELECTION = Kind("select", "mirrord.selection", ("refusal",))
-RECORD_FILTER = Kind("records.filter", "mirrord.record-filters", ("keeps",), takes="record")
-RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("changed",), takes="record")
-PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
+NAMING = PolicyRequirements("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
+SELECTION = PolicyRequirements("select", "mirrord.selection", ("refusal",))
+RECORD_FILTER = PolicyRequirements("records.filter", "mirrord.record-filters", ("keeps",), takes="record")
+RECORD_TRANSFORM = PolicyRequirements("records.transform", "mirrord.record-transforms", ("changed",), takes="record")
+PROPERTIES = PolicyRequirements("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
 
 
 def make(
-    kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySettings, built_in: str | None = None
+    kind: PolicyRequirements,
+    text: str,
+    source: Alias,
+    target: Alias,
+    settings: PolicySettings,
+    built_in: str | None = None,
 ) -> object:
     """Return an object of the class that the text names, as `policies.contracts` requires. Raises ConfigError.
 
@@ -89,7 +94,7 @@ def line_of(error: BaseException) -> str:
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
 
-def _class(kind: Kind, text: str) -> Callable[..., object]:
+def _class(kind: PolicyRequirements, text: str) -> Callable[..., object]:
     path = text if is_class(text) else _entry_point(kind, text)
     name, _, attributes = path.partition(":")
     try:
@@ -110,7 +115,7 @@ def _class(kind: Kind, text: str) -> Callable[..., object]:
     return cast("Callable[..., object]", found)
 
 
-def _entry_point(kind: Kind, name: str) -> str:
+def _entry_point(kind: PolicyRequirements, name: str) -> str:
     known: dict[str, list[EntryPoint]] = {}
     for each in entry_points(group=kind.group):
         known.setdefault(each.name, []).append(each)
@@ -142,7 +147,7 @@ def _check_settings(
         raise _fault(text, f"{line}; it is made {what}") from None
 
 
-def _check_method(kind: Kind, text: str, method: Any, name: str) -> None:
+def _check_method(kind: PolicyRequirements, text: str, method: Any, name: str) -> None:
     if not callable(method):
         raise _fault(text, f"{name} is not a method; {_wanted(kind)}")
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
@@ -160,7 +165,7 @@ def _fault(text: str, line: str) -> ConfigError:
     return ConfigError(f"found {shown(text)}; {line}")
 
 
-def _wanted(kind: Kind) -> str:
+def _wanted(kind: PolicyRequirements) -> str:
     may = f"; it may have {' and '.join(kind.may)}" if kind.may else ""
     return f"allowed: a class with {' and '.join(kind.methods)}{may}"
 

@@ -27,7 +27,7 @@ from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.flood import TOPICS, Flood
 from bench.harness.pair import LASTING, pair
 from bench.report import pages
-from mirrord.lab.checker import Comparison, TopicPair, compare
+from mirrord.lab.checker import CopyComparison, TopicPair, compare
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
@@ -99,7 +99,7 @@ class Outcome:
     while_copying: dict[Kind, int]
     seconds: float
     """Duration of flowing and killing, without set-up and comparison."""
-    comparison: Comparison
+    comparison: CopyComparison
     flow: FlowStatus = field(repr=False)
 
     @property

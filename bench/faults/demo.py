@@ -26,7 +26,7 @@ from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.load import Load, Topic, Writers
 from bench.harness.pair import LASTING, Side, partitions, sides
 from bench.harness.watch import ReplicatorWatch
-from mirrord.lab.checker import Comparison, PartitionResult, TopicPair, compare
+from mirrord.lab.checker import CopyComparison, PartitionResult, TopicPair, compare
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
@@ -72,7 +72,7 @@ class Outcome:
     rss_bytes: int
     recovery: Recovery
     flow: FlowStatus
-    comparison: Comparison
+    comparison: CopyComparison
 
 
 class Story:
@@ -228,7 +228,7 @@ class Demo:
                 raise EnvironmentFault(f"not everything is copied after {COPY_S:g} s: {told}\n{daemon.tail()}")
             time.sleep(POLL_S)
 
-    def _compare(self, source: Side, target: Side) -> Comparison:
+    def _compare(self, source: Side, target: Side) -> CopyComparison:
         count = sum(self._names.values())
         self._story.say(f"comparing both clusters record by record, {count} partitions")
         done: list[PartitionResult] = []

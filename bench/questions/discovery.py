@@ -35,7 +35,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.sync_loops import Upkeep
-from mirrord.topics.discovery import Discovery, next_look_s
+from mirrord.topics.discovery import Discovery, next_refresh_s
 from mirrord.topics.topic_claims import Claims
 
 TOPICS = 1_000
@@ -168,7 +168,7 @@ async def _until_lanes(discovery: Discovery, lanes: int) -> None:
     while len((found := await discovery.refresh()).lanes) < lanes:
         if time.monotonic() > deadline:
             raise EnvironmentFault(f"there are {len(found.lanes):,} of {lanes:,} lanes after {START_S:g} s")
-        await asyncio.sleep(next_look_s(FLOW, found, untold=False) or 0)
+        await asyncio.sleep(next_refresh_s(FLOW, found, untold=False) or 0)
 
 
 async def _steady(works: Works, seconds: float) -> Rest:

@@ -12,7 +12,7 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
 from mirrord.operations.cluster_survey import survey_flows
-from mirrord.topics.discovery import Looked
+from mirrord.topics.discovery import DiscoveryPreview
 from mirrord.topics.rules.topic_plan import TopicsPlan
 
 NO_LEDGER = "the flow has no ledger: it has never run, or its ledger was deleted"
@@ -67,7 +67,7 @@ async def uncopied(
     ]
 
 
-def _selected(looked: Looked) -> Iterator[TopicPartition]:
+def _selected(looked: DiscoveryPreview) -> Iterator[TopicPartition]:
     """Yield every partition that the configuration selects, including those of topics that cannot be copied."""
     plan, there = looked.plan, looked.source.topics
     for name in sorted({*plan.targets.values(), *plan.faults, *plan.unanswered} & there.keys()):
@@ -86,7 +86,7 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
     }
 
 
-def _positions(state: FlowState | None, looked: Looked) -> dict[TopicPartition, int]:
+def _positions(state: FlowState | None, looked: DiscoveryPreview) -> dict[TopicPartition, int]:
     """Return the positions of lanes that have copied nothing.
 
     All offsets below them have verdicts or are not to be copied.
@@ -100,7 +100,7 @@ def _positions(state: FlowState | None, looked: Looked) -> dict[TopicPartition, 
     return found
 
 
-def _why(partition: TopicPartition, looked: Looked, state: FlowState | None) -> str:
+def _why(partition: TopicPartition, looked: DiscoveryPreview, state: FlowState | None) -> str:
     if state is None:
         return NO_LEDGER
     topic = looked.source.topics[partition.topic]

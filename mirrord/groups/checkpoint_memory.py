@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import structlog
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
-from mirrord.groups.rules.reverse_plan import Pairs
+from mirrord.groups.rules.reverse_plan import PositionPairs
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.kafka.protocol.primitives import TopicAndPartition
@@ -28,7 +28,7 @@ async def remember(
     target: ClusterConfig,
     timeout_s: float,
     copies: Mapping[TopicAndPartition, TopicAndPartition],
-    pairs: Pairs,
+    pairs: PositionPairs,
 ) -> None:
     """Add the contents of the checkpoints to `pairs`; `copies` maps each target partition to its source partition.
 

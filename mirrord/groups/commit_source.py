@@ -84,7 +84,7 @@ class GroupSource:
                 if groups.ready:
                     self.kind = "log"
                 else:
-                    await groups.look_at_tails(self._view)
+                    await groups.check_tails(self._view)
                 await asyncio.sleep(LOOK_S)
         finally:
             groups.close(self._view)

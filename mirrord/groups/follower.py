@@ -16,7 +16,7 @@ from mirrord.groups.lag import TargetLags, with_lags
 from mirrord.groups.lane_bounds import LaneEnds
 from mirrord.groups.position_map import Atlas, Lanes, ahead_of
 from mirrord.groups.reverse_sync import GroupBack
-from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.groups.two_way_positions import ROUND_S as BOTH_WAYS_ROUND_S
 from mirrord.groups.two_way_positions import CrossedAtlas, Crossings
@@ -73,7 +73,7 @@ class GroupSync(LeasedWorker):
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
-        work = [parts.source.run(), self._rounds(parts), self._looks(parts.rounds)]
+        work = [parts.source.run(), self._rounds(parts), self._poll_members(parts.rounds)]
         if parts.target_groups is not None:
             work.append(parts.target_groups.run())
         for each in work:
@@ -141,7 +141,7 @@ class GroupSync(LeasedWorker):
             self._counted, states = now, self._parts.rounds.states()
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
-    def tell_all(self) -> None:
+    def report_all(self) -> None:
         """Report every position again, because a new listener may not know what earlier ones received."""
         if self._parts is not None:
             self._parts.rounds.want_all()
@@ -177,7 +177,7 @@ class GroupSync(LeasedWorker):
 
     async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         lanes = self._lanes.of(self._store.state)
-        await crossings.look([lanes[place] for place in furthest if place in lanes])
+        await crossings.read_ends([lanes[place] for place in furthest if place in lanes])
         marks = dict(self._store.state.progress)
         await self._store.read_to_end()
         lanes = self._lanes.of(self._store.state)
@@ -198,11 +198,11 @@ class GroupSync(LeasedWorker):
             else:
                 self._done.set()
 
-    async def _looks(self, rounds: GroupRounds) -> None:
+    async def _poll_members(self, rounds: GroupRounds) -> None:
         every_s = (self._setup.flow.groups.refresh_ms or 5_000) / 1000
         lanes = 0
         while True:
-            await self._try("members", rounds.look)
+            await self._try("members", rounds.read_members)
             if self._clock.monotonic() - self._checked >= CHECK_S or len(self._store.state.lanes) != lanes:
                 lanes = len(self._store.state.lanes)
                 rounds.forget_expired()
@@ -217,7 +217,7 @@ class GroupSync(LeasedWorker):
             await work()
         except MirrordError as fault:
             line = str(fault)
-        self._troubles.tell(line, what)
+        self._troubles.report(line, what)
         if line:
             await asyncio.sleep(RETRY_S)
 
@@ -254,7 +254,7 @@ class _Parts:
         self._asks = Asks(self._from, read_committed=True)
         self._fetches = SourceFetcher(self._from, self._asks, MemoryBudget(BUFFER_BYTES), read_committed=True)
         self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
-        self.pairs = Pairs()
+        self.pairs = PositionPairs()
         self.back: GroupBack | None = None
         self.target_groups: GroupSource | None = None
         """The target's commits."""

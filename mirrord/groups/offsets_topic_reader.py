@@ -78,10 +78,10 @@ class GroupLog:
         """Whether everything that was there at first has been read."""
         return all(each.ready for each in self._followed)
 
-    async def look_at_tails(self, view: ClusterView) -> None:
+    async def check_tails(self, view: ClusterView) -> None:
         """For each partition that brings nothing, check whether it ends without records."""
         for each in self._followed:
-            await each.look_at_tail(view)
+            await each.check_tail(view)
 
     async def open(self, view: ClusterView) -> None:
         """Begin to follow the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault when no broker answers."""
@@ -170,7 +170,7 @@ class _Partition:
         self._stopped = True
         source.stop(self._tap)
 
-    async def look_at_tail(self, view: ClusterView) -> None:
+    async def check_tail(self, view: ClusterView) -> None:
         now = time.monotonic()
         if self.ready or self._stopped or self._end < 0 or now - self._moved_at < TAIL_S:
             return

@@ -37,7 +37,7 @@ class Lanes:
         return self._lanes
 
 
-class Position(NamedTuple):
+class SourcePosition(NamedTuple):
     """A position at the source that has to be translated."""
 
     offset: int
@@ -92,7 +92,7 @@ class Atlas:
         """The source partition of each target partition that is a copy."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
-    def mapped(self, place: TopicAndPartition, position: Position) -> Mapped:
+    def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
         """Return the position at the target."""
         lane = self._lanes.get(place)
         if lane is None:

@@ -29,7 +29,7 @@ def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
     return "active", f"the group is {group.state} at the {side}, and is left alone"
 
 
-class Refusal(NamedTuple):
+class CommitRefusal(NamedTuple):
     """A refused commit."""
 
     name: str
@@ -40,16 +40,16 @@ class Refusal(NamedTuple):
     has_members: bool
 
 
-def refusal(error: int, side: Side) -> Refusal:
+def refusal(error: int, side: Side) -> CommitRefusal:
     """Explain the error of a commit on that side."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"
-        return Refusal(name, "active", why, is_later=False, has_members=True)
+        return CommitRefusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
         # Brokers return this for a group of another kind (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
         why = f"there is a group of another kind of this name at the {side}: {name}"
-        return Refusal(name, "refused", why, is_later=False, has_members=False)
+        return CommitRefusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""
     why = f"the {side} refuses the commit: {name}{need}"
-    return Refusal(name, "refused", why, is_later=error in LATER, has_members=False)
+    return CommitRefusal(name, "refused", why, is_later=error in LATER, has_members=False)

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 import structlog
 
-from mirrord.groups.position_map import NOT_BACK, Atlas, Position
-from mirrord.groups.refusal_reasons import Refusal, kept, left_alone, refusal
+from mirrord.groups.position_map import NOT_BACK, Atlas, SourcePosition
+from mirrord.groups.refusal_reasons import CommitRefusal, kept, left_alone, refusal
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Write
-from mirrord.groups.rules.reverse_plan import Asked, Pairs, plan_back, unexplained_line
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs, plan_back, unexplained_line
 from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import LaneState
@@ -25,7 +25,7 @@ from mirrord.model.names import LaneId
 log = structlog.get_logger()
 
 
-class Side(Protocol):
+class GroupRequests(Protocol):
     """The requests that are sent to one cluster (`mirrord.kafka.client.group_admin.GroupAdmin`)."""
 
     async def listed(self) -> Mapping[str, ListedGroup]:
@@ -66,7 +66,7 @@ class BackWrite(NamedTuple):
 class GroupBack:
     """Syncs the groups of one flow back to the source."""
 
-    def __init__(self, source: Side, bounds: Bounds, pairs: Pairs, asked: Asked) -> None:
+    def __init__(self, source: GroupRequests, bounds: Bounds, pairs: PositionPairs, asked: Asked) -> None:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
         """Statuses by group and source partition, as of the last round that the group was part of."""
         self.waiting: set[str] = set()
@@ -96,7 +96,7 @@ class GroupBack:
         due, self._due = self._due, set()
         return due
 
-    async def look(self) -> set[str]:
+    async def read_members(self) -> set[str]:
         """Find out which groups have members at the source; return the groups for which that changed.
 
         Raises EnvironmentFault, WireError.
@@ -161,7 +161,7 @@ class GroupBack:
         atlas: Atlas,
     ) -> Write | Hold:
         def forth() -> Mapped:
-            return atlas.mapped(place, Position(present.offset)) if present is not None else Mapped(None)
+            return atlas.mapped(place, SourcePosition(present.offset)) if present is not None else Mapped(None)
 
         is_own = newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, target=newest.offset)
         step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked, is_own=is_own)
@@ -225,7 +225,7 @@ class GroupBack:
             else:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
 
-    def _refused(self, each: BackWrite, told: Refusal) -> None:
+    def _refused(self, each: BackWrite, told: CommitRefusal) -> None:
         if told.has_members:
             self._members.setdefault(each.group, ListedGroup(each.group, "", "active"))
         else:

@@ -14,11 +14,11 @@ import msgspec
 import structlog
 
 from mirrord.config.flow_features import GroupsMode
-from mirrord.groups.position_map import NOT_COPIED, NOT_YET, Atlas, Position
+from mirrord.groups.position_map import NOT_COPIED, NOT_YET, Atlas, SourcePosition
 from mirrord.groups.refusal_reasons import kept, left_alone, refusal
-from mirrord.groups.reverse_sync import GroupBack, Side
+from mirrord.groups.reverse_sync import GroupBack, GroupRequests
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
-from mirrord.groups.rules.reverse_plan import Pairs
+from mirrord.groups.rules.reverse_plan import PositionPairs
 from mirrord.kafka.client.group_admin import LATER
 from mirrord.kafka.protocol.consumer_offsets import OffsetValue
 from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup
@@ -45,11 +45,11 @@ class GroupRounds:
     def __init__(
         self,
         book: GroupBook,
-        target: Side,
+        target: GroupRequests,
         mode: GroupsMode,
         chart: Callable[[Mapping[TopicAndPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
-        pairs: Pairs | None = None,
+        pairs: PositionPairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
         """`chart` returns the maps as they are at that moment.
@@ -66,7 +66,7 @@ class GroupRounds:
         self._mode: GroupsMode = mode
         self._chart = chart
         self._may_write = may_write
-        self._pairs = pairs or Pairs()
+        self._pairs = pairs or PositionPairs()
         self._back = back
         self._due: set[str] = set()
         self._waiting: set[str] = set()
@@ -111,14 +111,14 @@ class GroupRounds:
         if self._back is not None:
             self._due |= self._back.waiting
 
-    async def look(self) -> None:
+    async def read_members(self) -> None:
         """Find out which groups have members at the target. Raises EnvironmentFault, WireError."""
         listed = await self._target.listed()
         before = self._members
         self._members = kept(listed)
         self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
         if self._back is not None:
-            self._due |= self._back.untold | await self._back.look()
+            self._due |= self._back.untold | await self._back.read_members()
 
     async def round(self) -> None:
         """Process all groups that are due, once.
@@ -229,7 +229,7 @@ class GroupRounds:
         atlas: Atlas,
     ) -> Write | Hold:
         past = Past(
-            lambda: atlas.mapped(place, Position(course.peak)),
+            lambda: atlas.mapped(place, SourcePosition(course.peak)),
             self._pairs.of(group, place),
             lambda: atlas.back(place, present.offset) if present is not None else Mapped(None),
             two_way=self._back is not None,
@@ -324,7 +324,7 @@ def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
 
 def _mapped(atlas: Atlas, place: TopicAndPartition, course: Course) -> Mapped:
     newest = course.newest
-    return Mapped(None) if newest is None else atlas.mapped(place, Position(newest.offset, newest.topic_id))
+    return Mapped(None) if newest is None else atlas.mapped(place, SourcePosition(newest.offset, newest.topic_id))
 
 
 def _status(

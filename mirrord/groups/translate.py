@@ -104,11 +104,11 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
         reason=told.reason,
         ahead=told.ahead,
         time_ms=time_ms,
-        line=words(told, there),
+        line=describe(told, there),
     )
 
 
-def words(told: Translation, there: Place) -> str:
+def describe(told: Translation, there: Place) -> str:
     """Return a translation as a sentence."""
     goes_on = f"resume at offset {told.offset} of {there}"
     match told.kind:
@@ -186,6 +186,6 @@ async def _offset(config: Config, flow: FlowConfig, here: Place, question: Quest
     return ends.get(partition, 0), None
 
 
-def time_words(time_ms: int) -> str:
+def format_time(time_ms: int) -> str:
     """Return a time in a readable form."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

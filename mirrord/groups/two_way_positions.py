@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.position_map import NOT_BACK, NOT_COPIED, Atlas, Position, line_of
+from mirrord.groups.position_map import NOT_BACK, NOT_COPIED, Atlas, SourcePosition, line_of
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
@@ -119,7 +119,7 @@ class CrossedAtlas(Atlas):
         super().__init__(lanes, marks)
         self._backs = backs
 
-    def mapped(self, place: TopicAndPartition, position: Position) -> Mapped:
+    def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
         """Return the position at the target."""
         lane = self.lane(place)
         if lane is None or lane.source_topic != lane.target_topic:
@@ -140,7 +140,7 @@ class CrossedAtlas(Atlas):
         return Mapped(None, 0, ways) if isinstance(ways, str) else across(offset, *reversed(ways))
 
 
-class Ends:
+class RecentLogEnds:
     """The log ends of both partitions of lanes within the last minute."""
 
     def __init__(self, clock: Clock) -> None:
@@ -188,9 +188,9 @@ class Crossings:
         self._source_ends, self._target_ends = source, target
         self._at_source = ledgers(setup.flow.source, True)
         self._at_target = ledgers(setup.flow.target, False)
-        self._ends = Ends(clock)
+        self._ends = RecentLogEnds(clock)
 
-    async def look(self, lanes: Sequence[LaneState]) -> None:
+    async def read_ends(self, lanes: Sequence[LaneState]) -> None:
         """Find out where the partitions of these lanes end."""
         first = await self._target_ends.ask(lanes)
         source = await self._source_ends.ask(lanes)
@@ -205,8 +205,8 @@ class Crossings:
     ) -> dict[TopicAndPartition, tuple[Way, Way] | str]:
         """Return both directions of each partition.
 
-        The ledger of these lanes must have been read after the marks were taken, and `look` must have been called
-        before both. Raises MirrordError.
+        The ledger of these lanes must have been read after the marks were taken, and `read_ends` must have been
+        called before both. Raises MirrordError.
         """
         there = await self._at_source.read()
         await self._at_target.read()
@@ -234,7 +234,7 @@ class Crossings:
         await self._at_target.close()
 
 
-Found = tuple[str, FlowState, LaneState]
+FoundLane = tuple[str, FlowState, LaneState]
 _Place = tuple[TopicId, int]
 
 
@@ -255,7 +255,7 @@ class Backs(NamedTuple):
         return self.newest.get((key.target_topic_id, key.source_topic_id, key.partition), NOT_BACK)
 
 
-def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[Found], at_target: Iterable[Found]) -> Backs:
+def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_target: Iterable[FoundLane]) -> Backs:
     """Return the other writers. `ids` are the flow's source and target; the ledgers at both exclude the flow's own."""
     source, target = ids
     known = Backs({}, {})

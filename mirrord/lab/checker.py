@@ -32,7 +32,7 @@ class TopicPair(NamedTuple):
     target: str
 
 
-class Difference(NamedTuple):
+class DifferenceCounts(NamedTuple):
     """How a sequence of records differs from the expected one. All fields are zero if it does not."""
 
     missing: int = 0
@@ -41,11 +41,11 @@ class Difference(NamedTuple):
     foreign: int = 0
     out_of_order: int = 0
 
-    def __add__(self, other: object) -> "Difference":
+    def __add__(self, other: object) -> "DifferenceCounts":
         """Return the sums, field by field."""
-        if not isinstance(other, Difference):
+        if not isinstance(other, DifferenceCounts):
             return NotImplemented
-        return Difference(*(mine + others for mine, others in zip(self, other, strict=True)))
+        return DifferenceCounts(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class PartitionResult(NamedTuple):
@@ -55,12 +55,12 @@ class PartitionResult(NamedTuple):
     partition: int
     records: int
     payload_bytes: int
-    difference: Difference
+    difference: DifferenceCounts
     where: str
     """The first place where the two differ, for people. Empty if they are the same."""
 
 
-class Comparison(NamedTuple):
+class CopyComparison(NamedTuple):
     """The results of all partitions of all pairs, in order."""
 
     partitions: tuple[PartitionResult, ...]
@@ -76,9 +76,9 @@ class Comparison(NamedTuple):
         return sum(result.payload_bytes for result in self.partitions)
 
     @property
-    def difference(self) -> Difference:
+    def difference(self) -> DifferenceCounts:
         """Return the sum of the differences of all partitions."""
-        return sum((result.difference for result in self.partitions), Difference())
+        return sum((result.difference for result in self.partitions), DifferenceCounts())
 
     @property
     def is_exact(self) -> bool:
@@ -101,7 +101,7 @@ def compare(
     *,
     processes: int = 2,
     told: Callable[[PartitionResult], None] = lambda _: None,
-) -> Comparison:
+) -> CopyComparison:
     """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write
     meanwhile.
 
@@ -114,7 +114,7 @@ def compare(
         for each in work:
             results[each] = compare_partition(source, target, *each)
             told(results[each])
-        return Comparison(tuple(results.values()))
+        return CopyComparison(tuple(results.values()))
     # librdkafka's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
@@ -122,7 +122,7 @@ def compare(
         for done in as_completed(running):
             result = results[running[done]] = done.result()
             told(result)
-    return Comparison(tuple(results[each] for each in work))
+    return CopyComparison(tuple(results[each] for each in work))
 
 
 def compare_partition(source: str, target: str, pair: TopicPair, partition: int) -> PartitionResult:
@@ -139,21 +139,21 @@ def compare_partition(source: str, target: str, pair: TopicPair, partition: int)
     )
 
 
-def difference(wanted: Sequence[int], found: Sequence[int]) -> Difference:
+def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
     """Return how `found` differs from `wanted`. Equal numbers are equal records, which may occur several times.
 
     A missing record and a foreign record together count as one altered record. A record counts as out of order if a
     record that belongs after it came earlier.
     """
     if wanted == found:
-        return Difference()
+        return DifferenceCounts()
     wanted_counts, found_counts = Counter(wanted), Counter(found)
     missing = (wanted_counts - found_counts).total()
     surplus = found_counts - wanted_counts
     doubled = sum(count for record, count in surplus.items() if record in wanted_counts)
     foreign = surplus.total() - doubled
     altered = min(missing, foreign)
-    return Difference(missing - altered, doubled, altered, foreign - altered, _out_of_order(wanted, found))
+    return DifferenceCounts(missing - altered, doubled, altered, foreign - altered, _out_of_order(wanted, found))
 
 
 class _Records(NamedTuple):
@@ -190,8 +190,8 @@ def _offset(records: _Records, place: int) -> str:
     return f"offset {records.offsets[place]}" if place < len(records.offsets) else "the end"
 
 
-def _in_words(found: Difference) -> str:
-    counts = zip(Difference._fields, found, strict=True)
+def _in_words(found: DifferenceCounts) -> str:
+    counts = zip(DifferenceCounts._fields, found, strict=True)
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts if count)
 
 

@@ -1,6 +1,6 @@
 """Writes the offsets of groups to MirrorMaker 2's checkpoints topic on the target (`mirrord.mm2.rules.checkpoints`).
 
-A caller that knows the positions of groups passes them to `tell`, as often as it likes. Only new positions are
+A caller that knows the positions of groups passes them to `record`, as often as it likes. Only new positions are
 written, once per interval, and after the data that they refer to. The topic is read first, because a checkpoint must
 not go back.
 """
@@ -32,10 +32,10 @@ class Checkpoints:
         self._book = CheckpointBook()
         self._troubles = Troubles("checkpoints", flow=flow.name)
 
-    def tell(self, positions: Iterable[TranslatedPosition]) -> None:
+    def record(self, positions: Iterable[TranslatedPosition]) -> None:
         """Record the current positions of groups. Their records are acknowledged at the target."""
         for position in positions:
-            self._book.tell(position)
+            self._book.record(position)
 
     def forget(self, target_topic: str) -> None:
         """Forget a target topic that was replaced by another one of the same name."""
@@ -56,7 +56,7 @@ class Checkpoints:
                     await self._learn(topic)
                     await self._write(topic)
                 except EnvironmentFault as fault:
-                    self._troubles.tell(f"checkpoints are not written: {fault}")
+                    self._troubles.report(f"checkpoints are not written: {fault}")
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -67,7 +67,7 @@ class Checkpoints:
                 self._book.learn(Checkpoint.decode(key, value))
             except WireError:
                 continue  # as MirrorCheckpointTask does
-        self._troubles.tell("")
+        self._troubles.report("")
 
     async def _write(self, topic: Mm2Topic) -> None:
         while True:
@@ -75,7 +75,7 @@ class Checkpoints:
             if due:
                 await topic.write([(key, value) for _, key, value in due])
                 self._book.written(checkpoint for checkpoint, _, _ in due)
-            self._troubles.tell(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
+            self._troubles.report(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
             await asyncio.sleep(self._flow.mm2_records.checkpoints_every_ms / 1000)
 
 

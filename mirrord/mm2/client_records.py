@@ -66,10 +66,10 @@ class Mm2Upkeep:
                     self._checkpoints.forget(topic)
         self._topics |= topics
 
-    def tell(self, positions: Iterable[TranslatedPosition]) -> None:
+    def record(self, positions: Iterable[TranslatedPosition]) -> None:
         """Accept new positions of groups. Their records are acknowledged at the target."""
         if self._checkpoints is not None:
-            self._checkpoints.tell(each for each in positions if self._is_named(each.topic, each.target_topic))
+            self._checkpoints.record(each for each in positions if self._is_named(each.topic, each.target_topic))
 
     def _is_named(self, topic: str, copy: str) -> bool:
         try:

@@ -31,7 +31,7 @@ class ClusterClock:
         """How far the cluster's clock is ahead of this machine's; None if that is not known."""
         return self._estimate.best
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         """Ask for the time again."""
         asked_ms: list[int] = []
 

@@ -89,7 +89,7 @@ class Heartbeats:
                     await topic.create(self._flow.heartbeats.replication_factor, COMPACT)
                     await self._beat(topic, cluster, source, target)
                 except EnvironmentFault as fault:
-                    self._troubles.tell(f"heartbeats are not written to {cluster}: {fault}", cluster)
+                    self._troubles.report(f"heartbeats are not written to {cluster}: {fault}", cluster)
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -105,18 +105,18 @@ class Heartbeats:
             except BaseException:
                 self._sent.forget(cluster, beat)
                 raise
-            self._troubles.tell("", cluster)
+            self._troubles.report("", cluster)
             next_s = max(next_s + every_s, self._clock.monotonic())
             await asyncio.sleep(next_s - self._clock.monotonic())
 
     async def _follow(self) -> None:
         while True:
             await self._carried.wait()
-            looking = asyncio.create_task(self._look_at_clocks())
+            looking = asyncio.create_task(self._measure_clocks())
             try:
                 await self._read()
             except EnvironmentFault as fault:
-                self._troubles.tell(f"no latency is known: {fault}", "latency")
+                self._troubles.report(f"no latency is known: {fault}", "latency")
             finally:
                 self._latency = None
                 looking.cancel()
@@ -130,7 +130,7 @@ class Heartbeats:
                 now_s, now_ms = self._clock.monotonic(), self._clock.wall_ms()
                 if self._latency is None:
                     self._latency = BeatLatency(self._flow.source, self._sent, now_s)
-                    self._troubles.tell("", "latency")
+                    self._troubles.report("", "latency")
                 for key, value in records:
                     try:
                         beat = Heartbeat.decode(key, value)
@@ -141,14 +141,14 @@ class Heartbeats:
         finally:
             await topic.end()
 
-    async def _look_at_clocks(self) -> None:
+    async def _measure_clocks(self) -> None:
         self._clocks = {
             alias: ClusterClock(alias, self._clusters[alias], self._timeout_s, self._clock)
             for alias in (self._flow.source, self._flow.target)
         }
         try:
             while True:
-                await asyncio.gather(*(each.look() for each in self._clocks.values()))
+                await asyncio.gather(*(each.measure() for each in self._clocks.values()))
                 await asyncio.sleep(CLOCKS_S)
         finally:
             for each in self._clocks.values():

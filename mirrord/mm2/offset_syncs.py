@@ -61,7 +61,7 @@ class OffsetSyncs:
                         await self._write(topic, ledger())
                         await asyncio.sleep(EVERY_S)
                 except EnvironmentFault as fault:
-                    self._troubles.tell(f"offset syncs are not written to {self._cluster}: {fault}")
+                    self._troubles.report(f"offset syncs are not written to {self._cluster}: {fault}")
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -82,4 +82,4 @@ class OffsetSyncs:
         if due:
             await topic.write([(sync.key, sync.value) for sync in due])
         self._told |= told
-        self._troubles.tell("")
+        self._troubles.report("")

@@ -9,7 +9,7 @@ from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
-from mirrord.topics.discovery import Discovery, Looked
+from mirrord.topics.discovery import Discovery, DiscoveryPreview
 from mirrord.topics.rules.topic_list import TopicLine, topic_lines
 from mirrord.topics.topic_claims import Claims
 
@@ -18,7 +18,7 @@ class FlowSurvey(msgspec.Struct, frozen=True):
     """The survey of one flow: the topics on both sides, and what `start` would do."""
 
     flow: FlowConfig
-    looked: Looked
+    looked: DiscoveryPreview
     lines: tuple[TopicLine, ...]
     """One line for every topic of the source."""
 
@@ -64,7 +64,7 @@ async def _survey(
     if faults:
         return EnvironmentFault("; ".join(faults))
     try:
-        looked = await discovery.look()
+        looked = await discovery.preview()
     except EnvironmentFault as fault:
         return fault
     claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)

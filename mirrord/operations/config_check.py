@@ -9,7 +9,7 @@ from mirrord.model.names import dead_letter_topic
 from mirrord.operations.broker_check import ClusterSeen, any_node
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.supervision.internal_topic_sync import needed_settings
-from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPair, refusals
+from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPairConfigs, refusals
 
 
 async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
@@ -31,7 +31,7 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
         told = await broker_settings(cluster, node, sorted(set(BROKER_NAMES.values())), timeout_s) or {}
         defaults = {name: told[broker] for name, broker in BROKER_NAMES.items() if broker in told}
     pairs = [
-        TopicPair(
+        TopicPairConfigs(
             source,
             target,
             theirs[source].values,

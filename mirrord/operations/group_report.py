@@ -92,7 +92,7 @@ async def _both(
         return Atlas(lanes, view.state.progress)
 
     rounds = GroupRounds(book, GroupAdmin(target), flow.groups.mode, chart, lambda: False)
-    await rounds.look()
+    await rounds.read_members()
     rounds.want_all()
     await rounds.survey()
     return rounds.sorted_statuses(), "no daemon answers: determined from both clusters, and nothing is committed"

@@ -13,10 +13,10 @@ from mirrord.mm2.rules.internal_topics import mm2_steps
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import read_state
 from mirrord.operations.sync_plan import upkeep_steps
-from mirrord.topics.rules.plan_steps import Step, topic_steps
+from mirrord.topics.rules.plan_steps import PlanStep, topic_steps
 
 
-async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
+async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
     """Return all steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
     flow, looked = survey.flow, survey.looked
     if any(goes_back(flow, other) for other in config.all_flows):

@@ -22,7 +22,7 @@ from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.granted_acls import lacking_lines, see_rights
 from mirrord.operations.rules.required_acls import flows_into_source, needed_rights
 from mirrord.supervision.renamed_alias import check_alias
-from mirrord.topics.discovery import Discovery, Looked
+from mirrord.topics.discovery import Discovery, DiscoveryPreview
 from mirrord.topics.topic_claims import Claims
 
 
@@ -135,7 +135,7 @@ async def _ledgers(
 
 async def _check_collisions(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
-) -> dict[str, Looked]:
+) -> dict[str, DiscoveryPreview]:
     """Return what discovery finds for each flow. Raises ConfigError when a new flow would write to another's topic.
 
     A flow that has copied before starts in spite of a collision, and reports it for the topic. A topic that was created
@@ -144,10 +144,10 @@ async def _check_collisions(
     claims = Claims(flows)
     for name, known in ledgers.items():
         claims.read(name, known)
-    looked: dict[str, Looked] = {}
+    looked: dict[str, DiscoveryPreview] = {}
     faults: list[str] = []
     for flow, clusters in reached:
-        seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).look()
+        seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).preview()
         claims.hold(flow.name, clusters.target_id, seen.plan.targets)
         if flow.name in ledgers and not ledgers[flow.name].state.lanes:
             faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
@@ -156,7 +156,7 @@ async def _check_collisions(
 
 
 async def _missing_rights(
-    flow: FlowConfig, clusters: _Clusters, looked: Looked, into_source: Collection[str]
+    flow: FlowConfig, clusters: _Clusters, looked: DiscoveryPreview, into_source: Collection[str]
 ) -> list[str]:
     """Return a line for each topic on which the flow lacks a permission that it needs.
 

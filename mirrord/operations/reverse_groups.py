@@ -15,7 +15,7 @@ from mirrord.groups.lane_bounds import LaneEnds
 from mirrord.groups.position_map import Atlas, Lanes
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
-from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.client.cluster_metadata import ClusterView
 from mirrord.kafka.client.group_admin import GroupAdmin
@@ -88,7 +88,7 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
 
 
 async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Order) -> list[GroupStatus]:
-    atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), Pairs()
+    atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), PositionPairs()
     target_config = config.clusters[flow.target]
     await remember(flow, target_config, ANSWER_S, atlas.copies, pairs)
     async with (
@@ -121,7 +121,7 @@ async def _rounds(
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
     try:
         async with asyncio.timeout(ROUNDS_S):
-            await rounds.look()
+            await rounds.read_members()
             rounds.want(
                 [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
             )

@@ -5,32 +5,32 @@ from mirrord.kafka.client.config_admin import UpkeepAdmin
 from mirrord.ledger.facts.core import ConfigChange
 from mirrord.ledger.state import FlowState
 from mirrord.supervision.sync_loops import gone_copies
-from mirrord.topics.acl_sync import look, rights_of
+from mirrord.topics.acl_sync import compare, rights_of
 from mirrord.topics.config_sync import SettingsSync, pairs_of
-from mirrord.topics.discovery import Looked
+from mirrord.topics.discovery import DiscoveryPreview
 from mirrord.topics.rules.incarnations import copy_names
-from mirrord.topics.rules.plan_steps import Step
+from mirrord.topics.rules.plan_steps import PlanStep
 from mirrord.topics.rules.sync_steps import acl_steps, deletion_steps, setting_steps
 from mirrord.topics.rules.topic_configs import SettingsPlan, plan_settings
 from policies.flows import properties_of, selection_of
 
 
 async def upkeep_steps(
-    flow: FlowConfig, looked: Looked, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
-) -> list[Step]:
+    flow: FlowConfig, looked: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
+) -> list[PlanStep]:
     """Return the steps in the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
     copies = dict(looked.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
     if rights is not None:
-        steps += acl_steps(flow, (await look(rights, copies, ledger)).plan)
+        steps += acl_steps(flow, (await compare(rights, copies, ledger)).plan)
     if flow.propagate_deletes:
         steps += deletion_steps(flow, await gone_copies(flow, looked, ledger, source))
     return steps
 
 
 async def _settings(
-    flow: FlowConfig, looked: Looked, source: UpkeepAdmin, target: UpkeepAdmin
+    flow: FlowConfig, looked: DiscoveryPreview, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> dict[str, SettingsPlan]:
     """Return the config changes by target topic, including topics that will be created.
 

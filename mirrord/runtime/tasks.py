@@ -12,17 +12,17 @@ import structlog
 log = structlog.get_logger()
 
 
-def tell_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
+def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
     """Return a callback for `add_done_callback` that logs a failure of the task.
 
     `event` is the name of the log event, and `context` is logged with it.
     """
 
-    def tell(task: asyncio.Task[Any]) -> None:
+    def report(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(event, exc_info=error, **context)
 
-    return tell
+    return report
 
 
 class BackgroundTasks:
@@ -45,7 +45,7 @@ class BackgroundTasks:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(tell_failure(self._event, **self._context, **context))
+        task.add_done_callback(report_failure(self._event, **self._context, **context))
         return task
 
     def cancel(self) -> None:

@@ -20,7 +20,7 @@ class Troubles:
         """The current failures, one line each."""
         return list(self._lines.values())
 
-    def tell(self, line: str, part: str = "") -> None:
+    def report(self, line: str, part: str = "") -> None:
         """Record the current failure of a part; an empty line means that the part succeeds."""
         if line and line != self._lines.get(part):
             log.warning(self._event, reason=line, **self._context)

@@ -42,7 +42,7 @@ from mirrord.supervision.source_ends import SourceEnds, uncovered
 from mirrord.supervision.start_resolution import FirstLook
 from mirrord.supervision.sync_loops import Upkeep
 from mirrord.supervision.upgrade.outgoing import FlowHandover
-from mirrord.topics.discovery import Discovered, Discovery, hazards_of, next_look_s
+from mirrord.topics.discovery import Discovered, Discovery, hazards_of, next_refresh_s
 from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
@@ -428,7 +428,7 @@ class FlowSupervisor:
                 forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_words)
                 await recorder.write((*self._discovered.facts, *forgotten))
                 self._upkeep.see(self._discovered)
-            await wait_for(self._changed, next_look_s(self.flow, looked, untold=recorder.waiting))
+            await wait_for(self._changed, next_refresh_s(self.flow, looked, untold=recorder.waiting))
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:

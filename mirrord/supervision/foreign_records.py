@@ -11,11 +11,11 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import Alias, TopicPartition
-from mirrord.topics.rules.deletions import Copy
+from mirrord.topics.rules.deletions import TopicCopy
 from mirrord.topics.topic_claims import Claims
 
 
-async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: Copy, ledger: FlowState) -> str:
+async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
     """Return where the first record is that no lane of the flow wrote; empty if all are copies, or the copy is gone.
 
     Reads the offsets that the ledger does not record as the flow's own. Raises EnvironmentFault.
@@ -45,6 +45,6 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
-) -> tuple[Callable[[Copy, FlowState], Awaitable[str]], Callable[[], str]]:
+) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
     """Return the checks before `Upkeep` deletes a copy: `foreign_record`, and a flow that copies the names back."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

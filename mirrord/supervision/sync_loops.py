@@ -24,8 +24,8 @@ from mirrord.runtime.clock import Clock
 from mirrord.supervision.internal_topic_sync import OwnSettings
 from mirrord.topics.acl_sync import AclSync
 from mirrord.topics.config_sync import SettingsSync, pairs_of
-from mirrord.topics.discovery import Discovered, Looked
-from mirrord.topics.rules.deletions import Copy, DeletionsPlan, plan_deletions, without_source
+from mirrord.topics.discovery import Discovered, DiscoveryPreview
+from mirrord.topics.rules.deletions import DeletionsPlan, TopicCopy, plan_deletions, without_source
 from mirrord.topics.rules.incarnations import copy_names
 from mirrord.topics.rules.two_way_deletions import both_ways_deletions
 from policies.flows import selection_of
@@ -33,7 +33,7 @@ from policies.flows import selection_of
 FIRST_S = 0.1
 """Pause while the first result of discovery is not there yet."""
 
-ForeignRecord = Callable[[Copy, FlowState], Awaitable[str]]
+ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
 """Returns where a target topic holds the first record that is not the flow's; empty if there is no such record."""
 
 log = structlog.get_logger()
@@ -84,7 +84,7 @@ class Upkeep:
     def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
         """Take the current positions of consumer groups."""
         if self._mm2 is not None:
-            self._mm2.tell(positions)
+            self._mm2.record(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
         """Run all loops until cancelled."""
@@ -156,7 +156,7 @@ class Upkeep:
     async def _delete_gone(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
         copies, back = copies_of(ledger), self._flow_back()
         wanted = self._flow.propagate_deletes and not back
-        gone: list[Copy] = []
+        gone: list[TopicCopy] = []
         if self._flow.propagate_deletes:
             gone = await gone_copies(self._flow, discovered, ledger, self._source)
         plan = plan_deletions(copies, gone, self._clock.wall_ms(), self._flow.delete_grace_ms, wanted=wanted)
@@ -179,7 +179,7 @@ class Upkeep:
             need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
-    async def _keeps(self, copy: Copy, ledger: FlowState) -> bool:
+    async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
         """Return whether a target topic holds other writers' records and is kept for that. Raises EnvironmentFault."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
@@ -213,8 +213,8 @@ class Upkeep:
 
 
 async def gone_copies(
-    flow: FlowConfig, seen: Discovered | Looked, ledger: FlowState, source: UpkeepAdmin
-) -> list[Copy]:
+    flow: FlowConfig, seen: Discovered | DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin
+) -> list[TopicCopy]:
     """Return the target topics whose source topic no longer exists.
 
     Raises EnvironmentFault when the source does not answer.
@@ -228,10 +228,10 @@ async def gone_copies(
     return [*found.replaced, *(copy for copy in found.unseen if copy.source_topic in missing)]
 
 
-def copies_of(ledger: FlowState) -> list[Copy]:
+def copies_of(ledger: FlowState) -> list[TopicCopy]:
     """Return the target topics that mirrord created and has not deleted."""
     return [
-        Copy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
+        TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
         if topic.created
     ]

@@ -40,7 +40,7 @@ class Rights(NamedTuple):
     target: UpkeepAdmin
 
 
-class Look(msgspec.Struct, frozen=True):
+class AclComparison(msgspec.Struct, frozen=True):
     """The changes that are due, or the reason why nothing can be done."""
 
     plan: AclsPlan = AclsPlan()
@@ -71,7 +71,7 @@ def rights_of(
     return Rights(flow, acl_policy(flow.sync.acls), known, source, target)
 
 
-async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Look:
+async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) -> AclComparison:
     """Compare the ACLs of both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
     seen: list[frozenset[AclRule]] = []
     carried = rights.policy.resources
@@ -86,16 +86,16 @@ async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Lo
         try:
             seen.append(await admin.rules(resources))
         except NoAuthorizer:
-            return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are synced",))
+            return AclComparison(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are synced",))
         except NotOffered as fault:
-            return Look(fault=f"ACLs are not synced: {fault}")
+            return AclComparison(fault=f"ACLs are not synced: {fault}")
         except RequestRefused as fault:
             need = "; DESCRIBE on the cluster is missing" if "AUTHORIZATION" in f"{fault}" else ""
-            return Look(fault=f"ACLs are not synced: those of {alias} cannot be read: {fault}{need}")
+            return AclComparison(fault=f"ACLs are not synced: those of {alias} cannot be read: {fault}{need}")
     source, target = seen
     adopted = ledger.planned_acls & target
     plan = plan_acls(source, target, ledger.acls | adopted, rights.policy, rights.names, copies)
-    return Look(plan, adopted, remarks=tuple(remarks_of(plan)))
+    return AclComparison(plan, adopted, remarks=tuple(remarks_of(plan)))
 
 
 class AclSync:
@@ -124,7 +124,7 @@ class AclSync:
         rights = rights_of(self._flow, self._selects, copies, names, self._source, self._target)
         if rights is None or self._is_early():
             return
-        seen = await look(rights, copies, ledger)
+        seen = await compare(rights, copies, ledger)
         # The rest follows in the next round, because the plan becomes one record of the ledger.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}

@@ -32,7 +32,7 @@ class WritesFacts(Protocol):
         ...
 
 
-class Pair(msgspec.Struct, frozen=True, order=True):
+class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
     """A source topic and its target topic."""
 
     source: str
@@ -40,9 +40,9 @@ class Pair(msgspec.Struct, frozen=True, order=True):
     target_id: TopicId
 
 
-def pairs_of(lanes: Sequence[PlannedLane]) -> list[Pair]:
+def pairs_of(lanes: Sequence[PlannedLane]) -> list[ConfigSyncPair]:
     """Return the topic pairs of these lanes, sorted."""
-    return sorted({Pair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
+    return sorted({ConfigSyncPair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
 
 
 class Topics(msgspec.Struct, frozen=True):
@@ -62,9 +62,9 @@ class SettingsSync:
         self._source = source
         self._target = target
         self._rule: Properties = properties_of(flow)
-        self._in_step: dict[Pair, tuple[Settings, Settings]] = {}
+        self._in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
         """Pairs without differences, and the configs of both sides for which that is true."""
-        self._was: dict[Pair, Settings] = {}
+        self._was: dict[ConfigSyncPair, Settings] = {}
         """The source's configs at the last poll. They show which side was altered when the two sides differ."""
         self._seen: Mapping[str, Settings] = {}
         """The same configs by topic."""
@@ -125,8 +125,8 @@ class SettingsSync:
         self.topics = Topics(faults, dict(self._remarks), drift)
 
     async def _alter(
-        self, plans: Mapping[Pair, SettingsPlan]
-    ) -> tuple[dict[Pair, tuple[ConfigChange, ...]], dict[Pair, str]]:
+        self, plans: Mapping[ConfigSyncPair, SettingsPlan]
+    ) -> tuple[dict[ConfigSyncPair, tuple[ConfigChange, ...]], dict[ConfigSyncPair, str]]:
         """Return the changes that were made, and why the rest were not. Kafka makes all changes of a topic or none."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
@@ -147,10 +147,12 @@ class SettingsSync:
                 done[pair] = tuple(taken)
         return done, refused
 
-    def _plans(self, pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[Pair, SettingsPlan]:
+    def _plans(
+        self, pairs: Sequence[ConfigSyncPair], source: SeenSettings, target: SeenSettings
+    ) -> dict[ConfigSyncPair, SettingsPlan]:
         """Return the changes to make. Pairs that were in sync and have not changed on either side are not compared."""
-        plans: dict[Pair, SettingsPlan] = {}
-        in_step: dict[Pair, tuple[Settings, Settings]] = {}
+        plans: dict[ConfigSyncPair, SettingsPlan] = {}
+        in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
         remarks: dict[str, str] = {}
         for pair in pairs:
             here, there = source.topics.get(pair.source), target.topics.get(pair.target)
@@ -172,7 +174,7 @@ class SettingsSync:
         self._in_step, self._remarks = in_step, remarks
         return plans
 
-    def _log_change(self, pair: Pair, done: Iterable[ConfigChange], source: Settings) -> None:
+    def _log_change(self, pair: ConfigSyncPair, done: Iterable[ConfigChange], source: Settings) -> None:
         changes = _difference(done)
         if self._was.get(pair) is source:
             # The source has not changed, so another client altered the target topic.
@@ -190,7 +192,7 @@ class SettingsSync:
         self._told = dict(faults)
 
 
-def _unseen(pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[str, str]:
+def _unseen(pairs: Sequence[ConfigSyncPair], source: SeenSettings, target: SeenSettings) -> dict[str, str]:
     faults: dict[str, str] = {}
     for pair in pairs:
         for side, topic, seen in (("source", pair.source, source), ("target", pair.target, target)):

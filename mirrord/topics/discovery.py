@@ -93,7 +93,7 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
     return tuple(status_hazards(flow, found.source.topics, found.target.topics, begins))
 
 
-class Looked(NamedTuple):
+class DiscoveryPreview(NamedTuple):
     """Both clusters of a flow at one moment."""
 
     source: ClusterTopics
@@ -142,13 +142,13 @@ class Discovery:
         """Take over the changes that another instance for the same flow has made but not seen yet."""
         self._done = former._done
 
-    async def look(self) -> Looked:
+    async def preview(self) -> DiscoveryPreview:
         """Return the topics of both clusters and the plan, without making changes.
 
         Raises EnvironmentFault when a cluster does not answer.
         """
-        source, target = await asyncio.gather(self._source.look(), self._target.look())
-        return Looked(source, target, self._plan(source, target))
+        source, target = await asyncio.gather(self._source.read(), self._target.read())
+        return DiscoveryPreview(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
         """Read both clusters, create topics and partitions that are missing, and read again.
@@ -156,7 +156,7 @@ class Discovery:
         Without `bind`, no topic is created whose name must be in the ledger first. Raises EnvironmentFault when a
         cluster does not answer.
         """
-        source, target = await asyncio.gather(self._source.look(), self._target.look())
+        source, target = await asyncio.gather(self._source.read(), self._target.read())
         if note is not None:
             seen = [topic for name, topic in source.topics.items() if self._selection.refusal(name) in {None, "fault"}]
             await note(seen, source.cluster_id)
@@ -287,7 +287,7 @@ class Discovery:
         deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
         while True:
             # Only these topics are read again: thousands of topics need not be listed again because of one.
-            target = await self._target.look_for(target, list(self._done))
+            target = await self._target.read_named(target, list(self._done))
             shown = all(_is_shown(name, done, target) for name, done in self._done.items())
             if shown or asyncio.get_running_loop().time() > deadline:
                 return target
@@ -324,7 +324,7 @@ class Discovery:
         self._told = lines
 
 
-def next_look_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
+def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
     """Return the time until the next refresh; None if none is needed.
 
     `untold` means that a fact could not be written to the ledger yet.
@@ -343,13 +343,13 @@ class _Memory:
         self.admin = admin
         self._seen: Mapping[str, Topic] = {}
 
-    async def look(self) -> ClusterTopics:
+    async def read(self) -> ClusterTopics:
         view = await self.admin.describe()
         before, self._seen = self._seen, view.topics
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
-    async def look_for(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Look up these topics alone, right after `look`.
+    async def read_named(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
+        """Look up these topics alone, right after `read`.
 
         A topic that is missing now does not count as missing twice.
         """

@@ -20,7 +20,7 @@ async def topics_that_change(
     source, target = (admin(alias) for alias in (new.source, new.target))
     try:
         known = claims.of_flow(new.name)
-        plans = [(await Discovery(each, source, target, known).look()).plan for each in (old, new)]
+        plans = [(await Discovery(each, source, target, known).preview()).plan for each in (old, new)]
     finally:
         await asyncio.gather(source.close(), target.close())
     before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)

@@ -234,24 +234,24 @@ async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPa
         return len(records(target, name)) if name in topics(target) else 0
 
     async with writing(target, source) as checkpoints:
-        checkpoints.tell(positions("billing", topic, (1_234, 1_231), (0, 0)))
-        checkpoints.tell(positions("audit", topic, (7, 5)))
+        checkpoints.record(positions("billing", topic, (1_234, 1_231), (0, 0)))
+        checkpoints.record(positions("audit", topic, (7, 5)))
         await until(lambda: written() == 3)
         assert await translated("billing") == {(topic, 0): 1_231, (topic, 1): 0}
         assert await translated("audit") == {(topic, 0): 5}
         assert await translated("nobody") == {}
-        checkpoints.tell(positions("billing", topic, (2_000, 1_900)))
+        checkpoints.record(positions("billing", topic, (2_000, 1_900)))
         await until(lambda: written() == 4)
     async with writing(target, source) as checkpoints:
         # Another holder of the flow: it reads first, so nothing goes back and nothing is reported twice.
-        checkpoints.tell(positions("billing", topic, (2_000, 1_900), (0, 0)))
-        checkpoints.tell(positions("audit", topic, (9, 4)))
-        checkpoints.tell(positions("later", topic, (1, 1)))
+        checkpoints.record(positions("billing", topic, (2_000, 1_900), (0, 0)))
+        checkpoints.record(positions("audit", topic, (9, 4)))
+        checkpoints.record(positions("later", topic, (1, 1)))
         await until(lambda: written() == 5)
         assert await translated("billing") == {(topic, 0): 1_900, (topic, 1): 0}
         assert await translated("audit") == {(topic, 0): 5}
         # A group that went back at the source takes its checkpoint along.
-        checkpoints.tell(positions("billing", topic, (1_000, 990)))
+        checkpoints.record(positions("billing", topic, (1_000, 990)))
         await until(lambda: written() == 6)
         assert await translated("billing") == {(topic, 0): 990, (topic, 1): 0}
     with java.mirror_client(target, {}) as client:
@@ -270,7 +270,7 @@ async def test_readers_with_another_separator_and_policy(
     source = unique("eu")
     topic = "orders" if policy else f"{source}__orders"
     async with writing(lab_pair.target, source, "__") as checkpoints:
-        checkpoints.tell(positions("billing", topic, (10, 8)))
+        checkpoints.record(positions("billing", topic, (10, 8)))
         name = f"{source}__checkpoints__internal"
         await until(lambda: name in topics(lab_pair.target) and records(lab_pair.target, name))
     settings = {"replication.policy.separator": "__", **policy}
@@ -287,11 +287,11 @@ async def test_what_others_wrote_is_respected(lab_pair: LabPair) -> None:
     found = [(left.key, left.value), (b"\x00", b"?"), (b"\x00\x09?", b"")]
     write(lab_pair.target, name, (Written(*each, partition=0) for each in found))
     async with writing(lab_pair.target, source) as checkpoints:
-        checkpoints.tell(positions("billing", left.topic, (500, 470)))
-        checkpoints.tell(positions("audit", left.topic, (1, 1)))
+        checkpoints.record(positions("billing", left.topic, (500, 470)))
+        checkpoints.record(positions("audit", left.topic, (1, 1)))
         await until(lambda: len(records(lab_pair.target, name)) == 4)
         assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).group == "audit"
-        checkpoints.tell(positions("billing", left.topic, (510, 490)))
+        checkpoints.record(positions("billing", left.topic, (510, 490)))
         await until(lambda: len(records(lab_pair.target, name)) == 5)
         assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).downstream == 490
 
@@ -327,7 +327,7 @@ async def test_what_may_not_be_done_is_told(lab_sasl: Cluster) -> None:
     assert syncs.remarks[0].startswith("offset syncs are not written to us: the topic mm2-offset-syncs.")
     assert heartbeats.remarks[0].startswith("heartbeats are not written to us: the topic heartbeats may not be used")
     clock = ClusterClock("us", user, LIMIT_S, SystemClock())
-    await clock.look()
+    await clock.measure()
     assert clock.ahead is None
     assert clock.why_unknown == (
         "the clock of us is not known: CLUSTER_AUTHORIZATION_FAILED; DESCRIBE on the cluster is missing"
@@ -338,7 +338,7 @@ async def test_what_may_not_be_done_is_told(lab_sasl: Cluster) -> None:
 async def test_an_old_brokers_clock(lab_old: Cluster) -> None:
     config = ClusterConfig(tuple(lab_old.bootstrap.split(",")), security_of(lab_old, "admin"))
     clock = ClusterClock("old", config, LIMIT_S, SystemClock())
-    await clock.look()
+    await clock.measure()
     assert clock.ahead is not None
     assert abs(clock.ahead.offset_ms) <= clock.ahead.error_ms, "it runs on this machine"
     clock.close()

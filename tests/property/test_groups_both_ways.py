@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mirrord.groups.position_map import Atlas
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import NO_EPOCH, GroupBook
-from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -83,7 +83,7 @@ class World:
 
     def restart(self) -> None:
         """A new process: it reads the source's log from its start, and the checkpoints."""
-        self.pairs = Pairs()
+        self.pairs = PositionPairs()
         if self.checkpoint is not None:
             self.pairs.learn(GROUP, HERE, *self.checkpoint)
         self.book = GroupBook(lambda _: True)
@@ -124,7 +124,7 @@ class World:
         return here, there
 
     async def _round(self) -> None:
-        await self.rounds.look()
+        await self.rounds.read_members()
         await self.rounds.round()
 
     def settle(self) -> None:

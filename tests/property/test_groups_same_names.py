@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mirrord.groups.position_map import Atlas
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook
-from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.groups.two_way_positions import CrossedAtlas, Sight, Way, across
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
@@ -195,7 +195,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        pairs = Pairs()
+        pairs = PositionPairs()
         if self.checkpoint is not None:
             pairs.learn(GROUP, HERE, *self.checkpoint)
         self.book = GroupBook(lambda _: True)
@@ -230,7 +230,7 @@ class World:
         return len(self.source.writes) + len(self.target.writes) - before
 
     async def _round(self) -> None:
-        await self.rounds.look()
+        await self.rounds.read_members()
         await self.rounds.round()
 
     def settle(self) -> None:

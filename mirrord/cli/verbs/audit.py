@@ -24,7 +24,7 @@ from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.config.units import rate_bytes_per_s
-from mirrord.groups.translate import time_words
+from mirrord.groups.translate import format_time
 from mirrord.jobs.audit_run import Audit, AuditOrder, Progress
 from mirrord.ledger.store.job_lease import JobLease, JobUntold
 from mirrord.model.errors import ConfigError
@@ -173,7 +173,7 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
         colour = "bold red" if found.is_bad else "yellow" if found.is_partial else "green"
         proven = "-" if each.proven_to is None else str(each.proven_to)
         if each.proven_ms is not None:
-            proven += f" ({time_words(each.proven_ms)})"
+            proven += f" ({format_time(each.proven_ms)})"
         table.add_row(
             escape(each.flow),
             escape(f"{each.topic}-{each.partition}"),

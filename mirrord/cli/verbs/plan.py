@@ -20,7 +20,7 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import find_hazards
 from mirrord.operations.plan import planned_steps
 from mirrord.operations.status_report import PATIENCE_S
-from mirrord.topics.rules.plan_steps import NOT_SYNCED, Step
+from mirrord.topics.rules.plan_steps import NOT_SYNCED, PlanStep
 from policies.flows import LOADING
 
 _EPILOG = f"""Exit code 0: nothing to do; 3: there is a difference; 1: a cluster does not answer.
@@ -32,7 +32,7 @@ _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "re
 class Plan(msgspec.Struct, frozen=True):
     """The answer of `mirrord plan`."""
 
-    steps: Sequence[Step]
+    steps: Sequence[PlanStep]
     findings: Sequence[Finding]
     not_synced: Sequence[str] = NOT_SYNCED
 
@@ -63,7 +63,7 @@ async def _gather(config: Config) -> Plan:
     faults = [f"flow {name}: {each}" for name, each in surveys.items() if isinstance(each, EnvironmentFault)]
     if faults:
         raise EnvironmentFault("\n".join(faults))
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     findings: list[Finding] = []
     for survey in surveys.values():
         assert isinstance(survey, FlowSurvey)  # noqa: S101 - all others are faults

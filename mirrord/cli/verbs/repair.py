@@ -18,7 +18,7 @@ from mirrord.audit.result_files import Results
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.tables import count
 from mirrord.cli.watching import console
-from mirrord.groups.translate import time_words
+from mirrord.groups.translate import format_time
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock
@@ -85,7 +85,7 @@ def _table(made: Sequence[Repair]) -> RenderableType:
     for each in made:
         where = f"{each.into} from offset {each.at} on" if each.at is not None else "nowhere yet"
         if each.at_ms is not None:
-            where += f", by {each.by} ({time_words(each.at_ms)})"
+            where += f", by {each.by} ({format_time(each.at_ms)})"
         lacks = f"not all of it: source offset {each.lacks} is not there" if each.lacks is not None else ""
         name = escape(f"{each.topic}-{each.partition}")
         numbers = (str(each.start), str(each.end), count(each.records))

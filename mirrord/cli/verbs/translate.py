@@ -6,7 +6,7 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_verb, load_conf
 from mirrord.config.units import start_point
-from mirrord.groups.translate import time_words
+from mirrord.groups.translate import format_time
 from mirrord.model.errors import ConfigError
 from mirrord.translate import Answer, Question, translate
 
@@ -71,5 +71,5 @@ def _question(arguments: argparse.Namespace) -> Question:
 
 
 def _lines(answer: Answer) -> str:
-    when = f", of {time_words(answer.time_ms)}" if answer.time_ms is not None else ""
+    when = f", of {format_time(answer.time_ms)}" if answer.time_ms is not None else ""
     return f"offset {answer.asked} of {answer.here}{when}: {answer.line}"

@@ -153,7 +153,7 @@ class Mapped(NamedTuple):
     """Whether the answer may turn out to be slightly higher and must be asked for again."""
 
 
-class Pair(NamedTuple):
+class PositionPair(NamedTuple):
     """Positions of a group on both sides that match."""
 
     source: int
@@ -169,7 +169,7 @@ class Past(NamedTuple):
 
     peak: Callable[[], Mapped]
     """Returns the map's translation of the highest offset in the group's history."""
-    pair: Pair | None = None
+    pair: PositionPair | None = None
     back: Callable[[], Mapped] | None = None
     """Translates the target's position to the source."""
     two_way: bool = False

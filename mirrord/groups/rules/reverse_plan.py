@@ -2,7 +2,7 @@
 
 While a flow also syncs groups from the target to the source, each side follows the other. A position that one direction
 has committed must not come back as if a consumer had moved there. The two matching positions of a group are therefore
-remembered as a `Pair`, and a side counts as moved only when its position differs from the pair's:
+remembered as a `PositionPair`, and a side counts as moved only when its position differs from the pair's:
 
 - moved on one side only: the other side follows, also backwards.
 - moved on both sides: the higher position counts. Neither side is set back.
@@ -17,20 +17,20 @@ this process was watching.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Pair, Write
+from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, PositionPair, Write
 from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 
-class Pairs:
+class PositionPairs:
     """The pairs of one flow's groups, by group and source partition."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, TopicAndPartition], Pair] = {}
-        self._unsure: dict[tuple[str, TopicAndPartition], Pair] = {}
+        self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
+        self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         """Both positions at the time when it first became unclear which side had moved."""
 
-    def of(self, group: str, place: TopicAndPartition) -> Pair | None:
+    def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
         """Return the newest pair."""
         return self._known.get((group, place))
 
@@ -38,18 +38,18 @@ class Pairs:
         """Take in a pair from a checkpoint. The last checkpoint counts, but a pair that was seen takes precedence."""
         known = self.of(group, place)
         if known is None or not known.seen:
-            self._known[group, place] = Pair(source, target)
+            self._known[group, place] = PositionPair(source, target)
 
     def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
         """Record that these positions match now. `back` means that the source was set to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
-            self._known[group, place] = Pair(source, target, seen=True, back=back)
+            self._known[group, place] = PositionPair(source, target, seen=True, back=back)
         self._unsure.pop((group, place), None)
 
     def unsure(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
         """Record the current positions of both sides when it is not known which of them moved last."""
-        self._unsure.setdefault((group, place), Pair(source, target))
+        self._unsure.setdefault((group, place), PositionPair(source, target))
 
     def has_moved(
         self, group: str, place: TopicAndPartition, *, source: int | None = None, target: int | None = None
@@ -78,7 +78,7 @@ def plan_back(
     mapped: Mapped,
     present: CommittedOffset | None,
     forth: Callable[[], Mapped],
-    pair: Pair | None,
+    pair: PositionPair | None,
     asked: Asked,
     *,
     is_own: bool,
@@ -110,7 +110,9 @@ def plan_back(
     return _not_back(newest, present, pair) or Write(wanted, "the target went back", waits)
 
 
-def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None, *, is_own: bool) -> Hold | None:
+def _not_on(
+    newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None, *, is_own: bool
+) -> Hold | None:
     """Return why the source is not moved forward to the target's position, or None if it is."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
@@ -127,7 +129,7 @@ def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None
     return None
 
 
-def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None) -> Hold | None:
+def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionPair | None) -> Hold | None:
     """Return why the source is not moved back to the target's position, or None if it is."""
     if pair is None or not pair.seen or present.offset != pair.source:
         return Hold("ahead", "the source is further, and the target is not known to have gone back")

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.model.group_status import TranslatedPosition
 
-Place = tuple[str, str, int]
+CheckpointKey = tuple[str, str, int]
 """Group, topic under its name at the target, and partition."""
 
 
@@ -20,9 +20,9 @@ class CheckpointBook:
     """The checkpoints of one flow: those in the topic, and those to be added."""
 
     def __init__(self) -> None:
-        self._stand: dict[Place, Checkpoint] = {}
-        self._written: dict[Place, Checkpoint] = {}
-        self._changed: set[Place] = set()
+        self._stand: dict[CheckpointKey, Checkpoint] = {}
+        self._written: dict[CheckpointKey, Checkpoint] = {}
+        self._changed: set[CheckpointKey] = set()
         """Places for which it is not decided yet whether a checkpoint is due."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
@@ -32,7 +32,7 @@ class CheckpointBook:
         if place in self._stand:
             self._changed.add(place)
 
-    def tell(self, position: TranslatedPosition) -> None:
+    def record(self, position: TranslatedPosition) -> None:
         """Take in a group's current position, which at the target is never after the end of the log.
 
         It replaces an earlier position that has not been written yet.
@@ -80,5 +80,5 @@ def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 
-def _place(checkpoint: Checkpoint) -> Place:
+def _place(checkpoint: Checkpoint) -> CheckpointKey:
     return checkpoint.group, checkpoint.topic, checkpoint.partition

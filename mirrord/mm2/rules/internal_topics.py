@@ -8,7 +8,7 @@ from mirrord.config.flow_features import InternalFactor
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.rules.topic import BROKER_DEFAULT
 from mirrord.model.names import Alias
-from mirrord.topics.rules.plan_steps import Step, replicas
+from mirrord.topics.rules.plan_steps import PlanStep, replicas
 from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 
 
@@ -44,12 +44,12 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
     return topics
 
 
-def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[Step]:
+def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[PlanStep]:
     """Yield a step for each topic that must be created, given the topics that the clusters have."""
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):
             number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor
             detail = f"{topic.what} for MirrorMaker 2's clients: 1 partition, compacted, {replicas(number)}"
-            yield Step(
+            yield PlanStep(
                 flow=flow.name, cluster=topic.cluster, action="create", kind="topic", name=topic.name, detail=detail
             )

@@ -15,7 +15,7 @@ from mirrord.model.names import TopicId
 from mirrord.topics.rules.copy_names import CopyNames
 
 
-class Copy(msgspec.Struct, frozen=True, order=True):
+class TopicCopy(msgspec.Struct, frozen=True, order=True):
     """A target topic that mirrord created, according to the ledger."""
 
     topic: str
@@ -30,18 +30,18 @@ class DeletionsPlan(msgspec.Struct, frozen=True):
     """The facts to append and the deletions to carry out."""
 
     facts: tuple[TopicDeletionPlanned | TopicDeletionWithdrawn, ...] = ()
-    due: tuple[Copy, ...] = ()
+    due: tuple[TopicCopy, ...] = ()
     """Copies whose deletion is in the ledger and whose grace period has ended."""
-    waiting: tuple[Copy, ...] = ()
+    waiting: tuple[TopicCopy, ...] = ()
     """Copies whose deletion is in the ledger and whose grace period has not ended."""
 
 
-class Gone(NamedTuple):
+class CopiesWithoutSource(NamedTuple):
     """Copies that are still where the flow put them, but whose source topic is gone."""
 
-    unseen: list[Copy]
+    unseen: list[TopicCopy]
     """Copies for which the source shows no topic of that name."""
-    replaced: list[Copy]
+    replaced: list[TopicCopy]
     """Copies whose source name now belongs to another topic that has its own copy.
 
     The existence of the other topic proves that the former one is gone.
@@ -49,18 +49,18 @@ class Gone(NamedTuple):
 
 
 def without_source(
-    copies: Iterable[Copy],
+    copies: Iterable[TopicCopy],
     source: Mapping[str, Topic],
     target: Mapping[str, Topic],
     target_name: Callable[[str], str | None],
     names: CopyNames,
-) -> Gone:
+) -> CopiesWithoutSource:
     """Find the copies whose source topic is gone.
 
     `target_name` returns the target topic that the naming gives a source topic of the flow, and None for any other
     topic.
     """
-    gone = Gone([], [])
+    gone = CopiesWithoutSource([], [])
     for copy in sorted(copies, key=lambda each: each.topic):
         if copy.topic not in target or target[copy.topic].topic_id != copy.topic_id:
             continue
@@ -75,7 +75,7 @@ def without_source(
 
 
 def plan_deletions(
-    copies: Iterable[Copy], gone: Collection[Copy], now_ms: int, grace_ms: int, *, wanted: bool
+    copies: Iterable[TopicCopy], gone: Collection[TopicCopy], now_ms: int, grace_ms: int, *, wanted: bool
 ) -> DeletionsPlan:
     """Plan the deletions.
 
@@ -84,8 +84,8 @@ def plan_deletions(
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []
-    due: list[Copy] = []
-    waiting: list[Copy] = []
+    due: list[TopicCopy] = []
+    waiting: list[TopicCopy] = []
     for copy in sorted(copies, key=lambda each: each.topic):
         going = wanted and copy.topic_id in lost
         if copy.delete_at_ms is None:

@@ -37,7 +37,7 @@ def topic_hazards(
                 else "exclude it, or fix the policy",
             )  # fmt: skip
         elif line.state == "cycle":
-            if looks_like_a_copy(flow, line.source, target):
+            if is_named_like_copy(flow, line.source, target):
                 yield Finding(
                     severity="warning", flow=flow.name, where=where,
                     what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
@@ -57,7 +57,7 @@ def topic_hazards(
         )  # fmt: skip
 
 
-def looks_like_a_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
+def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
     """Whether a source topic is named like a copy of a target topic that does not exist."""
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
@@ -67,7 +67,7 @@ def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
     """Yield lines for the status. `begins` holds the target offset of each partition's first copied record."""
-    local = sorted(topic for topic in source if looks_like_a_copy(flow, topic, target))
+    local = sorted(topic for topic in source if is_named_like_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
         yield f"{_names(local, 'topic')}: {line}"

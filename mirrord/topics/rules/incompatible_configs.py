@@ -25,7 +25,7 @@ BROKER_NAMES = {
 SHOWN = 3
 
 
-class TopicPair(msgspec.Struct, frozen=True):
+class TopicPairConfigs(msgspec.Struct, frozen=True):
     """A source topic and its target topic with their effective configs.
 
     `own` are those set on the source topic itself.
@@ -44,7 +44,7 @@ class _Judged(NamedTuple):
     do: str
 
 
-def refusals(flow: FlowConfig, pairs: Iterable[TopicPair]) -> Iterator[Finding]:
+def refusals(flow: FlowConfig, pairs: Iterable[TopicPairConfigs]) -> Iterator[Finding]:
     """Yield one finding for each difference, listing all topics that it affects."""
     concerned: dict[_Judged, list[str]] = {}
     for pair in pairs:
@@ -56,7 +56,7 @@ def refusals(flow: FlowConfig, pairs: Iterable[TopicPair]) -> Iterator[Finding]:
         yield Finding(severity=judged.severity, flow=flow.name, where=where, what=judged.what, do=judged.do)
 
 
-def _will_be(flow: FlowConfig, pair: TopicPair) -> Mapping[str, str]:
+def _will_be(flow: FlowConfig, pair: TopicPairConfigs) -> Mapping[str, str]:
     """Return the target's configs as they will be after syncing.
 
     If the flow syncs configs, those of the source topic itself replace the target's.

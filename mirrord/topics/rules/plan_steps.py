@@ -24,7 +24,7 @@ NOT_SYNCED = (
 """Resources that no flow syncs, whatever the configuration says."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one resource."""
 
     flow: str
@@ -36,11 +36,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One line that describes the change from the old to the new state."""
 
 
-def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[Step]:
+def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[PlanStep]:
     """Yield a step for each topic that is created or grown. `target` holds the topics that the target has."""
 
-    def step(action: Literal["create", "grow"], name: str, detail: str) -> Step:
-        return Step(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
+    def step(action: Literal["create", "grow"], name: str, detail: str) -> PlanStep:
+        return PlanStep(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
 
     for create in plan.create:
         number = create.source.partitions

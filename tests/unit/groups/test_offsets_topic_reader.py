@@ -51,7 +51,7 @@ class Reading:
         self.partition._deliver(Chunk(0, 0, 13, 13, 10, (), data, 0, len(data)))
 
     async def look(self) -> None:
-        await self.log.look_at_tails(as_any(None))
+        await self.log.check_tails(as_any(None))
 
 
 async def test_an_end_without_records_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

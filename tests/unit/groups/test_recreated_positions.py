@@ -5,7 +5,7 @@ from typing import Any
 
 from mirrord.config.flow_features import Mm2RecordsConfig
 from mirrord.config.schema import FlowConfig
-from mirrord.groups.position_map import Atlas, Lanes, Position
+from mirrord.groups.position_map import Atlas, Lanes, SourcePosition
 from mirrord.kafka.protocol.mm2_records import OffsetSync
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
@@ -38,17 +38,17 @@ def recreated() -> tuple[FlowState, LaneState, LaneState]:
 def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
     state, _, _ = recreated()
     atlas = Atlas(Lanes().of(state), state.progress)
-    told = atlas.mapped(HERE, Position(100, FORMER))
+    told = atlas.mapped(HERE, SourcePosition(100, FORMER))
     assert told.offset is None
     assert "another topic orders" in told.why
-    assert atlas.mapped(HERE, Position(100, NOW)).offset == 600
-    assert atlas.mapped(HERE, Position(0)).offset == 500, "never a place among the former topic's records"
+    assert atlas.mapped(HERE, SourcePosition(100, NOW)).offset == 600
+    assert atlas.mapped(HERE, SourcePosition(0)).offset == 500, "never a place among the former topic's records"
 
 
 def test_what_is_told_of_the_former_topic_later_does_not_make_it_the_present_one() -> None:
     state, former, _ = recreated()
     former.changed_at = 99  # a verdict on what was skipped, or an audit
-    assert Atlas(Lanes().of(state), state.progress).mapped(HERE, Position(0)).offset == 500
+    assert Atlas(Lanes().of(state), state.progress).mapped(HERE, SourcePosition(0)).offset == 500
 
 
 def test_a_position_among_the_copies_of_the_former_topic_skips_nothing_of_the_new_one() -> None:

@@ -142,10 +142,10 @@ async def test_members_at_the_target_are_told_and_waited_for() -> None:
     world.commit("a", 10)
     await world.rounds.round()
     assert (world.status("a").state, "a" in world.target.groups) == ("active", False)
-    await world.rounds.look()
+    await world.rounds.read_members()
     assert not world.rounds.due, "the same was known before"
     world.target.members = {"a": "Empty"}
-    await world.rounds.look()
+    await world.rounds.read_members()
     assert world.rounds.due
     await world.rounds.round()
     assert world.status("a").state == "in step"
@@ -154,7 +154,7 @@ async def test_members_at_the_target_are_told_and_waited_for() -> None:
 async def test_members_that_are_known_are_not_even_tried() -> None:
     world = World()
     world.target.members = {"a": "PreparingRebalance"}
-    await world.rounds.look()
+    await world.rounds.read_members()
     world.commit("a", 10)
     await world.rounds.round()
     assert world.target.commits == []

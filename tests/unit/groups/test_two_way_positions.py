@@ -1,7 +1,7 @@
 """Who else writes into topics that are copied both ways under the same names, and the answers where that is open."""
 
-from mirrord.groups.position_map import NOT_BACK, Position
-from mirrord.groups.two_way_positions import CrossedAtlas, Ends, Sight, Way, across, backs
+from mirrord.groups.position_map import NOT_BACK, SourcePosition
+from mirrord.groups.two_way_positions import CrossedAtlas, RecentLogEnds, Sight, Way, across, backs
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
@@ -51,9 +51,9 @@ def test_what_is_not_known_is_not_guessed() -> None:
     marks = {each.key.id: mark(each, 5, source=5) for each in (FORTH, heartbeats)}
     other = ("heartbeats", 0)
     atlas = CrossedAtlas({PLACE: FORTH, other: heartbeats}, marks, {})
-    assert atlas.mapped(PLACE, Position(3)).why == atlas.back(PLACE, 3).why == NOT_BACK
-    assert atlas.mapped(other, Position(3)).offset == atlas.back(other, 3).offset == 3
-    assert atlas.mapped(PLACE, Position(3, "another topic")).offset is None
+    assert atlas.mapped(PLACE, SourcePosition(3)).why == atlas.back(PLACE, 3).why == NOT_BACK
+    assert atlas.mapped(other, SourcePosition(3)).offset == atlas.back(other, 3).offset == 3
+    assert atlas.mapped(PLACE, SourcePosition(3, "another topic")).offset is None
     way = Way(FORTH, marks[FORTH.key.id])
     assert across(3, way, Way(lane(THERE, HERE), None)).offset is None
 
@@ -74,7 +74,7 @@ def test_how_far_a_side_is_read_on_which_nobody_writes() -> None:
 
 def test_ends_are_remembered_for_a_while_and_forgotten_when_a_log_goes_back() -> None:
     clock = FakeClock()
-    ends, key = Ends(clock), LaneId("a")
+    ends, key = RecentLogEnds(clock), LaneId("a")
     ends.note(key, 5, 7, 6)
     ends.note(key, 6, 9, 6)
     assert ends.forth(key) == (Sight(5, 7), Sight(6, 9))

@@ -75,7 +75,7 @@ async def test_names_and_selection_are_those_of_the_policies() -> None:
     assert list(target.topics) == ["orders-eu"]
     assert discovered.faults == {}
     found = discovery(source, target)
-    plan = (await found.look()).plan
+    plan = (await found.preview()).plan
     lines = topic_lines(source.topics.values(), plan, found.selection, "us")
     assert {line.source: line.state for line in lines} == {
         "__consumer_offsets": "internal",
@@ -96,7 +96,7 @@ async def test_a_topic_without_a_name_is_told_and_the_others_are_copied() -> Non
     assert list(target.topics) == ["orders-eu"]
     line = f'naming "{flow.naming}": target_topic("orders.bad") raised LookupError: no name for orders.bad'
     assert discovered.faults == {"orders.bad": line}
-    plan = (await found.look()).plan
+    plan = (await found.preview()).plan
     assert (plan.faults, plan.unanswered) == ({}, {"orders.bad": line}), "a start is not refused for it"
     lines = topic_lines(source.topics.values(), plan, found.selection, "us")
     assert [(each.source, each.target, each.state) for each in lines] == [
@@ -120,7 +120,7 @@ async def test_a_topic_that_the_selection_cannot_judge() -> None:
     discovered = await found.refresh()
     assert list(target.topics) == ["orders-eu"]
     assert "nothing is known of orders.bad" in discovered.faults["orders.bad"]
-    lines = topic_lines(source.topics.values(), (await found.look()).plan, found.selection, "us")
+    lines = topic_lines(source.topics.values(), (await found.preview()).plan, found.selection, "us")
     assert [(line.source, line.state) for line in lines] == [("orders", "copied"), ("orders.bad", "fault")]
     assert selection_of(FLOW).copy_of("orders.bad") is None
     with pytest.raises(PolicyFault, match="nothing is known"):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.runtime.tasks import BackgroundTasks, tell_failure
+from mirrord.runtime.tasks import BackgroundTasks, report_failure
 
 
 async def test_only_what_fails_is_told() -> None:
@@ -15,7 +15,7 @@ async def test_only_what_fails_is_told() -> None:
     with capture_logs() as told:
         held = [asyncio.create_task(work) for work in (fail(), asyncio.sleep(0), asyncio.sleep(60))]
         for task in held:
-            task.add_done_callback(tell_failure("work_failed", flow="eu-us"))
+            task.add_done_callback(report_failure("work_failed", flow="eu-us"))
         held[2].cancel()
         await asyncio.wait(held)
         await asyncio.sleep(0)

@@ -421,7 +421,7 @@ async def test_the_plan_says_what_is_done_and_does_nothing() -> None:
     flow = msgspec.structs.replace(FLOW, propagate_deletes=True)
     async with book() as ledger:
         await ledger.recorder.write([lost])
-        looked = await Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims()).look()
+        looked = await Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims()).preview()
         steps = await upkeep_steps(flow, looked, ledger.state, FakeUpkeep(source), FakeUpkeep(target))
         assert [(step.action, step.kind, step.name, step.detail) for step in steps] == [
             ("alter", "setting", "eu.orders", "retention.ms: (default) → 5"),

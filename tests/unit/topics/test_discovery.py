@@ -11,7 +11,7 @@ from mirrord.kafka.rules.topic import TopicShape
 from mirrord.ledger.facts.core import PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
 from mirrord.topics import discovery as module
-from mirrord.topics.discovery import REPEAT_S, SOON_S, Discovery, next_look_s
+from mirrord.topics.discovery import REPEAT_S, SOON_S, Discovery, next_refresh_s
 from mirrord.topics.topic_claims import Claims
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
 
@@ -33,7 +33,7 @@ async def test_only_selected_topics_are_created_and_a_look_creates_nothing() -> 
     for name in ("orders", "orders.tmp", "payments", "mirrord.us-eu.ledger", "__consumer_offsets"):
         source.add(name, 2)
     found = discovery(source, target)
-    plan = (await found.look()).plan
+    plan = (await found.preview()).plan
     assert [step.target_topic for step in plan.create] == ["eu.orders"]
     assert target.topics == {}
     discovered = await found.refresh()
@@ -142,7 +142,7 @@ async def test_what_is_not_shown_yet_holds_up_nothing_and_is_not_done_again(monk
     first = await found.refresh()
     assert [lane.source_topic for lane in first.lanes] == ["orders-2"]
     assert [fact.target_topic for fact in first.facts] == ["eu.orders-2"]
-    assert (first.faults, first.unshown, next_look_s(FLOW, first, untold=False)) == ({}, True, SOON_S)
+    assert (first.faults, first.unshown, next_refresh_s(FLOW, first, untold=False)) == ({}, True, SOON_S)
     second = await found.refresh()
     assert (second.lanes, second.facts, second.faults, second.unshown) == (first.lanes, (), {}, True)
     admin.shown["eu.orders-1"] = 2
@@ -189,7 +189,7 @@ async def test_a_flow_that_looks_once_looks_again_while_something_failed() -> No
     source, target = clusters()
     source.add("orders", 1)
     done = await discovery(source, target, once).refresh()
-    assert next_look_s(FLOW, done, untold=False) == 5
-    assert next_look_s(once, done, untold=False) is None
-    assert next_look_s(once, done, untold=True) == REPEAT_S
-    assert next_look_s(once, None, untold=False) == REPEAT_S
+    assert next_refresh_s(FLOW, done, untold=False) == 5
+    assert next_refresh_s(once, done, untold=False) is None
+    assert next_refresh_s(once, done, untold=True) == REPEAT_S
+    assert next_refresh_s(once, None, untold=False) == REPEAT_S

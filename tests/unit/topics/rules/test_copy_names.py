@@ -21,7 +21,7 @@ from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered, Discovery
 from mirrord.topics.rules.acls import plan_acls
 from mirrord.topics.rules.copy_names import CopyNames
-from mirrord.topics.rules.deletions import Copy, without_source
+from mirrord.topics.rules.deletions import TopicCopy, without_source
 from mirrord.topics.rules.incarnations import copy_names
 from mirrord.topics.rules.topic_plan import TopicsPlan, plan_topics
 from mirrord.topics.selection_preview import topics_that_change
@@ -118,7 +118,7 @@ async def test_nothing_is_created_before_its_name_is_in_the_ledger() -> None:
     line = "its separate target topic, eu.orders.2, is created once the ledger has that name"
     assert (found.faults, found.lanes, list(flow.target.topics)) == ({"orders": line}, (), ["eu.orders"])
     assert found.names == {"orders": "eu.orders.2"}
-    looked = (await flow.discovery().look()).plan
+    looked = (await flow.discovery().preview()).plan
     assert [step.target_topic for step in looked.create] == ["eu.orders.2"], "what a start would do"
     flow.takes_names = True
     assert await flow.copy() == {"orders": "eu.orders.2"}
@@ -205,15 +205,15 @@ async def test_a_name_of_which_nothing_came_is_forgotten() -> None:
 
 async def test_deletions_follow_the_copy_of_each_topic() -> None:
     flow = Flow()
-    copies: list[Copy] = []
+    copies: list[TopicCopy] = []
     for name in ("eu.orders", "eu.orders.2", "eu.orders.3"):
         flow.source.add("orders", 1)
         await flow.copy()
         source, target = flow.source.topics["orders"], flow.target.topics[name]
-        copies.append(Copy(name, target.topic_id, "orders", source_topic_id=source.topic_id))
+        copies.append(TopicCopy(name, target.topic_id, "orders", source_topic_id=source.topic_id))
     first, second, third = copies
 
-    def gone(at_source: dict[str, Topic]) -> tuple[list[Copy], list[Copy]]:
+    def gone(at_source: dict[str, Topic]) -> tuple[list[TopicCopy], list[TopicCopy]]:
         copy_of = selection_of(FRESH).copy_of
         return without_source(copies, at_source, flow.target.topics, copy_of, copy_names(flow.state, FRESH))
 
@@ -276,7 +276,7 @@ async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would
     assert upkeep._checkpoints is not None
     assert upkeep._syncs._lanes == tuple(lane.lane for lane in found.lanes if lane.source_topic == "orders.new")
     told = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
-    upkeep.tell(TranslatedPosition("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
+    upkeep.record(TranslatedPosition("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
     assert [each.topic for each in upkeep._checkpoints._book.due()] == ["eu.orders.new"]
     line = "eu.orders.2: no mm2_records, because their readers would misread its name"
     assert upkeep.remarks == (line,)

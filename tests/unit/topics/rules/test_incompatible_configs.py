@@ -5,7 +5,7 @@ import pytest
 
 from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import FlowConfig
-from mirrord.topics.rules.incompatible_configs import TopicPair, refusals
+from mirrord.topics.rules.incompatible_configs import TopicPairConfigs, refusals
 
 FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
 FLOW = msgspec.structs.replace(FULL, sync=SyncConfig(configs=False))
@@ -21,7 +21,7 @@ SAME = {
 
 
 def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW) -> list[tuple[str, str]]:
-    pair = TopicPair("orders", "eu.orders", SAME | source, SAME | target, frozenset(source))
+    pair = TopicPairConfigs("orders", "eu.orders", SAME | source, SAME | target, frozenset(source))
     return [(finding.severity, finding.what) for finding in refusals(flow, [pair])]
 
 
@@ -71,11 +71,11 @@ def test_an_append_time_takes_any_record_time() -> None:
 
 
 def test_a_setting_that_is_not_told_is_not_judged() -> None:
-    assert list(refusals(FLOW, [TopicPair("orders", "eu.orders", SAME, {})])) == []
+    assert list(refusals(FLOW, [TopicPairConfigs("orders", "eu.orders", SAME, {})])) == []
 
 
 def test_one_finding_for_all_topics_that_it_concerns() -> None:
-    pairs = [TopicPair(f"t{n}", f"eu.t{n}", SAME, SAME | {"compression.type": "lz4"}) for n in range(5)]
+    pairs = [TopicPairConfigs(f"t{n}", f"eu.t{n}", SAME, SAME | {"compression.type": "lz4"}) for n in range(5)]
     (finding,) = refusals(FLOW, pairs)
     assert finding.where == "us: topics eu.t0, eu.t1, eu.t2 and 2 more"
 
