@@ -121,7 +121,7 @@ class RayDaemon:
                     return
                 if asyncio.get_running_loop().time() > self._stop_before:
                     return
-                await self._look_at_loop()
+                await self._check_loop()
                 if self._looked - swept > SWEEP_S:
                     swept = self._looked
                     await asyncio.to_thread(self._ray.sweep)
@@ -129,7 +129,7 @@ class RayDaemon:
         finally:
             await self._end()
 
-    async def _look_at_loop(self) -> None:
+    async def _check_loop(self) -> None:
         """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
         meanwhile."""
         now = asyncio.get_running_loop().time()

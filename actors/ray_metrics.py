@@ -37,14 +37,14 @@ class RayMetrics:
         failed = False
         while True:
             try:
-                self.tell(status())
+                self.publish(status())
             except Exception as error:  # noqa: BLE001 - no error in Ray may harm the daemon
                 if not failed:
                     log.warning("ray_metrics_failed", reason=repr(error))
                 failed = True
             await asyncio.sleep(EVERY_S)
 
-    def tell(self, status: Status) -> None:
+    def publish(self, status: Status) -> None:
         """Pass the current values to Ray."""
         told: dict[tuple[str, tuple[str, ...]], float] = {}
         for sample in samples(status):

@@ -20,7 +20,7 @@ TOLD_S = 240.0
 POLL_S = 0.2
 
 
-class Told(msgspec.Struct, frozen=True):
+class DaemonReport(msgspec.Struct, frozen=True):
     """The daemon's report."""
 
     pid: int
@@ -53,14 +53,14 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
         _, errors = daemon.communicate()
         print(errors.decode(errors="replace"), end="", file=sys.stderr)
         return daemon.returncode or 1
-    told = msgspec.json.decode(document, type=Told)
+    told = msgspec.json.decode(document, type=DaemonReport)
     print(f"mirrord runs in the background: pid {told.pid}, {told.http}")
     for flow, state in told.waiting.items():
         print(f"flow {flow}: {state}; `mirrord status` shows more", file=sys.stderr)
     return 0
 
 
-async def tell_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
+async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
     """Report this daemon's address to the command that started it, once the flows run or after a timeout. Then detach
     from the command."""
     deadline = time.monotonic() + READY_S
@@ -75,7 +75,7 @@ async def tell_parent(fd: int, http: str, status: Callable[[], Awaitable[Status 
             break
         await asyncio.sleep(POLL_S)
     with os.fdopen(fd, "wb") as pipe:
-        pipe.write(msgspec.json.encode(Told(os.getpid(), http, waiting)))
+        pipe.write(msgspec.json.encode(DaemonReport(os.getpid(), http, waiting)))
     # The other end of stderr closes with the command.
     with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - opens at once
         os.dup2(nowhere.fileno(), sys.stderr.fileno())

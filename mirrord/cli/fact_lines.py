@@ -69,10 +69,10 @@ def _holder(holder: Holder) -> str:
     return f"{holder.instance} on {holder.host} (pid {holder.pid}{where})"
 
 
-def words(fact: AnyFact, name: LaneName) -> str:
+def describe(fact: AnyFact, name: LaneName) -> str:
     """Describe what happened. `name` returns the display name of a lane."""
     if isinstance(fact, _Named):
-        return _named_words(fact, name)
+        return _describe_named(fact, name)
     match fact:
         case FlowOpened():
             return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
@@ -83,20 +83,20 @@ def words(fact: AnyFact, name: LaneName) -> str:
         case LeaseReleased():
             return f"lease {fact.epoch} released"
         case TargetProbed():
-            return _probe_words(fact)
+            return _describe_probe(fact)
         case ConfigChanged():
-            return _config_words(fact)
+            return _describe_config(fact)
         case AclsPlanned():
             return f"ACLs about to be added: {_listed(fact.rules)}"
         case AclsSynced():
             told = [("added", fact.added), ("removed", fact.removed)]
             return f"ACLs {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
         case _:
-            told = _audit_words(fact) if isinstance(fact, AuditFact) else _lane_words(fact)
+            told = _describe_audit(fact) if isinstance(fact, AuditFact) else _describe_lane(fact)
             return f"{name(fact.lane)}: {told}"
 
 
-def _config_words(fact: ConfigChanged) -> str:
+def _describe_config(fact: ConfigChanged) -> str:
     told = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []
     told += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
     told += ["all topics that the configuration selects have been seen"] if fact.selected is not None else []
@@ -109,7 +109,7 @@ def _offsets(starts: TopicStarts) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _topic_words(fact: TopicFact) -> str:
+def _describe_topic(fact: TopicFact) -> str:
     match fact:
         case TopicCreated():
             return f"created for {fact.source_topic} with {fact.partitions} partitions"
@@ -132,7 +132,7 @@ def _topic_words(fact: TopicFact) -> str:
             )
 
 
-def _order_words(fact: OrderFact) -> str:
+def _describe_order(fact: OrderFact) -> str:
     match fact:
         case CopyingPaused() | CopyingResumed():
             what = "paused" if isinstance(fact, CopyingPaused) else "no longer paused"
@@ -158,13 +158,13 @@ def _listed(rules: Sequence[AclRule]) -> str:
     return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
 
 
-def _probe_words(fact: TargetProbed) -> str:
+def _describe_probe(fact: TargetProbed) -> str:
     outcome = "exactly once" if fact.passed else f"AT LEAST ONCE, {'; '.join(fact.failures)}"
     remarks = f" ({'; '.join(fact.remarks)})" if fact.remarks else ""
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact) -> str:
+def _describe_lane(fact: LaneFact) -> str:
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -180,16 +180,16 @@ def _lane_words(fact: LaneFact) -> str:
         case VerdictGiven():
             return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
         case HoleFound():
-            return _hole_words(fact)
+            return _describe_hole(fact)
         case LaneHalted():
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "continues"
         case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | SeekDone():
-            return _found_words(fact)
+            return _describe_found(fact)
 
 
-def _hole_words(fact: HoleFound) -> str:
+def _describe_hole(fact: HoleFound) -> str:
     ordinals = f"ordinals {fact.first} to {fact.last}"
     if fact.is_open:
         return f"it is not known which records are at {ordinals}"
@@ -209,16 +209,16 @@ def _rewound(fact: SourceRun) -> str:
     return f"; ordinals from {first} on are reassigned, and older marks count up to {limit}"
 
 
-def _named_words(fact: _Named, name: LaneName) -> str:
+def _describe_named(fact: _Named, name: LaneName) -> str:
     if isinstance(fact, OrderFact | JobFact):
-        return _job_words(fact) if isinstance(fact, JobFact) else _order_words(fact)
+        return _describe_job(fact) if isinstance(fact, JobFact) else _describe_order(fact)
     if isinstance(fact, CompactionBegan):
         return f"compaction {fact.number} of the map began"
     if isinstance(fact, MapCompacted):
         runs = sum(part.count for part in (*fact.source, *fact.target))
         return f"{name(fact.lane)}: {runs} runs up to ordinal {fact.last_ordinal} moved by compaction {fact.number}"
     if isinstance(fact, TopicFact):
-        return f"{fact.target_topic} {_topic_words(fact)}"
+        return f"{fact.target_topic} {_describe_topic(fact)}"
     if isinstance(fact, LaneSought):
         return f"{name(fact.lane)}: will continue at source offset {fact.end}, {_by(fact.origin)}"
     what, kept = "will be tried again", ""
@@ -227,7 +227,7 @@ def _named_words(fact: _Named, name: LaneName) -> str:
     return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept}, {_by(fact.origin)}"
 
 
-def _job_words(fact: JobFact) -> str:
+def _describe_job(fact: JobFact) -> str:
     what = f"{fact.job} {fact.number}"
     match fact:
         case JobBegan():
@@ -242,14 +242,14 @@ def _by(origin: Origin) -> str:
     return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
 
 
-def _audit_words(fact: AuditFact) -> str:
+def _describe_audit(fact: AuditFact) -> str:
     if isinstance(fact, RangeRepaired):
         what = f"{fact.difference} source offsets [{fact.start}, {fact.end}) repaired"
         return f"{what}: in {fact.topic} from offset {fact.at} on, {_by(fact.origin)}"
     return f"proven up to source offset {fact.source_offset} by {fact.level}: ordinals {fact.first} to {fact.end - 1}"
 
 
-def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
+def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
     """Describe what was found in the target or the source."""
     match fact:
         case Quarantined():
@@ -263,13 +263,13 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
         case SeekDone():
             return f"continues at source offset {fact.end} by command; [{fact.start}, {fact.end}) is skipped"
         case CopyInherited():
-            return inherited_words(fact)
+            return describe_inherited(fact)
         case MapRebuilt():
             what = f"{fact.until - fact.last - 1} missing records follow"
             return f"the map was rebuilt from ordinal {fact.first} to {fact.last}, {what}"
 
 
-def inherited_words(fact: CopyInherited) -> str:
+def describe_inherited(fact: CopyInherited) -> str:
     """Describe what a lane inherited from MirrorMaker 2."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",

@@ -46,7 +46,7 @@ VERBS = {
 }
 
 
-class Verb(Protocol):
+class VerbModule(Protocol):
     """The interface of a verb module."""
 
     def register(self, verbs: Verbs) -> None:
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"internal error: {type(error).__name__}: {error}; details in {_write_traceback()}", 1)
 
 
-def parser(modules: dict[str, Verb]) -> argparse.ArgumentParser:
+def parser(modules: dict[str, VerbModule]) -> argparse.ArgumentParser:
     """Return the parser for the command line of these verbs."""
     top = VerbParser(prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once.")
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
@@ -100,8 +100,8 @@ def parser(modules: dict[str, Verb]) -> argparse.ArgumentParser:
     return top
 
 
-def _verb(name: str) -> Verb:
-    return cast(Verb, importlib.import_module(VERBS[name]))
+def _verb(name: str) -> VerbModule:
+    return cast(VerbModule, importlib.import_module(VERBS[name]))
 
 
 def _fail(message: str, code: int) -> int:

@@ -62,7 +62,7 @@ def give(
     config = load_conf(arguments)
     order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
     dry_run: bool = arguments.dry_run
-    return tell(arguments, asyncio.run(send(config, order, dry_run=dry_run)))
+    return print_result(arguments, asyncio.run(send(config, order, dry_run=dry_run)))
 
 
 def order_of(
@@ -85,7 +85,7 @@ def order_of(
     )
 
 
-def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
+def print_result(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
     """Print the result of a command and return the exit code."""
     dry_run: bool = arguments.dry_run
     if arguments.json:

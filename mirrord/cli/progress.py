@@ -30,7 +30,7 @@ class ProgressLine:
             if self._shown:
                 print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
 
-    def tell(self, done: int, every: int, units: str, more: str = "") -> None:
+    def show(self, done: int, every: int, units: str, more: str = "") -> None:
         """Report `done` of `every` units; `more` is appended to the line."""
         share = f"{100 * done // every}%" if every else "100%"
         line = f"mirrord: {self._what}: {share}: {done:,} of {every:,} {units}{f', {more}' if more else ''}"

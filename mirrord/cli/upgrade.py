@@ -47,7 +47,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
     return Predecessor(http, terms.program, terms.daemon)
 
 
-def tell_replaced(successor: Successor) -> None:
+def print_replacement(successor: Successor) -> None:
     """Print which daemon has replaced this one."""
     print(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}", file=sys.stderr)
 

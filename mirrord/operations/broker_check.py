@@ -46,7 +46,7 @@ def any_node(cluster: ClusterSeen) -> int | None:
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 
-async def look_at(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
+async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
     """Connect to every broker once. Never raises EnvironmentFault."""
     options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
     pool = BufferPool(limit_bytes=0)

@@ -27,7 +27,7 @@ lane that reports why it does not begin."""
 HALTED_S = 10.0
 """How long a lane may be halted before it counts as permanently halted."""
 
-Ends = Mapping[TopicPartition, int]
+EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class CatchUp:
     def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
         self._access = access
-        self._ends: dict[str, Ends] = {}
+        self._ends: dict[str, EndOffsets] = {}
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
@@ -85,7 +85,7 @@ class CatchUp:
     async def _look(self) -> bool:
         """Request the ends of every selected partition; return whether all of them answered."""
         surveys = await survey_flows(self._config, self._access)
-        ends: dict[str, Ends] = {}
+        ends: dict[str, EndOffsets] = {}
         for flow in self._config.flows:
             survey = surveys[flow.name]
             if not isinstance(survey, FlowSurvey):
@@ -106,7 +106,7 @@ class CatchUp:
         self._ends = ends
         return True
 
-    def reached_by(self, flow: FlowStatus | None, ends: Ends) -> bool:
+    def reached_by(self, flow: FlowStatus | None, ends: EndOffsets) -> bool:
         """Return whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
         if flow is None or flow.state != "running":
             return False
@@ -137,7 +137,7 @@ class CatchUp:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _prove(self, flow: FlowConfig, ends: Ends) -> FlowProof:
+    async def _prove(self, flow: FlowConfig, ends: EndOffsets) -> FlowProof:
         state = await read_state(flow, self._access.ledger)
         survey = (await survey_flows(self._config, self._access))[flow.name]
         if not isinstance(survey, FlowSurvey):
@@ -168,12 +168,12 @@ class CatchUp:
         )
 
 
-def missing(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
     """Return the selected partitions that no lane copies."""
     return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
 
 
-def behind(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
     """Return the partitions that are not known to be copied up to their end.
 
     A partition whose lane is not copying now is one of them.

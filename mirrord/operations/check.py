@@ -16,7 +16,7 @@ from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias, probe_topic
 from mirrord.operations.acl_check import rights_findings
 from mirrord.operations.backlog_age import backlog_findings, clock_findings
-from mirrord.operations.broker_check import ClusterSeen, look_at
+from mirrord.operations.broker_check import ClusterSeen, check_brokers
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.config_check import expiry_ms, own_topics_findings, settings_findings
 from mirrord.operations.granted_acls import RightSeen
@@ -28,7 +28,7 @@ from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.broker_probe import guarantee
 
 
-class Report(msgspec.Struct, frozen=True):
+class CheckReport(msgspec.Struct, frozen=True):
     """The result of a check."""
 
     clusters: tuple[ClusterSeen, ...]
@@ -43,14 +43,14 @@ class Report(msgspec.Struct, frozen=True):
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-async def check(config: Config, access: ClusterAccess, *, probe: bool) -> Report:
+async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckReport:
     """Examine every cluster and flow. If a cluster or flow cannot be asked, that becomes a finding.
 
     With `probe`, also write to the probe topic of each flow and remove it again.
     """
     timeout_s = config.runtime.request_timeout_ms / 1000
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
-    looks = [look_at(alias, config.clusters[alias], timeout_s) for alias in used]
+    looks = [check_brokers(alias, config.clusters[alias], timeout_s) for alias in used]
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
     if fault := token_fault(config):
@@ -68,7 +68,7 @@ async def check(config: Config, access: ClusterAccess, *, probe: bool) -> Report
                 findings += found
             else:
                 findings.append(Finding(severity="error", flow=name, where="both clusters", what=str(survey)))
-    return Report(tuple(seen.values()), tuple(rights), tuple(worst_first(findings)))
+    return CheckReport(tuple(seen.values()), tuple(rights), tuple(worst_first(findings)))
 
 
 def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:

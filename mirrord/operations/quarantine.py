@@ -25,7 +25,7 @@ from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 WITHOUT = "--without-parking"
 
 
-class Found(NamedTuple):
+class FoundEntry(NamedTuple):
     """An entry of a lane's quarantine."""
 
     flow: FlowConfig
@@ -39,14 +39,14 @@ class Found(NamedTuple):
         return LetterPlace(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
 
 
-async def find(config: Config, order: Order) -> Found | None:
+async def find(config: Config, order: Order) -> FoundEntry | None:
     """Find the quarantine entry that an order refers to: one that is waiting, otherwise one that was skipped.
 
     Raises ConfigError if the order may refer to several flows.
     """
     name, views = await ledgers_meant(config, order.name, order.flow)
     found = [
-        Found(view.flow, lane, entry)
+        FoundEntry(view.flow, lane, entry)
         for view in views.values()
         if isinstance(view, LedgerView)
         for lane in view.state.lanes.values()
@@ -85,7 +85,9 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
     return DeadLetters(flow, config.clusters[flow.source], config.clusters[flow.target])
 
 
-async def bring_back(config: Config, order: Order, found: Found, into: str | None, *, dry_run: bool) -> OrderAnswer:
+async def bring_back(
+    config: Config, order: Order, found: FoundEntry, into: str | None, *, dry_run: bool
+) -> OrderAnswer:
     """Append skipped and parked records to their target topic, or to another topic of the target cluster, each record
     once.
 
@@ -126,7 +128,7 @@ def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list
     return [f"{lacking} of {letters_words(entry.letters)} are no longer in {dead_letter_topic(flow.name)}"]
 
 
-def _check_policies(found: Found) -> None:
+def _check_policies(found: FoundEntry) -> None:
     """Raise NotParked if policies apply to the topic.
 
     Records that a policy would drop, rename or mask must not reach the target in another way.
@@ -140,7 +142,7 @@ def _check_policies(found: Found) -> None:
         )
 
 
-async def _goal(config: Config, found: Found, into: str | None) -> TopicPartition:
+async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPartition:
     """Return the partition to append to. Raises ConfigError if appending there would corrupt something else."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
@@ -160,7 +162,7 @@ async def _goal(config: Config, found: Found, into: str | None) -> TopicPartitio
     return TopicPartition(name, lane.partition)
 
 
-async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
+async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> str:
     """Return why nothing may be appended to the target topic, or an empty string."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:

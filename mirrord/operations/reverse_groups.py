@@ -39,7 +39,7 @@ BOTH_WAYS = (
 WRITTEN = "determined from both clusters; committed at the source where possible"
 
 
-class Order(NamedTuple):
+class ReverseOptions(NamedTuple):
     """The options of a request."""
 
     write: bool = False
@@ -48,7 +48,7 @@ class Order(NamedTuple):
     """Let the target win even if the source is further ahead, or if it is unknown which side has moved last."""
 
 
-def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
+def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
     """Return the groups of the configured flows, from target to source.
 
     Raises EnvironmentFault when nothing is known of any flow.
@@ -56,12 +56,12 @@ def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
     return asyncio.run(_gather(config, order))
 
 
-async def _gather(config: Config, order: Order) -> list[GroupsReport]:
+async def _gather(config: Config, order: ReverseOptions) -> list[GroupsReport]:
     views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     if all(isinstance(view, MirrordError) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     told: dict[str, GroupsReport] = {}
-    if order == Order():
+    if order == ReverseOptions():
         for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
             try:
                 told |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
@@ -70,7 +70,9 @@ async def _gather(config: Config, order: Order) -> list[GroupsReport]:
     return [told.get(flow.name) or await _look(config, flow, views[flow.name], order) for flow in config.flows]
 
 
-async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordError, order: Order) -> GroupsReport:
+async def _look(
+    config: Config, flow: FlowConfig, view: LedgerView | MirrordError, order: ReverseOptions
+) -> GroupsReport:
     note, statuses = "", list[GroupStatus]()
     if isinstance(view, MirrordError):
         note = str(view)
@@ -87,7 +89,7 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
     return GroupsReport(flow=flow.name, at_ms=now_ms, reverse=True, source=kind, note=note, groups=tuple(statuses))
 
 
-async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Order) -> list[GroupStatus]:
+async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: ReverseOptions) -> list[GroupStatus]:
     atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), PositionPairs()
     target_config = config.clusters[flow.target]
     await remember(flow, target_config, ANSWER_S, atlas.copies, pairs)
@@ -108,7 +110,7 @@ async def _rounds(
     target: ClusterView,
     atlas: Atlas,
     back: GroupBack,
-    order: Order,
+    order: ReverseOptions,
 ) -> list[GroupStatus]:
     """Run rounds until every group has been answered."""
 

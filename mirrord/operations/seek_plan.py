@@ -79,7 +79,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         return told
 
 
-async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
+async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
     """Return the plan for the partition with this name.
 
     Raises ConfigError if the command is impossible, and EnvironmentFault if that cannot be determined now.

@@ -48,10 +48,10 @@ from mirrord.supervision.rules.broker_probe import (
     PRODUCERS,
     RECORDS,
     STEPS,
-    Answer,
     Judgement,
     Observed,
-    Step,
+    ProbeStep,
+    ProduceAnswer,
     Stored,
     judge,
 )
@@ -68,7 +68,7 @@ POLL_S = 0.02
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
 """Configs of the probe's topic. All others keep the brokers' defaults, as they do for mirrored topics."""
 
-Told = TypeVar("Told")
+T = TypeVar("T")
 
 
 class NotProbed(EnvironmentFault):
@@ -233,7 +233,7 @@ class _Probe:
         )
         pair = (first, second)
         sent: dict[tuple[int, int], int] = {}
-        answers: list[Answer] = []
+        answers: list[ProduceAnswer] = []
         for connection, steps in groupby(STEPS, key=lambda step: step.connection):
             batches: list[bytes] = []
             for step in steps:
@@ -265,14 +265,14 @@ class _Probe:
                 raise NotProbed(f"no producer id was assigned: {ErrorCode.name_of(told.error)}")
             await asyncio.sleep(POLL_S)
 
-    async def _produce(self, connection: Connection, batch: bytes) -> Answer:
+    async def _produce(self, connection: Connection, batch: bytes) -> ProduceAnswer:
         version = connection.version(PRODUCE)
         topic = self._topic_id if version >= PRODUCE_BY_TOPIC_ID else self._topic
         parts, _ = produce.encode(version, int(self._timeout_s * 1000), [(topic, 0, batch)])
         (told,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
         if _passes(told.error):
             raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(told.error)}")
-        return Answer(told.error, told.base_offset)
+        return ProduceAnswer(told.error, told.base_offset)
 
     async def _remembered(self, connection: Connection, ids: list[int]) -> dict[int, int] | None:
         try:
@@ -315,7 +315,7 @@ class _Probe:
                 start = last + 1
         return stored
 
-    async def _ask(self, connection: Connection, api: Api, body: bytes, decode: Callable[[Any], Told]) -> Told:
+    async def _ask(self, connection: Connection, api: Api, body: bytes, decode: Callable[[Any], T]) -> T:
         return await ask(connection, api, body, connection.version(api), decode)
 
 
@@ -328,7 +328,7 @@ def _passes(error: int) -> bool:
     return produced(error) in {Produced.DOUBT, Produced.UNKNOWN, Produced.DENIED}
 
 
-def _batch(step: Step, producer_id: int, time_ms: int) -> bytes:
+def _batch(step: ProbeStep, producer_id: int, time_ms: int) -> bytes:
     """Return a batch as a lane makes it: another producer's batch with patched header and adjusted checksum."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):

@@ -38,7 +38,7 @@ from mirrord.supervision.order_execution import Desk, order_remarks
 from mirrord.supervision.pruning import prune_for_ever
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
-from mirrord.supervision.source_ends import SourceEnds, uncovered
+from mirrord.supervision.source_ends import UncoveredEnds, uncovered
 from mirrord.supervision.start_resolution import FirstLook
 from mirrord.supervision.sync_loops import Upkeep
 from mirrord.supervision.upgrade.outgoing import FlowHandover
@@ -74,9 +74,9 @@ class FlowSupervisor:
         self._forgetting = Forgetting(flow.name, self._source_admin, self._target_admin, services.clock)
         self.groups = GroupKeeper(services.engine, services.config.instance)
         self.schedule = Schedule(flow.name, services.config, services.clock)
-        self._upkeep, self._discovery, self._first_look = self._look_after(flow)
+        self._upkeep, self._discovery, self._first_look = self._make_upkeep(flow)
         self._replicators = services.config.replicators
-        self._ends = SourceEnds(services.clock)
+        self._ends = UncoveredEnds(services.clock)
         self._next: FlowConfig | None = None
         """The configuration that will replace `flow`."""
         self._untold: list[str] = []
@@ -197,7 +197,7 @@ class FlowSupervisor:
             lease=self._lease_status(),
             totals=Totals.of(lanes),
             lanes=lanes,
-            replicators=replicators(self._fleet.last_words, self._fleet.states()) if self._fleet is not None else (),
+            replicators=replicators(self._fleet.last_reports, self._fleet.states()) if self._fleet is not None else (),
             guarantee=promise,
             guarantee_note=promise_note,
             note=self._remark(),
@@ -227,14 +227,14 @@ class FlowSupervisor:
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
-            self._tell(str(fault))
+            self._note_fault(str(fault))
             return REFUSED_S
         except Superseded as fault:
-            self._tell(str(fault))
+            self._note_fault(str(fault))
             self._services.superseded.set()
         except MirrordError as fault:
             clusters_answer = self._source.status().reachable and self._target.status().reachable
-            self._tell(str(fault) if clusters_answer else "")
+            self._note_fault(str(fault) if clusters_answer else "")
         except Exception as error:  # noqa: BLE001 -- one flow must not take the others down with it
             self._log.error("flow_failed", exc_info=error)
             self._note = f"internal error: {error!r}"
@@ -255,12 +255,12 @@ class FlowSupervisor:
             runtime = self._services.config.runtime
             lease = (store, self._services.holder, runtime.lease_ttl_ms, self._services.clock)
             self._keeper = keeper = LeaseKeeper(*lease, held_before=self._held_before)
-            self._tell("")
+            self._note_fault("")
             self._state = "standby"
             if self._services.succession is not None:
-                known = (lambda: store.state, self._tell, lambda: self._lease.age_s)
+                known = (lambda: store.state, self._note_fault, lambda: self._lease.age_s)
                 await self._services.succession.consent(self.flow.name, *known)
-                self._tell("")
+                self._note_fault("")
             epoch = await keeper.acquire()
             self._held_before = True
             await self._take_up()
@@ -364,7 +364,7 @@ class FlowSupervisor:
         else:
             self._log.info("flow_drained")
 
-    def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
+    def _make_upkeep(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
         """Return everything that depends on the flow's configuration, except for the lanes."""
         services, admins = self._services, (self._source_admin, self._target_admin)
         clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
@@ -379,7 +379,7 @@ class FlowSupervisor:
         if self._next is None:
             return
         former, discovery, self.flow, self._next = self._upkeep, self._discovery, self._next, None
-        self._upkeep, self._discovery, self._first_look = self._look_after(self.flow)
+        self._upkeep, self._discovery, self._first_look = self._make_upkeep(self.flow)
         self._discovery.go_on_from(discovery)
         self._replaced.set()
         self._log.info("flow_changed", changes=self._untold)
@@ -423,9 +423,9 @@ class FlowSupervisor:
                 fleet.want(self._discovered.lanes)
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
-                await self._lost_topics.look(self.flow, recorder, self._source_admin, looked, fleet.last_words)
+                await self._lost_topics.record_lost(self.flow, recorder, self._source_admin, looked, fleet.last_reports)
                 self._discovered = looked.with_faults(self._lost_topics.hidden)
-                forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_words)
+                forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_reports)
                 await recorder.write((*self._discovered.facts, *forgotten))
                 self._upkeep.see(self._discovered)
             await wait_for(self._changed, next_refresh_s(self.flow, looked, untold=recorder.waiting))
@@ -494,7 +494,7 @@ class FlowSupervisor:
         waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})
         return (*told, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
 
-    def _tell(self, line: str) -> None:
+    def _note_fault(self, line: str) -> None:
         if line and line != self._note:
             self._log.error("flow_not_running", reason=line)
         self._note = line

@@ -30,7 +30,7 @@ _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 log = structlog.get_logger()
 
 
-class Copy(NamedTuple):
+class FormerCopy(NamedTuple):
     """A source topic and its target topic, as they once were."""
 
     source_topic: str
@@ -47,7 +47,7 @@ class Forgetting:
         self._source = source
         self._target = target
         self._clock = clock
-        self._missing: dict[Copy, float] = {}
+        self._missing: dict[FormerCopy, float] = {}
         """The time since when neither topic has been listed, on the monotonic clock."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
@@ -70,13 +70,13 @@ class Forgetting:
         return [CopyForgotten(*copy) for copy in gone]
 
 
-def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> set[Copy]:
+def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> set[FormerCopy]:
     sources = {topic.topic_id for topic in seen.source.topics.values()}
     targets = {topic.topic_id for topic in seen.target.topics.values()}
-    kept: set[Copy] = set()
-    copies: set[Copy] = set()
+    kept: set[FormerCopy] = set()
+    copies: set[FormerCopy] = set()
     for lane_id, lane in state.lanes.items():
-        copy = Copy(lane.source_topic, lane.key.source_topic_id, lane.target_topic, lane.key.target_topic_id)
+        copy = FormerCopy(lane.source_topic, lane.key.source_topic_id, lane.target_topic, lane.key.target_topic_id)
         is_lossy = any(lane.verdicts.counts.get(reason) for reason in LOSSES)
         if is_lossy or copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
             kept.add(copy)
@@ -85,7 +85,7 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     for topic_id, named in state.named.items():
         if topic_id not in sources and topic_id not in opened:
             # Its copy was never opened; a topic that has the name now is not that copy.
-            copies.add(Copy(named.source_topic, topic_id, named.target_topic, TopicId("")))
+            copies.add(FormerCopy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 

@@ -38,7 +38,7 @@ class LostTopics:
         """Selected topics that are no longer visible, and one line for people about each."""
         self._absent: set[str] = set()
 
-    async def look(
+    async def record_lost(
         self,
         flow: FlowConfig,
         recorder: Recorder,
@@ -60,7 +60,7 @@ class LostTopics:
         def is_gone(topic: str, topic_id: TopicId) -> bool:
             return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent
 
-        await _tell(flow, recorder, hosted, is_gone, self._clock.wall_ms())
+        await _record(flow, recorder, hosted, is_gone, self._clock.wall_ms())
 
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
         self._absent -= shown.keys()
@@ -81,7 +81,7 @@ class LostTopics:
         self.hidden = hidden
 
 
-async def _tell(
+async def _record(
     flow: FlowConfig, recorder: Recorder, hosted: set[LaneId], is_gone: Callable[[str, TopicId], bool], now_ms: int
 ) -> None:
     state = recorder.state

@@ -38,7 +38,7 @@ class Uncovered(NamedTuple):
     hosted: frozenset[LaneId]
 
 
-class SourceEnds:
+class UncoveredEnds:
     """The ends of a running flow's partitions that no lane fetches."""
 
     def __init__(self, clock: Clock) -> None:

@@ -12,7 +12,7 @@ import structlog
 from mirrord.config.changes import DAEMONS_OWN, ConfigChanges, FlowChange
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.supervision.upgrade.daemon_client import Refused, order_apply
+from mirrord.supervision.upgrade.daemon_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
@@ -47,7 +47,7 @@ class StandbyLook:
         """Ask a daemon for the differences; return None while they are not known."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
-        except Refused:
+        except CommandRefused:
             return ConfigChanges()  # it accepts no commands from here, and this will not change soon
         except EnvironmentFault:
             return None  # it may be about to end

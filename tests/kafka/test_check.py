@@ -10,13 +10,13 @@ from confluent_kafka.admin import AdminClient
 from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.store.access import ClusterAccess
-from mirrord.operations.check import Report, check
+from mirrord.operations.check import CheckReport, check
 from tests.fixtures.daemon import conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, write
 
 
-def checked(path: Path, *, probe: bool = False) -> Report:
+def checked(path: Path, *, probe: bool = False) -> CheckReport:
     config = load(path)
     return asyncio.run(check(config, ClusterAccess(config), probe=probe))
 

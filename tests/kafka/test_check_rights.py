@@ -29,7 +29,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Severity
-from mirrord.operations.check import Report, check
+from mirrord.operations.check import CheckReport, check
 from mirrord.operations.preflight import check_start
 from mirrord.operations.rules.required_acls import Right
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
@@ -106,7 +106,7 @@ class Checks:
         self.path = path
         self._config = load(path)
 
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         return asyncio.run(check(self._config, ClusterAccess(self._config), probe=False))
 
     def start_refuses(self) -> str:
@@ -119,11 +119,11 @@ class Checks:
         return ""
 
 
-def missing(report: Report) -> set[Right]:
+def missing(report: CheckReport) -> set[Right]:
     return {seen.right for seen in report.rights if seen.held is False}
 
 
-def listed(report: Report) -> dict[Right, Severity]:
+def listed(report: CheckReport) -> dict[Right, Severity]:
     return {seen.right: seen.missing for seen in report.rights}
 
 

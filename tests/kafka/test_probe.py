@@ -103,9 +103,9 @@ async def test_where_nobody_answers_it_is_not_probed(lab_pair: LabPair) -> None:
 
 async def test_a_broken_rule_is_named(lab_pair: LabPair, monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker here breaks a rule, so one batch is not what its step says: it is undamaged, and accepted."""
-    make: Callable[[broker_probe.Step, int, int], bytes] = broker_probe._batch  # pyright: ignore[reportPrivateUsage]
+    make: Callable[[broker_probe.ProbeStep, int, int], bytes] = broker_probe._batch  # pyright: ignore[reportPrivateUsage]
 
-    def make_whole(step: broker_probe.Step, producer_id: int, time_ms: int) -> bytes:
+    def make_whole(step: broker_probe.ProbeStep, producer_id: int, time_ms: int) -> bytes:
         return make(step._replace(damaged=False), producer_id, time_ms)
 
     monkeypatch.setattr(broker_probe, "_batch", make_whole)

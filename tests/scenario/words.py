@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mirrord.cli.fact_lines import words
+from mirrord.cli.fact_lines import describe
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from mirrord.ledger.facts.base import Fact
@@ -38,7 +38,7 @@ def message(thing: Any, facts: Sequence[AnyFact] = ()) -> str:
 def fact_line(fact: AnyFact, *, binds: bool) -> str:
     """A fact, in the words of `mirrord ledger show`."""
     effect = "" if binds else " (no effect)"
-    return f"{type(fact).__name__}: {words(fact, lambda _: '').removeprefix(': ')}{effect}"
+    return f"{type(fact).__name__}: {describe(fact, lambda _: '').removeprefix(': ')}{effect}"
 
 
 def progress_line(progress: Progress) -> str:

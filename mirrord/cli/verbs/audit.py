@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         # An audit that reads no records takes no time and blocks no other job.
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
-            audit.run(results, known, lambda progress: _tell(progress, shown, lease))
+            audit.run(results, known, lambda progress: _show_progress(progress, shown, lease))
         lines = audit.tell()
         for flow in config.flows:
             if lease is not None:
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         console().print(_tables(sums, differences))
         for each in repaired[:_SHOWN]:
-            console().print(escape(_repaired_words(each)))
+            console().print(escape(_describe_repaired(each)))
         if len(repaired) > _SHOWN:
             console().print(f"and {len(repaired) - _SHOWN} more; --json lists all")
     troubles = audit.troubles()
@@ -124,8 +124,8 @@ def _lease(config: Config, stack: ExitStack) -> JobLease | None:
         return None
 
 
-def _tell(progress: Progress, line: ProgressLine, lease: JobLease | None) -> None:
-    line.tell(progress.ranges, progress.every, "ranges", f"{size(progress.read_bytes)} read")
+def _show_progress(progress: Progress, line: ProgressLine, lease: JobLease | None) -> None:
+    line.show(progress.ranges, progress.every, "ranges", f"{size(progress.read_bytes)} read")
     if lease is not None:
         lease.progress(progress.ranges, progress.every)
 
@@ -204,7 +204,7 @@ def _remark(each: LaneSummary) -> str:
     return each.skipped or "; ".join([*waiting, *beyond])
 
 
-def _repaired_words(each: LaneRepaired) -> str:
+def _describe_repaired(each: LaneRepaired) -> str:
     where = f"source offsets {_offsets(each.start, each.end - each.start)} of {each.topic}-{each.partition}"
     return f"{where} ({each.difference}): repaired, in {each.into} from offset {each.at} on"
 

@@ -15,7 +15,7 @@ from mirrord.config.files import load_file
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.findings import Finding
 from mirrord.operations.broker_check import ClusterSeen
-from mirrord.operations.check import Report, check
+from mirrord.operations.check import CheckReport, check
 from mirrord.operations.status_report import PATIENCE_S
 from policies.flows import LOADING
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if report.would_start else 1
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: CheckReport) -> Iterator[str]:
     yield from map(_cluster_line, report.clusters)
     yield from finding_lines(report.findings)
     held = sum(right.held is True for right in report.rights)

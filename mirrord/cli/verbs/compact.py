@@ -60,11 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
     writable(Path(config.compact.path))
     with JobLease(config, "compact") as lease, ProgressLine("compaction") as line:
 
-        def tell(_: str, moved: int, every: int) -> None:
-            line.tell(moved, every, "gaps are written")
+        def report(_: str, moved: int, every: int) -> None:
+            line.show(moved, every, "gaps are written")
             lease.progress(moved, every)
 
-        done = compact_flows(config, Path(config.compact.path), wanted, settings, tell)
+        done = compact_flows(config, Path(config.compact.path), wanted, settings, report)
         for each in done:
             lease.set_outcome(each.flow, "done", moved_line([each]))
     if arguments.json:

@@ -16,7 +16,7 @@ from mirrord.cli.watching import console
 from mirrord.model.errors import ConfigError
 from mirrord.model.group_status import GroupsReport
 from mirrord.operations.group_report import gather_groups
-from mirrord.operations.reverse_groups import Order, gather_reverse
+from mirrord.operations.reverse_groups import ReverseOptions, gather_reverse
 
 _EPILOG = """The lag is counted at the target: records after the group's position, and the age of the first of them.
 
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
     if arguments.reverse:
-        reports = gather_reverse(config, Order(arguments.write, arguments.force))
+        reports = gather_reverse(config, ReverseOptions(arguments.write, arguments.force))
     else:
         reports = gather_groups(config)
     if arguments.json:

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.fact_lines import words
+from mirrord.cli.fact_lines import describe
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.config.toml_reader import closest_name
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
@@ -133,7 +133,7 @@ class _Printer:
             return msgspec.json.encode(document).decode()
         remark = "  (did not take effect)" if bound is False else ""
         when = f"{moment(entry.at_ms)}  {entry.lease_epoch:>3}"
-        return f"{read.offset:>8}  {when}  {kind:<16}  {words(fact, self._name)}{remark}"
+        return f"{read.offset:>8}  {when}  {kind:<16}  {describe(fact, self._name)}{remark}"
 
     def _corrupt(self, offset: int, error: LedgerCorrupt) -> str:
         if self._as_json:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
-from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, send, tell
+from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_result, send
 from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
@@ -40,7 +40,7 @@ WHY = "--why"
 _LIST_EPILOG = "No daemon has to run. Exit code 3: a partition waits for a decision."
 
 
-class Entry(msgspec.Struct, frozen=True):
+class QuarantineEntry(msgspec.Struct, frozen=True):
     """One entry, for people and programs."""
 
     flow: str
@@ -96,11 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             config = load_conf(arguments)
             order = order_of(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
-            return tell(arguments, asyncio.run(_skip(config, order, arguments)))
+            return print_result(arguments, asyncio.run(_skip(config, order, arguments)))
         case "replay":
             config = load_conf(arguments)
             order = order_of(arguments, "replay", offset=arguments.offset, until=-1, reason_option=WHY)
-            return tell(arguments, asyncio.run(_replay(config, order, arguments)))
+            return print_result(arguments, asyncio.run(_replay(config, order, arguments)))
         case _:
             return _show(arguments)
 
@@ -150,15 +150,15 @@ def _show(arguments: argparse.Namespace) -> int:
         print(msgspec.json.encode({"quarantine": found}).decode())
     elif arguments.quarantine_verb == "show":
         for each in found:
-            print("\n".join(_words(each)))
+            print("\n".join(_describe(each)))
     else:
         console().print(_table(found))
     return 3 if any(each.entry.skipped is None for each in found) else 0
 
 
-async def _read(config: Config) -> list[Entry]:
+async def _read(config: Config) -> list[QuarantineEntry]:
     views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
-    found: list[Entry] = []
+    found: list[QuarantineEntry] = []
     for name, view in views.items():
         if isinstance(view, LedgerMissing):
             continue
@@ -167,7 +167,7 @@ async def _read(config: Config) -> list[Entry]:
         told = await _rejections(config, view)
         for lane_id, lane in view.state.lanes.items():
             entries = [_with_time(entry, told.get(lane_id, ())) for entry in lane.quarantine]
-            found += [Entry(name, lane.source_topic, lane.partition, entry) for entry in entries]
+            found += [QuarantineEntry(name, lane.source_topic, lane.partition, entry) for entry in entries]
     return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
 
 
@@ -202,7 +202,7 @@ def _state(entry: Parked) -> str:
     return f"skipped ({letters_words(entry.letters)}) {by}"
 
 
-def _words(each: Entry) -> Iterator[str]:
+def _describe(each: QuarantineEntry) -> Iterator[str]:
     entry = each.entry
     yield f"{each.topic}-{each.partition} of {each.flow}, source offsets [{entry.start}, {entry.end}): {_state(entry)}"
     yield f"    {entry.line}"
@@ -215,7 +215,7 @@ def _words(each: Entry) -> Iterator[str]:
         yield f"    to bring it back:    mirrord quarantine replay {lane} --why TEXT"
 
 
-def _table(found: list[Entry]) -> Group:
+def _table(found: list[QuarantineEntry]) -> Group:
     if not found:
         return Group("nothing is in quarantine")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -9,7 +9,7 @@ from mirrord.cli.arguments import Verbs, add_verb, load_conf
 from mirrord.cli.order_verbs import EPILOG, add_order_options, give
 from mirrord.config.units import start_point
 from mirrord.model.errors import ConfigError
-from mirrord.operations.seek_plan import Goal, look
+from mirrord.operations.seek_plan import Goal, plan_seek
 
 _EPILOG = f"""Only forward: records that were copied would be in the target twice. The skipped offsets get a verdict
 (skipped) in the ledger, with their exact range, the author and the reason; `mirrord gaps` lists them. The plan is shown
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.reason.strip():
         raise ConfigError("--reason: it is empty; say why the records are skipped: the reason is recorded and shown")
     goal = _goal(arguments)
-    plan = asyncio.run(look(load_conf(arguments), arguments.name, arguments.flow, goal))
+    plan = asyncio.run(plan_seek(load_conf(arguments), arguments.name, arguments.flow, goal))
     if plan.standing or arguments.dry_run:
         print(msgspec.json.encode(plan).decode() if arguments.json else "\n".join(plan.lines()))
         return 0 if plan.standing else 3

@@ -16,11 +16,11 @@ from rich.live import Live
 
 from mirrord.cli import dry_run
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
-from mirrord.cli.detached import start_detached, tell_parent
+from mirrord.cli.detached import report_to_parent, start_detached
 from mirrord.cli.proof_lines import proof_lines
 from mirrord.cli.reload_signal import reload_on_hangup
 from mirrord.cli.tables import status_table
-from mirrord.cli.upgrade import check_upgrade, find_predecessor, tell_replaced
+from mirrord.cli.upgrade import check_upgrade, find_predecessor, print_replacement
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config
@@ -157,7 +157,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     _stop_on_signals(daemon)
     reload_on_hangup(arguments, daemon.apply, daemon.stop)
     tell_fd = arguments.tell_fd
-    telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
+    telling = None if tell_fd is None else asyncio.create_task(report_to_parent(tell_fd, address, daemon.status))
     migration = CatchUp(config, access) if arguments.until_caught_up else None
     ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
@@ -174,7 +174,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     if telling is not None:
         telling.cancel()
     if daemon.replaced_by is not None:
-        tell_replaced(daemon.replaced_by)
+        print_replacement(daemon.replaced_by)
     return await ended.outcome() if ended is not None else 0
 
 

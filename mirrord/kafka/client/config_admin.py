@@ -73,7 +73,7 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, Refused."""
+        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, RequestRefused."""
         ...
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
@@ -142,7 +142,7 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
-        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, Refused."""
+        """Return all ACLs on these kinds of resources. Raises NoAuthorizer, RequestRefused."""
         found: frozenset[AclRule] = frozenset()
         for resource in resources:
             body = acls.encode_describe(resource)

@@ -12,11 +12,19 @@ from mirrord.model.names import LaneId, TopicPartition
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.fleet.lane_loads import Loads
 from mirrord.supervision.rules.order_resolution import FlowView, pinned_lanes, wanted_lanes
-from mirrord.supervision.rules.reconcile import Host, Release, Step, Wishes, destinations, reconcile, takers
+from mirrord.supervision.rules.reconcile import (
+    ObservedReplicator,
+    ReconcileStep,
+    Release,
+    Wishes,
+    destinations,
+    reconcile,
+    takers,
+)
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 
-class Wanted:
+class DesiredLanes:
     """The desired state of one flow under one lease."""
 
     def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
@@ -44,7 +52,9 @@ class Wanted:
         self.loads.keep(self.lanes)
         self._alone = self._lanes_alone()
 
-    def steps(self, hosts: Sequence[Host], orphans: Collection[LaneId], now: float) -> list[Step]:
+    def steps(
+        self, hosts: Sequence[ObservedReplicator], orphans: Collection[LaneId], now: float
+    ) -> list[ReconcileStep]:
         """Return the next steps for these replicators."""
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
@@ -52,12 +62,14 @@ class Wanted:
             self.loads.evened_out(now)
         return steps
 
-    def destinations(self, leaving: Collection[LaneId], hosts: Sequence[Host], now: float) -> dict[str, list[LaneId]]:
+    def destinations(
+        self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
+    ) -> dict[str, list[LaneId]]:
         """Return which of these replicators will get the lanes that leave another one, if that is known."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
-    def view(self, flow: str, hosts: Sequence[Host], now: float) -> FlowView:
+    def view(self, flow: str, hosts: Sequence[ObservedReplicator], now: float) -> FlowView:
         """Return the flow as operator commands see it."""
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}

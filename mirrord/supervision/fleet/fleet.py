@@ -23,7 +23,7 @@ from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignm
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.fleet.adoption import Greeted, greet, left_running
-from mirrord.supervision.fleet.desired_lanes import Wanted
+from mirrord.supervision.fleet.desired_lanes import DesiredLanes
 from mirrord.supervision.fleet.engine import (
     Engine,
     NodeLost,
@@ -32,12 +32,19 @@ from mirrord.supervision.fleet.engine import (
     ReplicatorUnreachable,
     ReplicatorUnsure,
 )
-from mirrord.supervision.fleet.handoff_preparation import NOWHERE, Coming, tell_ahead
+from mirrord.supervision.fleet.handoff_preparation import NOWHERE, Coming, prepare_ahead
 from mirrord.supervision.fleet.lane_ownership import Custody
 from mirrord.supervision.fleet.member import LONGEST_PAUSE_S, MOVE_S, Member, lanes_by_ledger
 from mirrord.supervision.fleet.unreachable import CutOff
 from mirrord.supervision.rules.order_resolution import FlowView
-from mirrord.supervision.rules.reconcile import Assign, Host, Release, StartReplicator, Step, StopReplicator
+from mirrord.supervision.rules.reconcile import (
+    Assign,
+    ObservedReplicator,
+    ReconcileStep,
+    Release,
+    StartReplicator,
+    StopReplicator,
+)
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 REPEAT_S = 3.0
@@ -80,7 +87,7 @@ class Fleet:
         self._ledger = ledger
         self._clock = clock
         self._log = log.bind(flow=setup.flow.name)
-        self._wanted = Wanted(engine, config, ledger)
+        self._wanted = DesiredLanes(engine, config, ledger)
         self._members: dict[str, Member] = {}
         self._custody = Custody(setup, ledger, former_ended=lease.former_ended)
         self._cut_off = CutOff(ledger)
@@ -96,7 +103,7 @@ class Fleet:
         return {name: member.report for name, member in self._members.items() if member.report is not None}
 
     @property
-    def last_words(self) -> list[ReplicatorReport]:
+    def last_reports(self) -> list[ReplicatorReport]:
         """The same reports, and the last ones of replicators that cannot be reached and may still be running."""
         return [*self.reports.values(), *self._cut_off.reports]
 
@@ -105,10 +112,12 @@ class Fleet:
         now = self._clock.monotonic()
         return {**{name: member.health(now) for name, member in self._members.items()}, **self._cut_off.states()}
 
-    def hosts(self) -> list[Host]:
+    def hosts(self) -> list[ObservedReplicator]:
         """Return the replicators as they are known now."""
         return [
-            Host(each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node)
+            ObservedReplicator(
+                each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node
+            )
             for each in self._members.values()
         ]
 
@@ -140,7 +149,7 @@ class Fleet:
         self._custody.keep(self._wanted.lanes.keys() | hosted)
         self.changed.set()
 
-    def step(self) -> list[Step]:
+    def step(self) -> list[ReconcileStep]:
         """Start the next steps, if there are any; they continue in the background."""
         # Until the wanted lanes are known, hosted lanes must not be treated as unwanted.
         if self._closing or not self._wanted.is_known:
@@ -187,7 +196,7 @@ class Fleet:
         """Ask every replicator for its state. Its report on its lanes overrides what was assigned to it."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
-        self._cut_off.look(self._wanted.lanes)
+        self._cut_off.forget_replaced(self._wanted.lanes)
 
     async def hurry(self, urgent: Collection[LaneId]) -> None:
         """Tell every replicator which of its lanes must be fetched first.
@@ -250,9 +259,9 @@ class Fleet:
         for lane in lanes:
             self._custody.give(lane, member.name, now)
             member.lanes.add(lane)
-        self._tell(member, lanes)
+        self._send_assignments(member, lanes)
 
-    def _tell(self, member: Member, lanes: Iterable[LaneId]) -> None:
+    def _send_assignments(self, member: Member, lanes: Iterable[LaneId]) -> None:
         assignments: list[LaneAssignment] = []
         for lane in lanes:
             assignments.append(self._custody.assignment(self._wanted.lanes[lane]))
@@ -272,7 +281,7 @@ class Fleet:
 
     async def _release(self, member: Member, lanes: tuple[LaneId, ...], to: Coming = NOWHERE) -> None:
         assert member.handle is not None  # noqa: S101
-        await tell_ahead(self._members, self._wanted.lanes, to)
+        await prepare_ahead(self._members, self._wanted.lanes, to)
         if member.sending:
             await asyncio.wait(member.sending)
         try:
@@ -406,7 +415,7 @@ class Fleet:
                     self._give_back(member, lane)
                     continue
                 self._log.warning("lane_told_again", replicator=member.name, lane=lane)
-                self._tell(member, [lane])
+                self._send_assignments(member, [lane])
 
     def _died(self, member: Member) -> None:
         if member.killed:

@@ -23,11 +23,11 @@ Coming = Mapping[str, Collection[LaneId]]
 NOWHERE: Coming = MappingProxyType({})
 
 
-async def tell_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
+async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
     """Let replicators prepare for lanes, and wait until they are ready or `AHEAD_S` is over."""
     told = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
-        asyncio.create_task(_tell(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
+        asyncio.create_task(_prepare(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
         for handle, lanes in told.items()
         if handle is not None
     ]
@@ -40,7 +40,7 @@ async def tell_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, Pla
             task.cancel()
 
 
-async def _tell(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) -> None:
+async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) -> None:
     # The code that supervises the replicator finds out what has happened to it.
     with suppress(ReplicatorDead, ReplicatorUnsure):
         await handle.prepare(lanes)

@@ -28,7 +28,7 @@ class CutOff:
         """Remove a replicator that is known to have ended."""
         self._members.pop(name, None)
 
-    def look(self, wanted: Iterable[LaneId]) -> None:
+    def forget_replaced(self, wanted: Iterable[LaneId]) -> None:
         """Forget replicators whose lanes the ledger records under other names, or whose lanes are no longer wanted."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):

@@ -106,9 +106,9 @@ class Schedule:
         config = self._config.only([self._config.flow(self._flow)])
         report = await self._run(JobOrder(job, config))
         self._notes[job] = report.line if report.outcome == "failed" else ""
-        tell = log.info if report.outcome == "done" else log.warning
+        write = log.info if report.outcome == "done" else log.warning
         took_s = round(self._clock.monotonic() - began, 1)
-        tell("job_ended", flow=self._flow, job=job, outcome=report.outcome, result=report.line, took_s=took_s)
+        write("job_ended", flow=self._flow, job=job, outcome=report.outcome, result=report.line, took_s=took_s)
 
 
 def job_statuses(

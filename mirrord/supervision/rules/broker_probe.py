@@ -35,7 +35,7 @@ offset. "refused": not appended.
 """
 
 
-class Step(NamedTuple):
+class ProbeStep(NamedTuple):
     """One batch, and its required outcome."""
 
     rule: str
@@ -53,17 +53,17 @@ class Step(NamedTuple):
 
 
 STEPS = (
-    Step("a batch with a wrong checksum is refused", 0, 0, "refused", _CORRUPT, damaged=True),
-    Step("after a refused first batch, the next one is appended at the end of the log", 0, RECORDS),
-    Step("a batch before the last one is refused", 0, 0, "refused", _OUT_OF_ORDER),
-    Step("without state of a producer, any sequence is accepted", 1, _ANYTHING),
-    Step("a batch may span the last sequence", 2, _ACROSS),
-    Step("after the last sequence comes 0, also over another connection", 2, 1, connection=1),
-    Step("a repeat of the last batch is recognized and not appended", 2, 1, "known"),
-    Step("a gap is refused", 2, 1 + 2 * RECORDS, "refused", _OUT_OF_ORDER, connection=1),
-    *(Step("the next batch is accepted", 2, 1 + number * RECORDS) for number in range(1, 5)),
-    Step("a repeat that is too old to be recognized is refused", 2, _ACROSS, "refused", _OUT_OF_ORDER),
-    Step("records with old timestamps are accepted", 3, 0, age_ms=OLD_MS),
+    ProbeStep("a batch with a wrong checksum is refused", 0, 0, "refused", _CORRUPT, damaged=True),
+    ProbeStep("after a refused first batch, the next one is appended at the end of the log", 0, RECORDS),
+    ProbeStep("a batch before the last one is refused", 0, 0, "refused", _OUT_OF_ORDER),
+    ProbeStep("without state of a producer, any sequence is accepted", 1, _ANYTHING),
+    ProbeStep("a batch may span the last sequence", 2, _ACROSS),
+    ProbeStep("after the last sequence comes 0, also over another connection", 2, 1, connection=1),
+    ProbeStep("a repeat of the last batch is recognized and not appended", 2, 1, "known"),
+    ProbeStep("a gap is refused", 2, 1 + 2 * RECORDS, "refused", _OUT_OF_ORDER, connection=1),
+    *(ProbeStep("the next batch is accepted", 2, 1 + number * RECORDS) for number in range(1, 5)),
+    ProbeStep("a repeat that is too old to be recognized is refused", 2, _ACROSS, "refused", _OUT_OF_ORDER),
+    ProbeStep("records with old timestamps are accepted", 3, 0, age_ms=OLD_MS),
 )
 TELLS = "the brokers report the last sequence of a producer"
 ENDS = "the end of the log is reported"
@@ -71,7 +71,7 @@ KEEPS = "stored batches keep their producer and sequence"
 _OLD = STEPS[-1]
 
 
-class Answer(NamedTuple):
+class ProduceAnswer(NamedTuple):
     """The answer to a produce request."""
 
     error: int
@@ -97,7 +97,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     start: int
     """End of the log before the probe."""
-    answers: Sequence[Answer]
+    answers: Sequence[ProduceAnswer]
     """One answer for each of `STEPS`."""
     last_sequences: Mapping[int, int] | None
     """Last sequence of each producer that the leader remembers, by the producer's number. None if it does not report
@@ -126,7 +126,7 @@ def judge(seen: Observed) -> Judgement:
     failures: dict[str, str] = {}
     remarks: list[str] = []
     end = seen.start
-    taken: list[tuple[Step, int]] = []
+    taken: list[tuple[ProbeStep, int]] = []
     for step, answer in zip(STEPS, seen.answers, strict=True):
         if step is _OLD and answer.error == ErrorCode.INVALID_TIMESTAMP:
             remarks.append(
@@ -148,7 +148,7 @@ def judge(seen: Observed) -> Judgement:
     return Judgement(lines, tuple(remarks), disturbed=False)
 
 
-def _fault(step: Step, answer: Answer, end: int, known_at: int) -> str:
+def _fault(step: ProbeStep, answer: ProduceAnswer, end: int, known_at: int) -> str:
     """Return what is wrong with an answer.
 
     `known_at` is the offset of an earlier batch with the same sequence, or -1.
@@ -166,7 +166,7 @@ def _fault(step: Step, answer: Answer, end: int, known_at: int) -> str:
     return f"the answer is {told}, not {wanted}"
 
 
-def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[str, str]:
+def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
     """Return what is wrong with the state that was queried and read after the last step."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}

@@ -33,7 +33,7 @@ from mirrord.ledger.standing_orders import (
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.supervision.rules.quarantine_orders import rule
-from mirrord.supervision.rules.reconcile import Host
+from mirrord.supervision.rules.reconcile import ObservedReplicator
 from mirrord.supervision.rules.seek_orders import rule as rule_seek
 from mirrord.topics.rules.topic_plan import PlannedLane
 
@@ -59,7 +59,7 @@ class FlowView(NamedTuple):
     """Lanes that should be copied now, ignoring commands."""
     known: Collection[TopicPartition]
     """Other partitions that were copied in the past."""
-    hosts: Sequence[Host]
+    hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
     """The hosts to which lanes may be moved, and whether each has room."""
     alone: Collection[LaneId]
@@ -75,7 +75,7 @@ class FlowView(NamedTuple):
     """Hosted lanes that copy nothing now and retry by themselves, each with its remark."""
 
 
-class Named(NamedTuple):
+class NamedObject(NamedTuple):
     """The object that a name refers to."""
 
     flow: str
@@ -120,7 +120,7 @@ def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, i
     return {lane: pin.slot for lane, pin in pins if pin is not None}
 
 
-def find(order: Order, views: Sequence[FlowView]) -> Named:
+def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
     """Return what the command's name refers to. Raises ConfigError if it refers to nothing or is ambiguous."""
     prefix, colon, name = order.name.rpartition(":")
     flow = prefix if colon else order.flow
@@ -143,7 +143,7 @@ def find(order: Order, views: Sequence[FlowView]) -> Named:
     return found[0]
 
 
-def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
+def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int) -> Decision:
     """Return the outcome of a command. Raises ConfigError if it is not possible."""
     origin = Origin(order.by, order.reason, at_ms)
     match order.verb:
@@ -168,7 +168,7 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
             )
 
 
-def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:
+def _pause(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.paused.get(pause_key(named.topic, named.partition))
     if standing is not None:
         return Decision(view.flow, notes=(f"{named} is already paused, {describe_origin(standing.origin)}",))
@@ -178,7 +178,7 @@ def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:
     return Decision(view.flow, (fact,), (f"{named} is paused",), lanes)
 
 
-def _resume(named: Named, view: FlowView, origin: Origin) -> Decision:
+def _resume(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     wider = _also_paused(named, view.orders)
     if pause_key(named.topic, named.partition) not in view.orders.paused:
         notes = wider or [f"{named} is not paused"]
@@ -194,7 +194,7 @@ def _resume(named: Named, view: FlowView, origin: Origin) -> Decision:
     return Decision(view.flow, (fact,), (f"{named} is no longer paused",), lanes, tuple(wider))
 
 
-def _also_paused(named: Named, orders: Orders) -> list[str]:
+def _also_paused(named: NamedObject, orders: Orders) -> list[str]:
     """Return a line for each command with a wider scope that keeps this object paused."""
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
@@ -204,7 +204,7 @@ def _also_paused(named: Named, orders: Orders) -> list[str]:
     ]
 
 
-def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
+def _move(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     lane = TopicPartition(named.topic, named.partition)
     targets = list(_of_kind(view, "host", order.to))
     if not targets:
@@ -233,7 +233,7 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
     return Decision(view.flow, (fact,), (done,), () if here else (lane,), tuple(_standing_still(lane, view)))
 
 
-def _seek(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
+def _seek(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     """Decide a seek. `order.until` is the offset to seek to; `order.offset` is the log start of the source."""
     name = TopicPartition(named.topic, named.partition)
     lane = view.lanes.get(name)
@@ -258,14 +258,14 @@ def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:
         yield f"{lane} is paused, {describe_origin(pause.origin)}"
 
 
-def _unpin(named: Named, view: FlowView, origin: Origin) -> Decision:
+def _unpin(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     if f"{named.topic}-{named.partition}" not in view.orders.pins:
         return Decision(view.flow, notes=(f"{named} is not pinned to a replicator",))
     fact = LaneUnpinned(named.topic, named.partition, origin)
     return Decision(view.flow, (fact,), (f"{named} is no longer pinned to a replicator",))
 
 
-def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
+def _drain(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     standing = view.orders.drained.get(named.host)
     if standing is not None:
         return Decision(view.flow, notes=(f"{named} is already drained, {describe_origin(standing.origin)}",))
@@ -278,13 +278,13 @@ def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
     return Decision(view.flow, (*facts, HostDrained(named.host, origin)), (f"{named} is drained",), lanes)
 
 
-def _restore(named: Named, view: FlowView, origin: Origin) -> Decision:
+def _restore(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
     if named.host not in view.orders.drained:
         return Decision(view.flow, notes=(f"{named} is not drained",))
     return Decision(view.flow, (HostRestored(named.host, origin),), (f"{named} may have lanes again",))
 
 
-def _covered(named: Named, view: FlowView) -> list[TopicPartition]:
+def _covered(named: NamedObject, view: FlowView) -> list[TopicPartition]:
     return sorted(
         lane
         for lane in view.lanes
@@ -293,23 +293,23 @@ def _covered(named: Named, view: FlowView) -> list[TopicPartition]:
     )
 
 
-def _of_kind(view: FlowView, kind: ObjectKind, name: str) -> Iterator[Named]:
+def _of_kind(view: FlowView, kind: ObjectKind, name: str) -> Iterator[NamedObject]:
     match kind:
         case "flow":
             if name == view.flow:
-                yield Named(view.flow, "flow")
+                yield NamedObject(view.flow, "flow")
         case "topic":
             if name in _topics(view):
-                yield Named(view.flow, "topic", name)
+                yield NamedObject(view.flow, "topic", name)
         case "lane":
             for lane in _lanes(view):
                 if name == str(lane):
-                    yield Named(view.flow, "lane", lane.topic, lane.partition)
+                    yield NamedObject(view.flow, "lane", lane.topic, lane.partition)
         case "host":
             for host in view.hosts:
                 slot = f"replicator-{host.slot}" if host.state != "stopping" else host.name
                 if name in {host.name, host.name.rpartition("/")[2], slot}:
-                    yield Named(view.flow, "host", host=host.name)
+                    yield NamedObject(view.flow, "host", host=host.name)
 
 
 def _names(view: FlowView, kind: ObjectKind) -> list[str]:

@@ -56,7 +56,7 @@ EQUAL = Weights()
 
 
 @dataclass
-class Room:
+class PlacementCandidate:
     """A host that may take more lanes."""
 
     name: str
@@ -65,7 +65,7 @@ class Room:
 
 
 def place(
-    lanes: Iterable[LaneId], rooms: Sequence[Room], most: int | None, weights: Weights = EQUAL
+    lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
     """Choose a host for each lane while there is room; no host gets more than `most` lanes. Updates the rooms."""
     placed: dict[LaneId, str] = {}

@@ -24,7 +24,7 @@ import msgspec
 from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 from mirrord.supervision.rules.node_spread import crowded_node, fullest_node, node_for_next
-from mirrord.supervision.rules.placement import EQUAL, Room, Weights, moves, place, replicators_wanted
+from mirrord.supervision.rules.placement import EQUAL, PlacementCandidate, Weights, moves, place, replicators_wanted
 
 STARTS_AT_ONCE = 4
 """Maximum number of replicators that may be starting at the same time. Each start costs a second of CPU time."""
@@ -44,7 +44,7 @@ A single message with a thousand lanes would delay the messages after it.
 """
 
 
-class Host(msgspec.Struct, frozen=True):
+class ObservedReplicator(msgspec.Struct, frozen=True):
     """A replicator as it was observed."""
 
     name: str
@@ -87,7 +87,7 @@ class StopReplicator(msgspec.Struct, frozen=True):
     host: str
 
 
-Step = StartReplicator | Assign | Release | StopReplicator
+ReconcileStep = StartReplicator | Assign | Release | StopReplicator
 
 
 class Wishes(msgspec.Struct, frozen=True):
@@ -113,12 +113,12 @@ class Wishes(msgspec.Struct, frozen=True):
 
 def reconcile(
     desired: Sequence[LaneId],
-    hosts: Sequence[Host],
+    hosts: Sequence[ObservedReplicator],
     config: ReplicatorsConfig,
     cores: int,
     orphans: Collection[LaneId] = (),
     wishes: Wishes = Wishes(),  # noqa: B008 - it is immutable
-) -> list[Step]:
+) -> list[ReconcileStep]:
     """Return the next steps, or an empty list if nothing has to change.
 
     `orphans` are lanes whose replicator died; they are placed first.
@@ -131,7 +131,7 @@ def reconcile(
     wishes = msgspec.structs.replace(wishes, drained=wishes.drained | misplaced)
     open_hosts = [host for host in serving if host.name not in wishes.drained]
     starts = _starts(hosts, wanted + len(misplaced))
-    steps: list[Step] = list(_placed_starts(starts, hosts, wishes))
+    steps: list[ReconcileStep] = list(_placed_starts(starts, hosts, wishes))
     steps += _unwanted(frozenset(desired), serving)
 
     hosted = {lane for host in hosts for lane in host.lanes}
@@ -163,7 +163,11 @@ def reconcile(
 
 
 def takers(
-    desired: Sequence[LaneId], hosts: Sequence[Host], config: ReplicatorsConfig, cores: int, wishes: Wishes
+    desired: Sequence[LaneId],
+    hosts: Sequence[ObservedReplicator],
+    config: ReplicatorsConfig,
+    cores: int,
+    wishes: Wishes,
 ) -> dict[str, bool]:
     """Return the names of the hosts to which a lane may be pinned, and whether each has room for another one."""
     alone = sum(lane in wishes.alone for lane in desired)
@@ -176,7 +180,7 @@ def takers(
 def destinations(
     leaving: Collection[LaneId],
     desired: Sequence[LaneId],
-    hosts: Sequence[Host],
+    hosts: Sequence[ObservedReplicator],
     config: ReplicatorsConfig,
     cores: int,
     wishes: Wishes,
@@ -193,7 +197,7 @@ def destinations(
     return found
 
 
-def _drained(hosts: Iterable[Host], wishes: Wishes) -> int:
+def _drained(hosts: Iterable[ObservedReplicator], wishes: Wishes) -> int:
     return sum(host.name in wishes.drained and host.state != "stopping" for host in hosts)
 
 
@@ -212,15 +216,15 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 class _Places:
     """The replicators that host shared lanes, and the lanes assigned to them in this step."""
 
-    def __init__(self, config: ReplicatorsConfig, hosts: Sequence[Host], wishes: Wishes) -> None:
+    def __init__(self, config: ReplicatorsConfig, hosts: Sequence[ObservedReplicator], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
         self.hosts = hosts
         self._most = None if limit == "auto" else limit
         self._wishes = wishes
         self._weights = weights = wishes.weights
-        self._rooms = [Room(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
+        self._rooms = [PlacementCandidate(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
 
-    def has_room(self, host: Host) -> bool:
+    def has_room(self, host: ObservedReplicator) -> bool:
         """Whether the host may take another lane."""
         return self._most is None or len(host.lanes) < self._most
 
@@ -237,7 +241,7 @@ class _Places:
             placed |= place(here, [room], self._most, self._weights)
         return placed
 
-    def to_pins(self, serving: Sequence[Host], desired: Collection[LaneId]) -> Iterator[Release]:
+    def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
         """Yield the lanes that must leave their host for the one that they are pinned to."""
         pins = self._wishes.pins
         free = {
@@ -271,8 +275,8 @@ class _Places:
 
 
 def _hosts_of_many(
-    serving: Sequence[Host], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
-) -> list[Host]:
+    serving: Sequence[ObservedReplicator], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
+) -> list[ObservedReplicator]:
     """Return the hosts for shared lanes: those that have lanes, and empty ones up to the wanted number.
 
     The other empty hosts are spares, or surplus.
@@ -283,19 +287,19 @@ def _hosts_of_many(
     return [*used, *empty[: max(0, wanted - len(used))]]
 
 
-def _place_alone(lanes: Sequence[LaneId], serving: Sequence[Host]) -> dict[LaneId, str]:
+def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator]) -> dict[LaneId, str]:
     empty = sorted((host for host in serving if not host.lanes), key=lambda host: host.slot)
     return {lane: host.name for lane, host in zip(lanes, empty, strict=False)}
 
 
-def _makes_room(serving: Sequence[Host], alone: Collection[LaneId]) -> list[Step]:
+def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
     """Release lanes that should run alone but do not, so that they can move to an empty replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
 
 
-def _starts(hosts: Sequence[Host], wanted: int) -> list[int]:
+def _starts(hosts: Sequence[ObservedReplicator], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
     # The replacement of a leaving replicator gets its number, and with it the lanes that are pinned there.
@@ -304,12 +308,12 @@ def _starts(hosts: Sequence[Host], wanted: int) -> list[int]:
     return list(islice(free, max(0, min(missing, room))))
 
 
-def _unwanted(desired: Collection[LaneId], serving: Iterable[Host]) -> Iterator[Release]:
+def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]) -> Iterator[Release]:
     for host in serving:
         yield from _releases(host.name, sorted(host.lanes - host.leaving - frozenset(desired)))
 
 
-def _misplaced(hosts: Sequence[Host], wanted: int, wishes: Wishes) -> frozenset[str]:
+def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
     """Return at most one replicator that should be replaced by one on another node.
 
     It is the same replicator until it has left. A replicator that a command drains, that lanes are pinned to, or that
@@ -331,7 +335,9 @@ def _misplaced(hosts: Sequence[Host], wanted: int, wishes: Wishes) -> frozenset[
     return frozenset(host.name for host in sorted(free, key=lambda host: (len(host.lanes), -host.slot))[:1])
 
 
-def _placed_starts(slots: Iterable[int], hosts: Sequence[Host], wishes: Wishes) -> Iterator[StartReplicator]:
+def _placed_starts(
+    slots: Iterable[int], hosts: Sequence[ObservedReplicator], wishes: Wishes
+) -> Iterator[StartReplicator]:
     taken = [host.node for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
     for slot in slots:
         node = node_for_next(taken, wishes.nodes)
@@ -351,7 +357,9 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
             yield Assign(host, tuple(lanes[first : first + LANES_AT_ONCE]))
 
 
-def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places: _Places, wishes: Wishes) -> list[Step]:
+def _leaves_drained(
+    serving: Sequence[ObservedReplicator], open_hosts: Sequence[ObservedReplicator], places: _Places, wishes: Wishes
+) -> list[ReconcileStep]:
     """Release lanes from a host that is to be emptied, if there is another place for them."""
     for host in serving:
         if host.name not in wishes.drained:
@@ -371,7 +379,9 @@ def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
     return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
 
 
-def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> list[Step]:
+def _empties(
+    serving: Sequence[ObservedReplicator], kept: Sequence[ObservedReplicator], wishes: Wishes
+) -> list[ReconcileStep]:
     """Release the lanes of a surplus replicator, choosing the one with the fewest lanes."""
     names = {host.name for host in kept}
     surplus = [
@@ -383,7 +393,7 @@ def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> l
     return [Release(host.name, tuple(sorted(_next(sorted(host.lanes), wishes))))]
 
 
-def _moves(places: _Places, wishes: Wishes) -> list[Step]:
+def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
     """Move lanes from the fullest host to the emptiest one that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
@@ -403,7 +413,7 @@ def _moves(places: _Places, wishes: Wishes) -> list[Step]:
 
 
 def _stops(
-    serving: Sequence[Host], placed: dict[LaneId, str], surplus: int, misplaced: Collection[str]
+    serving: Sequence[ObservedReplicator], placed: dict[LaneId, str], surplus: int, misplaced: Collection[str]
 ) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]

@@ -27,7 +27,7 @@ class NoAnswer(EnvironmentFault):
     """No process answers at a daemon's address, or another program does."""
 
 
-class Refused(EnvironmentFault):
+class CommandRefused(EnvironmentFault):
     """The daemon does not accept this command from us."""
 
 
@@ -58,7 +58,7 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 
 async def order_stop(http: str, config: Config) -> None:
-    """Tell the daemon at this address to drain and end. Raises NoAnswer, Refused."""
+    """Tell the daemon at this address to drain and end. Raises NoAnswer, CommandRefused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
     if status != 202:
         raise _odd(http, status, body)
@@ -67,7 +67,7 @@ async def order_stop(http: str, config: Config) -> None:
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
     """Apply a configuration to the daemon at this address; with `dry_run`, only ask what that would change.
 
-    Raises NoAnswer, Refused.
+    Raises NoAnswer, CommandRefused.
     """
     status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, config, APPLIED_S)
     if status != 200:
@@ -79,7 +79,7 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
     """Send an operator command to the daemon at this address; with `dry_run`, only ask for its effect.
 
     Raises ConfigError when the command names nothing that exists or is impossible, EnvironmentFault when it is not
-    accepted now, NoAnswer and Refused.
+    accepted now, NoAnswer and CommandRefused.
     """
     status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
     if status == 200:
@@ -91,7 +91,10 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Send a handover request to the daemon at this address, which is to be replaced. Raises NoAnswer, Refused."""
+    """Send a handover request to the daemon at this address, which is to be replaced.
+
+    Raises NoAnswer, CommandRefused.
+    """
     status, body = await _post(http, "/handover", config, call, seconds)
     if status != 200:
         raise _odd(http, status, body)
@@ -99,7 +102,7 @@ async def hand_over(http: str, config: Config, call: HandoverCall, seconds: floa
 
 
 async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:
-    """Send a command, and return the status and the body of the answer. Raises NoAnswer, Refused."""
+    """Send a command, and return the status and the body of the answer. Raises NoAnswer, CommandRefused."""
     data = None if told is None else msgspec.json.encode(told)
     try:
         async with (
@@ -110,7 +113,7 @@ async def _post(http: str, path: str, config: Config, told: msgspec.Struct | Non
     except (TimeoutError, aiohttp.ClientError) as error:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
     if response.status == 403:
-        raise Refused(f"{http} accepts commands from its own machine, or with the token of [http] token")
+        raise CommandRefused(f"{http} accepts commands from its own machine, or with the token of [http] token")
     return response.status, body
 
 

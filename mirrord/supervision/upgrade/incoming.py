@@ -21,8 +21,8 @@ from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import Clock
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorForeign, ReplicatorHandle
 from mirrord.supervision.fleet.engine import ReplicatorUnsure as Unsure
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, Refused, hand_over
-from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, Predecessor, Successor, Verb
+from mirrord.supervision.upgrade.daemon_client import CommandRefused, NoAnswer, hand_over
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverVerb, Predecessor, Successor
 
 CALL_S = 5.0
 ANSWER_S = 4.0
@@ -55,16 +55,16 @@ class Succession:
         return "" if self.over else f"it is being taken over from {self.predecessor.http}"
 
     async def consent(
-        self, flow: str, state: Callable[[], FlowState], tell: Callable[[str], None], since_s: Callable[[], float]
+        self, flow: str, state: Callable[[], FlowState], report: Callable[[str], None], since_s: Callable[[], float]
     ) -> None:
         """Wait until the old daemon agrees to hand over a flow, or no longer holds it.
 
-        `since_s` returns how long ago a renewal of the lease was seen. `tell` gets the reason for a delay.
+        `since_s` returns how long ago a renewal of the lease was seen. `report` gets the reason for a delay.
         """
         while self._has_it(state()):
             try:
                 answer = await self.call("begin", flow=flow)
-            except (NoAnswer, Refused) as fault:
+            except (NoAnswer, CommandRefused) as fault:
                 if since_s() > state().ttl_ms / 1000:
                     return
                 reason = str(fault)
@@ -72,7 +72,7 @@ class Succession:
                 if not answer.refused:
                     return
                 reason = answer.refused
-            tell(f"waits for the daemon at {self.predecessor.http} to hand it over: {reason}")
+            report(f"waits for the daemon at {self.predecessor.http} to hand it over: {reason}")
             await self._clock.sleep(RETRY_S)
 
     async def found(self, flow: str) -> list[str]:
@@ -84,9 +84,9 @@ class Succession:
         while not self.over and self._clock.monotonic() < deadline:
             try:
                 answer = await self.call("found", flow=flow)
-            except (NoAnswer, Refused) as fault:
+            except (NoAnswer, CommandRefused) as fault:
                 log.warning("predecessor_silent", flow=flow, reason=str(fault))
-                if isinstance(fault, Refused):
+                if isinstance(fault, CommandRefused):
                     break
             else:
                 if not answer.refused:
@@ -112,9 +112,9 @@ class Succession:
         log.info("daemon_upgraded", before=self.predecessor, now=self.successor)
 
     async def call(
-        self, verb: Verb, flow: str = "", name: str = "", lanes: Sequence[LaneId] = (), deadline_s: float = 0.0
+        self, verb: HandoverVerb, flow: str = "", name: str = "", lanes: Sequence[LaneId] = (), deadline_s: float = 0.0
     ) -> HandoverAnswer:
-        """Send a handover request to the old daemon. Raises NoAnswer, Refused."""
+        """Send a handover request to the old daemon. Raises NoAnswer, CommandRefused."""
         call = HandoverCall(
             verb=verb, successor=self.successor, flow=flow, name=name, lanes=tuple(lanes), deadline_s=deadline_s
         )
@@ -124,7 +124,7 @@ class Succession:
         """Tell the old daemon to end; return why it does not, or an empty string."""
         try:
             return (await self.call("end")).refused
-        except (NoAnswer, Refused) as fault:
+        except (NoAnswer, CommandRefused) as fault:
             return str(fault)
 
     def _has_it(self, state: FlowState) -> bool:
@@ -251,7 +251,7 @@ class Remote:
         """End the replicator."""
         await self._call("kill")
 
-    async def _call(self, verb: Verb, lanes: Sequence[LaneId] = (), deadline_s: float = 0.0) -> HandoverAnswer:
+    async def _call(self, verb: HandoverVerb, lanes: Sequence[LaneId] = (), deadline_s: float = 0.0) -> HandoverAnswer:
         try:
             answer = await self._succession.call(verb, "", self.name, lanes, deadline_s)
         except EnvironmentFault as fault:

@@ -12,7 +12,7 @@ from mirrord.ledger.facts.core import Progress
 from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
-Verb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
+HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
 """Request of the new daemon. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a flow,
 which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that was
 handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
@@ -48,7 +48,7 @@ class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
 class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
     """A request of the new daemon."""
 
-    verb: Verb
+    verb: HandoverVerb
     successor: Successor | None = None
     flow: str = ""
     name: str = ""

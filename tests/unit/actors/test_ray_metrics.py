@@ -44,8 +44,8 @@ def changed(**fields: object) -> Status:
 
 def test_values_and_counters_arrive(noted: Noted) -> None:
     metrics = RayMetrics()
-    metrics.tell(FULL)
-    metrics.tell(FULL)
+    metrics.publish(FULL)
+    metrics.publish(FULL)
     assert noted["mirrord_lag_records", "eu-us", "orders", "0"] == 10
     assert noted["mirrord_copied_records", "eu-us"] == 100
     assert noted["mirrord_batches", "eu-us", "raw", ""] == 3
@@ -53,14 +53,14 @@ def test_values_and_counters_arrive(noted: Noted) -> None:
     assert noted["mirrord_request_seconds_count", "eu-us", "fetch"] == 8
     counts = FULL.flows[0].counts
     assert counts is not None
-    metrics.tell(changed(counts=msgspec.structs.replace(counts, copied_records=150)))
+    metrics.publish(changed(counts=msgspec.structs.replace(counts, copied_records=150)))
     assert noted["mirrord_copied_records", "eu-us"] == 150
 
 
 def test_what_is_not_known_any_more_is_not_told_for_ever(noted: Noted) -> None:
     metrics = RayMetrics()
-    metrics.tell(FULL)
-    metrics.tell(changed(state="draining", lanes=(), ledger_end=None))
+    metrics.publish(FULL)
+    metrics.publish(changed(state="draining", lanes=(), ledger_end=None))
     assert noted["mirrord_flow_state", "eu-us", "running"] == 0
     assert noted["mirrord_flow_state", "eu-us", "draining"] == 1
     assert noted["mirrord_lane_state", "eu-us", "orders", "0", "copying"] == 0

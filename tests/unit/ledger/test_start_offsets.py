@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mirrord.cli.fact_lines import words
+from mirrord.cli.fact_lines import describe
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client.cluster_metadata import PartitionId
@@ -220,8 +220,8 @@ async def test_where_a_partition_begins_that_has_no_lane_yet() -> None:
 def test_first_looks_in_words() -> None:
     seen = (TopicStarts("orders", ORDERS, "latest", (40, -1, 7, 9)), TopicStarts("bills", BILLS, "earliest", (-1,)))
     looked = ConfigChanged((), seen, Selected(("orders", "bills")))
-    assert words(looked, str) == (
+    assert describe(looked, str) == (
         "orders first seen, begins at 40, latest, 7 and 1 more; bills first seen, begins at earliest; "
         "all topics that the configuration selects have been seen"
     )
-    assert words(ConfigChanged(("topics: + bills",)), str) == "configuration changed: topics: + bills"
+    assert describe(ConfigChanged(("topics: + bills",)), str) == "configuration changed: topics: + bills"

@@ -14,7 +14,7 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
 from mirrord.operations import flow_lookup, quarantine
-from mirrord.operations.quarantine import Found, bring_back, find, park
+from mirrord.operations.quarantine import FoundEntry, bring_back, find, park
 from mirrord.operations.status_report import LedgerView
 from mirrord.replication.dead_letters.records import (
     Letter,
@@ -138,7 +138,7 @@ class Clusters:
         assert (place, origin.by, behind) == (PLACE, "ada@host", -1)
         return Lying(end - place.offset, 40)
 
-    async def found(self) -> Found:
+    async def found(self) -> FoundEntry:
         found = await find(self.config, ORDER)
         assert found is not None
         return found

@@ -8,7 +8,7 @@ from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.schema import Config
 from mirrord.supervision import standby
 from mirrord.supervision.standby import StandbyLook
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, Refused
+from mirrord.supervision.upgrade.daemon_client import CommandRefused, NoAnswer
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 
@@ -59,7 +59,7 @@ async def test_a_holder_that_takes_no_orders_from_here_is_not_pressed(monkeypatc
 
     async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
         asked.append(http)
-        raise Refused(f"{http} accepts commands from its own machine: {config}, {dry_run}")
+        raise CommandRefused(f"{http} accepts commands from its own machine: {config}, {dry_run}")
 
     monkeypatch.setattr(standby, "order_apply", order_apply)
     monkeypatch.setattr(standby, "SOON_S", 0.0)

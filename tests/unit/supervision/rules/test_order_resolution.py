@@ -9,14 +9,14 @@ from mirrord.ledger.standing_orders import ObjectKind, Order, Orders, OrderVerb
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
-from mirrord.supervision.rules.reconcile import Host
+from mirrord.supervision.rules.reconcile import ObservedReplicator
 
 ADA = Origin("ada@host", "", 0)
 LANES = {TopicPartition(topic, at): LaneId(f"{topic}.{at}") for topic in ("orders", "payments") for at in range(2)}
 HOSTS = (
-    Host("mirrord/eu-us/replicator-0.g1.1", 0, "serving", frozenset(LANES.values())),
-    Host("mirrord/eu-us/replicator-1.g1.2", 1, "serving"),
-    Host("mirrord/eu-us/replicator-2.g1.3", 2, "starting"),
+    ObservedReplicator("mirrord/eu-us/replicator-0.g1.1", 0, "serving", frozenset(LANES.values())),
+    ObservedReplicator("mirrord/eu-us/replicator-1.g1.2", 1, "serving"),
+    ObservedReplicator("mirrord/eu-us/replicator-2.g1.3", 2, "starting"),
 )
 FIRST, SECOND, _ = (host.name for host in HOSTS)
 

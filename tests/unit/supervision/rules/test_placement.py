@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
-from mirrord.supervision.rules.placement import Room, Weights, moves, place, replicators_wanted
+from mirrord.supervision.rules.placement import PlacementCandidate, Weights, moves, place, replicators_wanted
 
 AUTO_OR_COUNT = st.just("auto") | st.integers(1, 50)
 
@@ -43,8 +43,8 @@ def test_there_is_room_for_all_lanes(count: int | str, per_replicator: int | str
         assert wanted * per_replicator >= lanes
 
 
-def rooms(loads: Mapping[str, int]) -> list[Room]:
-    return [Room(name, load, load) for name, load in loads.items()]
+def rooms(loads: Mapping[str, int]) -> list[PlacementCandidate]:
+    return [PlacementCandidate(name, load, load) for name, load in loads.items()]
 
 
 def test_a_new_lane_goes_to_the_least_loaded() -> None:
@@ -70,7 +70,12 @@ def test_new_lanes_even_out_the_loads(lanes: int, loads: dict[str, int]) -> None
 
 def test_a_lane_goes_where_the_fewest_bytes_are() -> None:
     weights = Weights({LaneId("hot"): 90.0, LaneId("x"): 5.0}, unknown=1.0)
-    found = place([LaneId("x"), LaneId("y"), LaneId("z")], [Room("a", 90, 1), Room("b", 3, 3)], None, weights)
+    found = place(
+        [LaneId("x"), LaneId("y"), LaneId("z")],
+        [PlacementCandidate("a", 90, 1), PlacementCandidate("b", 3, 3)],
+        None,
+        weights,
+    )
     assert set(found.values()) == {"b"}
 
 

@@ -18,10 +18,10 @@ from mirrord.supervision.rules.reconcile import (
     QUIET_AT_ONCE,
     STARTS_AT_ONCE,
     Assign,
-    Host,
+    ObservedReplicator,
+    ReconcileStep,
     Release,
     StartReplicator,
-    Step,
     StopReplicator,
     Wishes,
     destinations,
@@ -41,28 +41,28 @@ class World:
         self.config = config
         self.cores = cores
         self.desired: list[LaneId] = []
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, ObservedReplicator] = {}
         self.orphans: set[LaneId] = set()
         self.wishes = Wishes()
         self.started = 0
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ReconcileStep]:
         hosts = list(self.hosts.values())
         return reconcile(self.desired, hosts, self.config, self.cores, self.orphans, self.wishes)
 
-    def tick(self) -> list[Step]:
+    def tick(self) -> list[ReconcileStep]:
         steps = self.steps()
         for step in steps:
             self.take(step)
         return steps
 
-    def take(self, step: Step) -> None:
+    def take(self, step: ReconcileStep) -> None:
         match step:
             case StartReplicator():
                 assert all(host.slot != step.slot for host in self.hosts.values() if host.state != "stopping")
                 self.started += 1
                 name = f"replicator-{step.slot}.{self.started}"
-                self.hosts[name] = Host(name, step.slot, "starting", node=step.node)
+                self.hosts[name] = ObservedReplicator(name, step.slot, "starting", node=step.node)
             case Assign():
                 host = self.hosts[step.host]
                 assert host.state == "serving"
@@ -81,7 +81,7 @@ class World:
                 self.change(host, state="stopping")
         assert sum(host.state == "starting" for host in self.hosts.values()) <= STARTS_AT_ONCE
 
-    def change(self, host: Host, **fields: object) -> None:
+    def change(self, host: ObservedReplicator, **fields: object) -> None:
         self.hosts[host.name] = msgspec.structs.replace(host, **fields)
 
     def go_on(self, name: str) -> None:

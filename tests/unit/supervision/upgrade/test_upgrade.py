@@ -27,9 +27,9 @@ from mirrord.supervision.upgrade.protocol import (
     HandoverAnswer,
     HandoverCall,
     HandoverTerms,
+    HandoverVerb,
     Predecessor,
     Successor,
-    Verb,
 )
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
@@ -243,7 +243,7 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
     door = Handover(engine, flows, lambda: None, clock)
     first, second = Successor(NEW, "2.0"), Successor("http://127.0.0.1:8184", "2.1")
 
-    async def told(verb: Verb, successor: Successor | None) -> str:
+    async def told(verb: HandoverVerb, successor: Successor | None) -> str:
         return (await door.answer(HandoverCall(verb=verb, flow="us-eu", successor=successor), TERMS)).refused
 
     assert await told("begin", first) == ""
@@ -344,7 +344,7 @@ async def test_the_same_version_is_allowed_and_told(
     assert await upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
     told = capsys.readouterr().err
     assert told == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
-    upgrade.tell_replaced(Successor(NEW, "2.0"))
+    upgrade.print_replacement(Successor(NEW, "2.0"))
     assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord 2.0 at {NEW}\n"
 
 
