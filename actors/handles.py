@@ -51,7 +51,7 @@ that the text is unchanged."""
 
 log = structlog.get_logger()
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 _ray: Any = ray
@@ -64,7 +64,7 @@ _news = msgspec.msgpack.Decoder(GroupsNews)
 _groups = msgspec.msgpack.Decoder(GroupsReport)
 
 
-async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
+async def call(answer: Awaitable[T], timeout_s: float) -> T:
     """Wait for an actor's answer. Any failure is raised as ReplicatorDead or ReplicatorUnsure."""
     try:
         # Not `asyncio.wait_for`: in Python 3.11 it may swallow the cancellation of the caller.

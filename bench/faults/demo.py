@@ -238,7 +238,7 @@ class Demo:
             self._story.progress(f"{len(done)} of {count} partitions, {sum(each.records for each in done):,} records")
 
         pairs = [TopicPair(topic.name, target_name(topic.name)) for topic in TOPICS]
-        return compare(source.bootstrap, target.bootstrap, pairs, told=told)
+        return compare(source.bootstrap, target.bootstrap, pairs, report=told)
 
     def _show(self, outcome: Outcome, daemon: Daemon) -> None:
         console.print()

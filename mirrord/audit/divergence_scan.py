@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from mirrord.audit.plan import read_told
-from mirrord.audit.rules.divergence import Stretch, Why, not_begun, stretches
+from mirrord.audit.plan import read_ledger
+from mirrord.audit.rules.divergence import OneSidedRange, Why, not_begun, stretches
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import offsets_at
@@ -65,7 +65,7 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
     records: int
 
 
-class Rows:
+class AtomicParquetFile:
     """A Parquet file that appears completely or not at all."""
 
     def __init__(self, folder: Path) -> None:
@@ -107,10 +107,10 @@ class Rows:
 
 
 async def diverge(
-    config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: Rows | None
+    config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: AtomicParquetFile | None
 ) -> list[Diverging]:
     """Return the stretches that are on one side only. Raises LedgerMissing and other EnvironmentFaults."""
-    state, gaps, _ = await read_told(config, flow)
+    state, gaps, _ = await read_ledger(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
@@ -147,7 +147,7 @@ async def diverge(
                     found.append(each)
         for named in waiting:
             bounds = _later(await source_log.bounds(named, committed=committed), since[0], named)
-            stretch = Stretch("source", *bounds, "not begun")
+            stretch = OneSidedRange("source", *bounds, "not begun")
             each = await _read(flow, source_log, named, stretch, copied_back, rows, committed=committed)
             if each.records:
                 found.append(each)
@@ -237,9 +237,9 @@ async def _read(
     flow: FlowConfig,
     log: LogReader,
     named: TopicPartition,
-    stretch: Stretch,
+    stretch: OneSidedRange,
     ours: frozenset[int],
-    rows: Rows | None,
+    rows: AtomicParquetFile | None,
     *,
     committed: bool,
 ) -> Diverging:
@@ -266,7 +266,7 @@ async def _read(
 
 
 async def _records(
-    log: LogReader, named: TopicPartition, stretch: Stretch, ours: frozenset[int], *, committed: bool
+    log: LogReader, named: TopicPartition, stretch: OneSidedRange, ours: frozenset[int], *, committed: bool
 ) -> AsyncGenerator[DecodedRecord]:
     async with aclosing(log.read(named, stretch.start, stretch.end, committed=committed)) as batches:
         async for batch in batches:

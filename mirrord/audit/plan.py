@@ -40,7 +40,7 @@ BEGIN_S = 5.0
 _POLICY = "cleanup.policy"
 
 
-class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
+class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A lane to audit, or the reason why it is not audited."""
 
     lane: LaneId
@@ -82,7 +82,7 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
     flow: str
     source: Alias
     target: Alias
-    lanes: tuple[PlannedLane, ...]
+    lanes: tuple[LaneAuditPlan, ...]
     history: tuple[RangeAudited, ...] = ()
     """What earlier audits have proven, if the ledger still holds it."""
     trouble: str = ""
@@ -122,7 +122,7 @@ async def _plan_now(
 ) -> tuple[FlowPlan, bool]:
     """Return the plan, and whether uncopied partitions may begin to be copied at any moment."""
     try:
-        state, gaps, history = await read_told(config, flow)
+        state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:
         rows = _with_uncopied([], await uncopied(config, flow, None, topics, PATIENCE_S))
         plan = FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(rows), trouble=NO_LEDGER)
@@ -137,7 +137,7 @@ async def _plan_now(
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
     missing = await uncopied(config, flow, state, topics, PATIENCE_S)
-    there = await _Clusters.look(config, flow, lanes, since_ms)
+    there = await _Clusters.read(config, flow, lanes, since_ms)
     returned, _ = await brought_back(config, flow, state)
     told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
     planned = [
@@ -154,12 +154,12 @@ async def _plan_now(
     return plan, any(each.start < each.end and not each.why for each in missing)
 
 
-def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) -> list[PlannedLane]:
+def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
     """Return the same lanes, with what is known of partitions without a copied record added."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
-        row = rows.get(each.source) or PlannedLane(lane=LaneId(str(each.source)), audited=audited)
+        row = rows.get(each.source) or LaneAuditPlan(lane=LaneId(str(each.source)), audited=audited)
         why = f": {each.why}" if each.why else ""
         has_nothing = each.start >= each.end
         said = f"nothing is to be copied yet{why}" if has_nothing else f"nothing of it is copied{why}"
@@ -170,7 +170,7 @@ def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) 
 
 
 def _former_losses(
-    state: FlowState, planned: Sequence[PlannedLane], verdicts: Mapping[LaneId, Sequence[Verdict]]
+    state: FlowState, planned: Sequence[LaneAuditPlan], verdicts: Mapping[LaneId, Sequence[Verdict]]
 ) -> dict[TopicPartition, list[Explained]]:
     """Return the losses of former topics of the same name, or of former copies, by source partition."""
     newest = {each.lane for each in planned}
@@ -187,11 +187,11 @@ def _former_losses(
 
 
 def _with_losses(
-    lane: PlannedLane,
+    lane: LaneAuditPlan,
     verdicts: Sequence[Verdict],
     former: Mapping[TopicPartition, Sequence[Explained]],
     since: Mapping[TopicPartition, int] | None,
-) -> PlannedLane:
+) -> LaneAuditPlan:
     """Return the same lane, with the losses that none of its ranges contains and that no earlier audit has counted."""
     proven_to = lane.proven.source_offset if lane.proven else 0
     begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
@@ -207,7 +207,7 @@ def _with_losses(
     return msgspec.structs.replace(lane, losses=tuple(losses))
 
 
-def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
+def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
     """Return the same lane, with the offsets of the records that were brought back to this very copy."""
     there = [each.standing for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
@@ -224,7 +224,7 @@ def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
     )
 
 
-def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
+def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
     """Return what the ledger alone proves."""
     return [
         RangeResult(
@@ -258,7 +258,7 @@ class _Clusters(msgspec.Struct, frozen=True):
     others_write: bool
 
     @staticmethod
-    async def look(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
+    async def read(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
         """Ask both clusters. Raises EnvironmentFault."""
         sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
@@ -307,7 +307,7 @@ def _plan(
     level: str,
     *,
     again: bool,
-) -> PlannedLane:
+) -> LaneAuditPlan:
     verdicts, forgotten_below = told
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
@@ -319,7 +319,7 @@ def _plan(
         target_compacted=target.topic in there.target_compacted,
         others_write=there.others_write,
     )
-    planned = PlannedLane(lane=lane.key.id, audited=audited)
+    planned = LaneAuditPlan(lane=lane.key.id, audited=audited)
     mark = state.progress.get(lane.key.id)
     skipped, lost = "", 0
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
@@ -383,7 +383,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
     return proven is not None and level in {"digest", proven.level}
 
 
-async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
+async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """Read the ledger with its marks, and every verdict that it still holds.
 
     The marks are read first: everything below them is explained by what the ledger already held then.

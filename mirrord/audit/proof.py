@@ -7,7 +7,7 @@ import structlog
 
 from mirrord.audit.plan import PATIENCE_S, FlowPlan
 from mirrord.audit.rules.ranges import pieces
-from mirrord.audit.rules.results import Piece
+from mirrord.audit.rules.results import MapPiece
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.store.access import ClusterAccess
@@ -15,7 +15,7 @@ from mirrord.ledger.store.access import ClusterAccess
 log = structlog.get_logger()
 
 
-async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
+async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
     """Append what is proven, if the map is still the one that was audited.
 
     The map is checked right before the append. If ordinals below the mark were mapped again in the moment between, the
@@ -41,9 +41,9 @@ async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence
         await store.close()
 
 
-def _joined(found: Iterable[Piece]) -> list[Piece]:
+def _joined(found: Iterable[MapPiece]) -> list[MapPiece]:
     """Merge adjacent pieces that continue each other, because ranges split them."""
-    joined: list[Piece] = []
+    joined: list[MapPiece] = []
     for piece in found:
         last = joined[-1] if joined else None
         if last is not None and last.truncated == piece.truncated and _follows(last, piece):
@@ -53,7 +53,7 @@ def _joined(found: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _follows(before: Piece, after: Piece) -> bool:
+def _follows(before: MapPiece, after: MapPiece) -> bool:
     return all(
         second == first + before.length
         for first, second in (

@@ -74,7 +74,7 @@ class RangeReader:
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
         both = _Both(self._source, self._target, lane, wanted, self._pace)
-        await both.look()
+        await both.read_bounds()
         found: dict[bytes, Newest] = {}
         sides = [both.source_keys()] if with_source else []
         for side in (*sides, both.target_keys()):
@@ -84,7 +84,7 @@ class RangeReader:
 
     async def _audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
         both = _Both(self._source, self._target, lane, wanted, self._pace)
-        await both.look()
+        await both.read_bounds()
         if not self._by_records and both.is_whole:
             compared = await both.batches()
             if compared is not None:
@@ -105,7 +105,7 @@ class _Both:
         self._read_bytes = 0
         self._newest_ms = -1
 
-    async def look(self) -> None:
+    async def read_bounds(self) -> None:
         """Find out where both logs begin and end."""
         self._source_bounds = await self._source_log.bounds(self._lane.source, committed=self._lane.committed)
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
-from mirrord.audit.rules.fact_reconstruction import GRANT, Named, facts
+from mirrord.audit.rules.fact_reconstruction import GRANT, LaneNames, facts
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_reader import LogReader, open_logs
 from mirrord.ledger.codec import encode_entry, encode_state
@@ -102,7 +102,7 @@ async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
     return survey
 
 
-async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
+async def find_positions(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
     """Determine each lane's position from both logs, without altering anything. Raises EnvironmentFault."""
     survey = await _survey(config, flow)
     lanes = survey.looked.plan.lanes
@@ -296,7 +296,7 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
             origin = Origin(BY, lane.why, now_ms)
             yield CopyingPaused(planned.source_topic, planned.key.partition, origin)
         if lane.told is not None:
-            named = Named(
+            named = LaneNames(
                 lane=planned.lane,
                 source_topic=planned.source_topic,
                 target_topic=planned.target_topic,

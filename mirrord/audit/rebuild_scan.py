@@ -10,17 +10,17 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from mirrord.audit.rules.fact_reconstruction import Standing, standing
-from mirrord.audit.rules.record_matching import Matched, Matching, Stretch, assembled, stretches
+from mirrord.audit.rules.fact_reconstruction import ReconstructedLane, standing
+from mirrord.audit.rules.record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
 from mirrord.audit.rules.record_placement import (
     GONE,
     LOOK_AROUND,
     NOWHERE,
-    Copied,
-    Original,
+    CopiedRecords,
+    OriginalRecords,
     Other,
-    OwnBatch,
     Placed,
+    SequencedBatch,
     doubtful,
     is_open,
     ordinals,
@@ -51,8 +51,8 @@ READ_OVER = 1_000
 RECORDS_AT_ONCE = 20_000
 """Number of records that are read from either log at a time, when records are matched one by one."""
 
-_Unit = TypeVar("_Unit", Copied, Original)
-Outcome = Literal["rebuilt", "new", "refused"]
+_Unit = TypeVar("_Unit", CopiedRecords, OriginalRecords)
+RebuildOutcome = Literal["rebuilt", "new", "refused"]
 """What happens to a lane. "rebuilt": it resumes at its position. "new": none of the records that the source holds was
 ever copied, so it begins like every new lane. "refused": its position cannot be determined, and it is paused."""
 
@@ -61,10 +61,10 @@ class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
     """A lane as it was reconstructed from both logs."""
 
     planned: PlannedLane
-    outcome: Outcome
+    outcome: RebuildOutcome
     why: str = ""
     """Why the lane is refused; for other outcomes, a remark on the lane."""
-    told: Standing | None = None
+    told: ReconstructedLane | None = None
     producer: tuple[int, int] = (-1, -1)
     """The lane's producer id and epoch."""
     target_end: int = 0
@@ -89,7 +89,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 class _Own(msgspec.Struct):
     """The batches that one producer wrote into the target."""
 
-    batches: list[OwnBatch]
+    batches: list[SequencedBatch]
     keys: list[Hashable]
     epochs: list[int]
     timed: set[bool]
@@ -109,7 +109,7 @@ class _Source(msgspec.Struct):
     """A source log, as read from its batch headers."""
 
     start: int
-    originals: list[Original]
+    originals: list[OriginalRecords]
     others: list[Other]
     is_filtered: bool
     """Whether the flow has a filter that may skip some of its records."""
@@ -161,7 +161,9 @@ class LaneLook:
                 producers[producer] = own  # the most recent producer comes last
                 before = vacant.get(producer, 0)
                 length = header.last_offset_delta + 1
-                own.batches.append(OwnBatch(header.base_sequence, header.base_offset, length, total - before, close))
+                own.batches.append(
+                    SequencedBatch(header.base_sequence, header.base_offset, length, total - before, close)
+                )
                 own.keys.append(_key(batch, is_copy=True))
                 own.epochs.append(header.leader_epoch)
                 own.timed.add(not header.attributes & LOG_APPEND_TIME)
@@ -170,7 +172,7 @@ class LaneLook:
         return _Target(start, end, producers, {producer: total - seen for producer, seen in vacant.items()})
 
     async def _read_source(self, named: TopicPartition, start: int, end: int, rules: Rules) -> _Source:
-        originals: list[Original] = []
+        originals: list[OriginalRecords] = []
         others: list[Other] = []
         async with aclosing(self._source.read(named, start, end, committed=rules.committed)) as batches:
             async for batch in batches:
@@ -184,19 +186,23 @@ class LaneLook:
                 elif header.record_count:
                     is_torn = batch.is_old or header.record_count != last - first + 1
                     epoch = -1 if batch.is_old else header.leader_epoch
-                    originals.append(Original(first, last - first + 1, _key(batch, is_copy=False), epoch, is_torn))
+                    originals.append(
+                        OriginalRecords(first, last - first + 1, _key(batch, is_copy=False), epoch, is_torn)
+                    )
         return _Source(start, originals, others, rules.keeps is not None)
 
-    async def copies(self, named: TopicPartition, wanted: Sequence[Copied], *, timed: bool) -> list[list[Copied]]:
+    async def copies(
+        self, named: TopicPartition, wanted: Sequence[CopiedRecords], *, timed: bool
+    ) -> list[list[CopiedRecords]]:
         """Read the wanted batches of the target, and return each as single records."""
-        made: dict[int, list[Copied]] = {}
+        made: dict[int, list[CopiedRecords]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
         async for batch in self._batches(self._target, named, spans):
             copy = known.get(batch.header.base_offset)
             if copy is not None:
                 made[copy.offset] = [
-                    Copied(
+                    CopiedRecords(
                         copy.ordinal + record.offset - copy.offset,
                         record.offset,
                         1,
@@ -208,17 +214,17 @@ class LaneLook:
         return [made.get(each.offset, []) for each in wanted]
 
     async def originals(
-        self, named: TopicPartition, wanted: Sequence[Original], *, timed: bool
-    ) -> list[list[Original]]:
+        self, named: TopicPartition, wanted: Sequence[OriginalRecords], *, timed: bool
+    ) -> list[list[OriginalRecords]]:
         """Read the wanted batches of the source, and return each as single records."""
-        made: dict[int, list[Original]] = {}
+        made: dict[int, list[OriginalRecords]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
         async for batch in self._batches(self._source, named, spans):
             original = known.get(batch.header.base_offset)
             if original is not None:
                 made[original.offset] = [
-                    Original(record.offset, 1, (digest(record, timed=timed),), original.epoch)
+                    OriginalRecords(record.offset, 1, (digest(record, timed=timed),), original.epoch)
                     for record in decode(batch.buffer, batch.start, batch.end)
                 ]
         return [made.get(each.offset, []) for each in wanted]
@@ -233,7 +239,7 @@ class LaneLook:
                 async for batch in batches:
                     yield batch
 
-    async def _filtered(self, named: TopicPartition, told: Standing, rules: Rules) -> Standing:
+    async def _filtered(self, named: TopicPartition, told: ReconstructedLane, rules: Rules) -> ReconstructedLane:
         """Give the verdict `filtered` to records that the lane skipped and that the filter skips today."""
         if rules.keeps is None or not told.left_out:
             return told
@@ -271,7 +277,7 @@ class _Lane:
         self._log_start = read.start
         self._is_filtered = read.is_filtered
 
-    async def of(self, producer: tuple[int, int]) -> Standing | None:
+    async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
         """Return the lane's position, assuming that this is its producer. Raises Unplaced.
 
         Return None when the producer has copied no records that the source still holds.
@@ -313,7 +319,7 @@ class _Lane:
         """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
-        wanted = [Copied(0, batch.offset, batch.length, None) for batch in some]
+        wanted = [CopiedRecords(0, batch.offset, batch.length, None) for batch in some]
         is_timed = own.timed == {True}
         found = await self._look.copies(self._target, wanted, timed=is_timed)
         theirs = {copy.key for copies in found for copy in copies}
@@ -328,14 +334,14 @@ class _Lane:
                 break
         return False
 
-    def _copies(self, producer: tuple[int, int]) -> list[Copied]:
+    def _copies(self, producer: tuple[int, int]) -> list[CopiedRecords]:
         own, found = self._found.producers[producer], self._found
         numbers = ordinals(own.batches, found.start, found.vacant_behind[producer])
-        made: list[Copied] = []
+        made: list[CopiedRecords] = []
         for batch, key, epoch, (ordinal, removed) in zip(own.batches, own.keys, own.epochs, numbers, strict=True):
             if removed:
-                made.append(Copied(ordinal - removed, batch.offset - removed, removed, GONE, epoch))
-            made.append(Copied(ordinal, batch.offset, batch.length, key, epoch))
+                made.append(CopiedRecords(ordinal - removed, batch.offset - removed, removed, GONE, epoch))
+            made.append(CopiedRecords(ordinal, batch.offset, batch.length, key, epoch))
         return made
 
     def _timed(self, producer: tuple[int, int]) -> bool:
@@ -354,7 +360,7 @@ class _Lane:
         if not parts:
             return None if parts is None else placed
         timed = self._timed(producer)
-        found: list[tuple[Stretch, Matched]] = []
+        found: list[tuple[UnmatchedUnits, Matched]] = []
         for part in parts:
             expires = self._log_start > 0 and part.first == 0 and placed.at[0] < 0
             matched = await self._matched_part(placed, part, timed=timed, may_expire=expires)
@@ -363,7 +369,9 @@ class _Lane:
             found.append((part, matched))
         return assembled(placed, found)
 
-    async def _matched_part(self, placed: Placed, part: Stretch, *, timed: bool, may_expire: bool) -> Matched | None:
+    async def _matched_part(
+        self, placed: Placed, part: UnmatchedUnits, *, timed: bool, may_expire: bool
+    ) -> Matched | None:
         """Match the records of one stretch. Both logs are read backwards, a few batches at a time."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])

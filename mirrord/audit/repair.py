@@ -11,7 +11,7 @@ from typing import get_args
 
 import msgspec
 
-from mirrord.audit.repair_receipts import tell
+from mirrord.audit.repair_receipts import record_repairs
 from mirrord.audit.result_files import RangeKey
 from mirrord.audit.rules.results import RangeResult
 from mirrord.config.schema import Config, FlowConfig
@@ -113,7 +113,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
             made += await _flow(config, known[name], some, origin, told)
         finally:
             # The facts are also recorded when a range cannot be read: the ranges before it have been copied.
-            line = await tell(config, known[name], told) if told else ""
+            line = await record_repairs(config, known[name], told) if told else ""
             lines += [line] if line else []
     if flows and not made:
         raise ConfigError(f"the results belong to {', '.join(flows)}, which is not a flow of this configuration")
@@ -149,7 +149,7 @@ async def _flow(
         )
         before = repaired_at(lane.repaired, each.start, each.end)
         if before is not None:
-            told = _as_told(told, before)
+            told = _as_recorded(told, before)
             if origin is None:
                 made.append(told)
                 continue
@@ -167,7 +167,7 @@ async def _flow(
     return made
 
 
-def _as_told(told: Repair, before: RangeRepaired) -> Repair:
+def _as_recorded(told: Repair, before: RangeRepaired) -> Repair:
     """Return a repair with the details that the ledger records."""
     return msgspec.structs.replace(
         told,

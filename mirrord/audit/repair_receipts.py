@@ -12,7 +12,7 @@ from mirrord.model.errors import EnvironmentFault
 PATIENCE_S = 10.0
 
 
-async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
+async def record_repairs(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
     """Append the facts that the ledger does not have yet. Return why that failed, or an empty string.
 
     After a failure the repaired records are in their topic in any case, and the next repair records them in the ledger.

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mirrord.audit.plan import FlowPlan, PlannedLane
+from mirrord.audit.plan import FlowPlan, LaneAuditPlan
 from mirrord.audit.rules.html_report import FoundThen
 from mirrord.audit.rules.ledger_audit import losses_within
 from mirrord.audit.rules.results import AuditRange, LaneSummary, RangeResult
@@ -65,7 +65,7 @@ def range_key(flow: str, wanted: AuditRange) -> RangeKey:
     return flow, wanted.lane, wanted.first, wanted.end, told
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """A result with the names of its lane."""
 
     flow: str
@@ -126,7 +126,7 @@ class Results:
         except OSError as error:
             raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[ResultRow]) -> None:
         """Store some results, all of them or none. Raises EnvironmentFault."""
         if not rows:
             return
@@ -144,7 +144,7 @@ class Results:
             raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: ResultRow) -> dict[str, Any]:
     result = row.result
     return {
         "flow": row.flow,
@@ -181,7 +181,7 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
     )
 
 
-def proven(lane: PlannedLane, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
+def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
     """Return what a lane's results prove together with earlier audits, or None if they prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
@@ -208,7 +208,7 @@ def proven(lane: PlannedLane, results: Iterable[RangeResult], level: AuditLevel,
     )
 
 
-def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
+def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
     """Return the totals of a lane's results. The level `ledger` proves nothing about records."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from mirrord.audit.plan import FlowPlan
 from mirrord.audit.rules.results import AuditRange, Difference
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
-from mirrord.jobs.audit_task import AuditTask, Found, Work
+from mirrord.jobs.audit_task import AuditTask, TaskResult, Work
 from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
 
@@ -22,10 +22,10 @@ RANGES_A_TASK = 4
 """Number of ranges in one task. A task opens its connections once, but small tasks spread better."""
 TASKS_A_CORE = 8
 """Number of tasks of one job for each core. Results are stored between jobs."""
-TELL_S = 1.0
+REPORT_S = 1.0
 
 
-class Read(msgspec.Struct, frozen=True):
+class TaskProgress(msgspec.Struct, frozen=True):
     """Cumulative progress of the tasks."""
 
     ranges: int
@@ -35,7 +35,7 @@ class Read(msgspec.Struct, frozen=True):
     is not included."""
 
 
-Tell = Callable[[Read], None]
+OnTaskProgress = Callable[[TaskProgress], None]
 """Progress callback. It is called from time to time in a separate thread, and once at the end."""
 
 
@@ -52,10 +52,10 @@ def audit(
     settings: Mapping[str, str],
     *,
     by_records: bool,
-    tell: Tell,
+    report: OnTaskProgress,
     keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
-) -> Iterator[Found]:
+) -> Iterator[TaskResult]:
     """Yield the results in the order in which they arrive. The ranges in `keyed` are compared by key as well. All tasks
     together read no faster than the rate.
 
@@ -70,34 +70,34 @@ def audit(
         task = AuditTask(dict(clusters), by_records=by_records, rate_bytes_per_s=rate, counters=(done, read, cpu))
         at_once = RANGES_A_TASK * TASKS_A_CORE * context.defaultParallelism
         ranges = {(each.flow, each.wanted.lane, each.wanted.first, each.wanted.end): each.wanted for each in wanted}
-        with _telling(lambda: tell(Read(done.value, read.value, cpu.value))):
+        with _reporting(lambda: report(TaskProgress(done.value, read.value, cpu.value))):
             stale = stale_keys(context, clusters, keyed, read, rate)
             for first in range(0, len(wanted), at_once):
                 some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
                 # This path avoids Arrow, for which Spark would require pandas.
                 spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
                 for found in spread.mapPartitions(task).collect():
-                    yield _with_keys(msgspec.msgpack.decode(found, type=Found), ranges, stale)
+                    yield _with_keys(msgspec.msgpack.decode(found, type=TaskResult), ranges, stale)
 
 
 def _with_keys(
-    found: Found,
+    found: TaskResult,
     ranges: Mapping[tuple[str, LaneId, int, int], AuditRange],
     stale: Mapping[tuple[str, LaneId], Sequence[Difference]],
-) -> Found:
+) -> TaskResult:
     result = found.result
     wanted = ranges[found.flow, result.lane, result.first, result.end]
-    return Found(found.flow, with_keys(result, wanted, stale.get((found.flow, result.lane), ())))
+    return TaskResult(found.flow, with_keys(result, wanted, stale.get((found.flow, result.lane), ())))
 
 
 @contextmanager
-def _telling(tell: Callable[[], None]) -> Generator[None]:
-    """Call `tell` from a background thread while a job runs."""
+def _reporting(report: Callable[[], None]) -> Generator[None]:
+    """Call `report` from a background thread while a job runs."""
     ended = threading.Event()
 
     def follow() -> None:
-        while not ended.wait(TELL_S):
-            tell()
+        while not ended.wait(REPORT_S):
+            report()
 
     thread = threading.Thread(target=follow, name="progress of the audit", daemon=True)
     thread.start()
@@ -106,4 +106,4 @@ def _telling(tell: Callable[[], None]) -> Generator[None]:
     finally:
         ended.set()
         thread.join()
-        tell()
+        report()

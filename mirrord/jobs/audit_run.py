@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.audit.plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
-from mirrord.audit.proof import tell
-from mirrord.audit.result_files import LaneSummary, RangeKey, Results, Row, proven, range_key, summary
-from mirrord.audit.rules.html_report import ProvenPoint, Report
+from mirrord.audit.plan import FlowPlan, LaneAuditPlan, audit_by_ledger, plan_flow
+from mirrord.audit.proof import record_proof
+from mirrord.audit.result_files import LaneSummary, RangeKey, ResultRow, Results, proven, range_key, summary
+from mirrord.audit.rules.html_report import AuditPage, ProvenPoint
 from mirrord.audit.rules.repaired import with_repairs
 from mirrord.audit.rules.results import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
 from mirrord.audit.rules.summary import whole_result
@@ -39,7 +39,7 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of bytes per second to read from both clusters together."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class AuditProgress(msgspec.Struct, frozen=True):
     """Progress of an audit."""
 
     ranges: int
@@ -48,7 +48,7 @@ class Progress(msgspec.Struct, frozen=True):
     read_bytes: int
 
 
-Tell = Callable[[Progress], None]
+OnAuditProgress = Callable[[AuditProgress], None]
 
 
 class Audit:
@@ -63,9 +63,11 @@ class Audit:
         self.cpu_s = 0.0
         """CPU time of the Python processes that read and compare."""
 
-    def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult], tell: Tell = lambda _: None) -> None:
-        """Compare everything, and store results on the way. `known` are the results of an interrupted audit. `tell` is
-        called from time to time, perhaps in another thread.
+    def run(
+        self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
+    ) -> None:
+        """Compare everything, and store results on the way. `known` are the results of an interrupted audit. `report`
+        is called from time to time, perhaps in another thread.
 
         Raises EnvironmentFault.
         """
@@ -78,15 +80,15 @@ class Audit:
                 ]
         lanes = {(plan.flow, lane.lane): lane for plan in self._plans for lane in plan.lanes}
         ranges = {(key, wanted.first): wanted for key, lane in lanes.items() for wanted in lane.ranges}
-        rows: list[Row] = []
+        rows: list[ResultRow] = []
         try:
-            for flow, result in self._compared([_left(plan, known) for plan in self._plans], tell):
+            for flow, result in self._compared([_left(plan, known) for plan in self._plans], report):
                 lane = lanes[flow, result.lane]
                 # The stored result is the original finding: `mirrord repair` may need it again.
                 self._found[flow, result.lane].append(with_repairs(result, lane.repaired))
                 audited = lane.audited
                 rows.append(
-                    Row(
+                    ResultRow(
                         flow=flow,
                         source=audited.source,
                         target_topic=audited.target.topic,
@@ -156,10 +158,10 @@ class Audit:
         looked = f"{sum(not each.skipped for each in sums):,} partitions, {records:,} records, {read:,} bytes read"
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
-    def report(self, results: Results | None) -> Report:
+    def report(self, results: Results | None) -> AuditPage:
         """Return a report for people, including the earlier audits that `results` and the ledgers know."""
         now_ms = SystemClock().wall_ms()
-        return Report(
+        return AuditPage(
             at_ms=now_ms,
             program=program(),
             level=self._order.level,
@@ -179,7 +181,7 @@ class Audit:
                 where = str(lanes[fact.lane].audited.source)
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
-    def tell(self) -> list[str]:
+    def record_proofs(self) -> list[str]:
         """Record in the ledger what is proven. Return a line for each flow whose ledger does not accept that; the audit
         is valid all the same."""
         if self._order.level == "ledger":
@@ -192,7 +194,7 @@ class Audit:
             if not told:
                 continue
             try:
-                asyncio.run(tell(self._config, self._config.flow(plan.flow), plan, told))
+                asyncio.run(record_proof(self._config, self._config.flow(plan.flow), plan, told))
             except EnvironmentFault as fault:
                 lines.append(f"the proof for {plan.flow} is not recorded, so the next audit reads it again: {fault}")
         return lines
@@ -202,7 +204,7 @@ class Audit:
         wanted = (self._config, self._config.flow(flow), order.level, order.topics, order.since_ms)
         return asyncio.run(plan_flow(*wanted, again=order.again))
 
-    def _compared(self, plans: Sequence[FlowPlan], tell: Tell) -> Iterator[tuple[str, RangeResult]]:
+    def _compared(self, plans: Sequence[FlowPlan], report: OnAuditProgress) -> Iterator[tuple[str, RangeResult]]:
         order = self._order
         if order.level == "ledger":
             for plan in plans:
@@ -211,7 +213,7 @@ class Audit:
                         yield plan.flow, result
             return
         # Spark is loaded only if it is needed.
-        from mirrord.jobs.audit import Read, audit, works  # noqa: PLC0415
+        from mirrord.jobs.audit import TaskProgress, audit, works  # noqa: PLC0415
         from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
 
         wanted = [work for plan in plans for work in works(plan)]
@@ -219,18 +221,18 @@ class Audit:
             some = max(1, round(len(wanted) * order.sample))
             wanted = random.sample(wanted, min(some, len(wanted)))
         every = len(wanted)
-        tell(Progress(0, every, 0))
+        report(AuditProgress(0, every, 0))
 
-        def told(read: Read) -> None:
+        def report_task(read: TaskProgress) -> None:
             self.cpu_s = read.cpu_s
-            tell(Progress(min(read.ranges, every), every, read.read_bytes))
+            report(AuditProgress(min(read.ranges, every), every, read.read_bytes))
 
         found = audit(
             self._config.clusters,
             wanted,
             order.spark,
             by_records=order.level == "records",
-            tell=told,
+            report=report_task,
             keyed=key_works(self._plans, {(each.flow, *_name(each.wanted)) for each in wanted}),
             rate_bytes_per_s=order.rate_bytes_per_s,
         )
@@ -249,7 +251,7 @@ def _first(result: RangeResult) -> int:
 def _left(plan: FlowPlan, known: Collection[RangeKey]) -> FlowPlan:
     """Return the plan without the ranges whose results are known."""
 
-    def left(lane: PlannedLane) -> PlannedLane:
+    def left(lane: LaneAuditPlan) -> LaneAuditPlan:
         ranges = tuple(wanted for wanted in lane.ranges if range_key(plan.flow, wanted) not in known)
         return msgspec.structs.replace(lane, ranges=ranges)
 

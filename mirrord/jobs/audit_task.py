@@ -30,7 +30,7 @@ class Work(msgspec.Struct, frozen=True):
     wanted: AuditRange
 
 
-class Found(msgspec.Struct, frozen=True):
+class TaskResult(msgspec.Struct, frozen=True):
     """One result, as a task returns it."""
 
     flow: str
@@ -59,7 +59,7 @@ class AuditTask:
         counters: tuple[Any, Any, Any],
         rate_bytes_per_s: int | None = None,
     ) -> None:
-        """`counters` are Spark's accumulators for the fields of `Read`. The rate is this task's share."""
+        """`counters` are Spark's accumulators for the fields of `TaskProgress`. The rate is this task's share."""
         self._clusters = clusters
         self._by_records = by_records
         self._rate_bytes_per_s = rate_bytes_per_s
@@ -70,7 +70,7 @@ class AuditTask:
         wanted = [msgspec.msgpack.decode(work, type=Work) for work in given]
         return map(msgspec.msgpack.encode, blocking(lambda: self._audit(wanted)))
 
-    async def _audit(self, wanted: Sequence[Work]) -> AsyncGenerator[Found, None]:
+    async def _audit(self, wanted: Sequence[Work]) -> AsyncGenerator[TaskResult, None]:
         pairs = dict.fromkeys((work.source, work.target) for work in wanted)
         for source, target in pairs:
             some = [work for work in wanted if (work.source, work.target) == (source, target)]
@@ -87,4 +87,4 @@ class AuditTask:
                     self._done.add(1)
                     self._read.add(result.read_bytes)
                     self._cpu.add(_uncounted_cpu_s())
-                    yield Found(work.flow, result)
+                    yield TaskResult(work.flow, result)

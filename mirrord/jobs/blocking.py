@@ -8,17 +8,17 @@ import uvloop
 
 from mirrord.runtime import logs
 
-Item = TypeVar("Item")
+T = TypeVar("T")
 
 
-def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
+def blocking(begin: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
     """Yield the items of an asynchronous generator for a caller that has no event loop. The loop runs while the caller
     waits."""
     logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()
 
-        async def following() -> list[Item]:
+        async def following() -> list[T]:
             async for item in items:
                 return [item]
             return []

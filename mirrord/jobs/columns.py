@@ -56,7 +56,7 @@ _SEQUENCES = 1 << 31
 """Number of sequence numbers before they start again at 0."""
 
 
-class Columns(Protocol):
+class ColumnBuilder(Protocol):
     """Rows of one partition that are returned together."""
 
     rows: int

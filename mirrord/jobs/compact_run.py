@@ -12,15 +12,15 @@ from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, S
 from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S
 
-Tell = Callable[[str, int, int], None]
+OnFlowProgress = Callable[[str, int, int], None]
 """Progress callback. Its arguments are a flow, the number of gaps written, and the total number of gaps."""
 
 
 def compact_flows(
-    config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], tell: Tell
+    config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
 ) -> list[Compacted]:
     """Compact each flow that has ever run. Raises ConfigError, EnvironmentFault."""
-    due = [(flow, asyncio.run(_look(config, flow, wanted))) for flow in config.flows]
+    due = [(flow, asyncio.run(_count_runs(config, flow, wanted))) for flow in config.flows]
     writable(folder)
     with ExitStack() as stack:
         spread: Spread = _here
@@ -29,7 +29,9 @@ def compact_flows(
 
             spread = stack.enter_context(open_spread(settings))
         return [
-            asyncio.run(_compact(config, flow, folder, wanted, spread, tell)) for flow, runs in due if runs is not None
+            asyncio.run(_compact(config, flow, folder, wanted, spread, report))
+            for flow, runs in due
+            if runs is not None
         ]
 
 
@@ -45,7 +47,7 @@ def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
     return [write(work) for work in works]
 
 
-async def _look(config: Config, flow: FlowConfig, wanted: RunSelection) -> int | None:
+async def _count_runs(config: Config, flow: FlowConfig, wanted: RunSelection) -> int | None:
     """Count the runs that can be moved, without moving any. Return None if the flow has never run."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
@@ -59,13 +61,13 @@ async def _look(config: Config, flow: FlowConfig, wanted: RunSelection) -> int |
 
 
 async def _compact(
-    config: Config, flow: FlowConfig, folder: Path, wanted: RunSelection, spread: Spread, tell: Tell
+    config: Config, flow: FlowConfig, folder: Path, wanted: RunSelection, spread: Spread, report: OnFlowProgress
 ) -> Compacted:
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open()
     try:
         return await compact(
-            store, folder / flow.name, wanted, spread, lambda done, every: tell(flow.name, done, every)
+            store, folder / flow.name, wanted, spread, lambda done, every: report(flow.name, done, every)
         )
     finally:
         await store.close()

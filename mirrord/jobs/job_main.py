@@ -91,7 +91,7 @@ def _audit(config: Config, flow: str, lease: JobLease) -> tuple[JobOutcome, str]
     audit.run(results, {}, lambda progress: lease.progress(progress.ranges, progress.every))
     if wanted.out:
         write_whole(Path(wanted.out) / f"{flow}.html", page(audit.report(results)))
-    for line in audit.tell():
+    for line in audit.record_proofs():
         log.warning("proof_not_kept", flow=flow, reason=line)
     for each in islice(audit.differences(), MOST_LINES):
         found = each.difference

@@ -20,7 +20,7 @@ from typing import Any, cast
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from mirrord.jobs.blocking import blocking
-from mirrord.jobs.columns import BatchColumns, Columns, RecordColumns, spark_schema
+from mirrord.jobs.columns import BatchColumns, ColumnBuilder, RecordColumns, spark_schema
 from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
 from mirrord.kafka.client.log_reader import LogReader, RangeGone, open_logs
@@ -113,7 +113,7 @@ async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerat
     piece = wanted.piece
     named = piece.partition
 
-    def fresh() -> Columns:
+    def fresh() -> ColumnBuilder:
         if options.records:
             return RecordColumns(named.topic, named.partition, piece.start, piece.end)
         return BatchColumns(named.topic, named.partition)

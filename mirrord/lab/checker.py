@@ -88,7 +88,7 @@ class CopyComparison(NamedTuple):
     def describe(self) -> str:
         """Return one line for each partition that differs."""
         return "\n".join(
-            f"{result.pair.source}-{result.partition}: {_in_words(result.difference)}; {result.where}"
+            f"{result.pair.source}-{result.partition}: {_describe(result.difference)}; {result.where}"
             for result in self.partitions
             if any(result.difference)
         )
@@ -100,12 +100,12 @@ def compare(
     pairs: Sequence[TopicPair],
     *,
     processes: int = 2,
-    told: Callable[[PartitionResult], None] = lambda _: None,
+    report: Callable[[PartitionResult], None] = lambda _: None,
 ) -> CopyComparison:
     """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write
     meanwhile.
 
-    `told` is called with each partition as soon as it is done. With one process, the comparison runs in this process.
+    `report` is called with each partition as soon as it is done. With one process, the comparison runs in this process.
     Raises EnvironmentFault if a cluster does not answer.
     """
     work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
@@ -113,7 +113,7 @@ def compare(
     if processes == 1:
         for each in work:
             results[each] = compare_partition(source, target, *each)
-            told(results[each])
+            report(results[each])
         return CopyComparison(tuple(results.values()))
     # librdkafka's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
@@ -121,7 +121,7 @@ def compare(
         running = {pool.submit(compare_partition, source, target, *each): each for each in work}
         for done in as_completed(running):
             result = results[running[done]] = done.result()
-            told(result)
+            report(result)
     return CopyComparison(tuple(results[each] for each in work))
 
 
@@ -190,7 +190,7 @@ def _offset(records: _Records, place: int) -> str:
     return f"offset {records.offsets[place]}" if place < len(records.offsets) else "the end"
 
 
-def _in_words(found: DifferenceCounts) -> str:
+def _describe(found: DifferenceCounts) -> str:
     counts = zip(DifferenceCounts._fields, found, strict=True)
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts if count)
 

@@ -50,8 +50,8 @@ from mirrord.supervision.rules.broker_probe import (
     STEPS,
     Judgement,
     Observed,
+    ProbeAnswer,
     ProbeStep,
-    ProduceAnswer,
     Stored,
     judge,
 )
@@ -233,7 +233,7 @@ class _Probe:
         )
         pair = (first, second)
         sent: dict[tuple[int, int], int] = {}
-        answers: list[ProduceAnswer] = []
+        answers: list[ProbeAnswer] = []
         for connection, steps in groupby(STEPS, key=lambda step: step.connection):
             batches: list[bytes] = []
             for step in steps:
@@ -265,14 +265,14 @@ class _Probe:
                 raise NotProbed(f"no producer id was assigned: {ErrorCode.name_of(told.error)}")
             await asyncio.sleep(POLL_S)
 
-    async def _produce(self, connection: Connection, batch: bytes) -> ProduceAnswer:
+    async def _produce(self, connection: Connection, batch: bytes) -> ProbeAnswer:
         version = connection.version(PRODUCE)
         topic = self._topic_id if version >= PRODUCE_BY_TOPIC_ID else self._topic
         parts, _ = produce.encode(version, int(self._timeout_s * 1000), [(topic, 0, batch)])
         (told,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
         if _passes(told.error):
             raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(told.error)}")
-        return ProduceAnswer(told.error, told.base_offset)
+        return ProbeAnswer(told.error, told.base_offset)
 
     async def _remembered(self, connection: Connection, ids: list[int]) -> dict[int, int] | None:
         try:

@@ -214,7 +214,7 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await append(self, values)
 
     async def run() -> None:
-        found = await rebuild.look(config, flow, "lost")
+        found = await rebuild.find_positions(config, flow, "lost")
         await rebuild.apply(config, flow, found)
 
     with monkeypatch.context() as patched:

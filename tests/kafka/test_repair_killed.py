@@ -13,7 +13,7 @@ from typing import cast
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.audit.result_files import Results, Row
+from mirrord.audit.result_files import ResultRow, Results
 from mirrord.audit.rules.results import AuditRange, Compared, Difference, RangeResult
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.state import LaneState
@@ -92,7 +92,7 @@ def audited(folder: Path, flow: str, lane: LaneState) -> None:
     result = RangeResult(by="records", compared=Compared(0, (Difference("missing", 0, 0, RECORDS),)), **whole)
     source = names.TopicPartition(lane.source_topic, lane.partition)
     kept = {"flow": flow, "source": source, "target_topic": lane.target_topic, "level": "records"}
-    Results(folder).write([Row(audited_at_ms=0, wanted=wanted, result=result, **kept)])
+    Results(folder).write([ResultRow(audited_at_ms=0, wanted=wanted, result=result, **kept)])
 
 
 class World:

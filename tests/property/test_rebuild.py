@@ -9,15 +9,15 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.audit.rules.fact_reconstruction import Named, Standing, facts, standing
-from mirrord.audit.rules.record_matching import Matched, Matching, Stretch, assembled, stretches
+from mirrord.audit.rules.fact_reconstruction import LaneNames, ReconstructedLane, facts, standing
+from mirrord.audit.rules.record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
 from mirrord.audit.rules.record_placement import (
     GONE,
-    Copied,
-    Original,
+    CopiedRecords,
+    OriginalRecords,
     Other,
-    OwnBatch,
     Placed,
+    SequencedBatch,
     doubtful,
     ordinals,
     place,
@@ -168,9 +168,9 @@ def history(seed: int, variety: int, *, compacts: str = "", expires: bool = True
     return made
 
 
-def told(made: History) -> tuple[Standing, FlowState]:
+def told(made: History) -> tuple[ReconstructedLane, FlowState]:
     """Rebuild as the shell does. Raises Unplaced."""
-    own: list[OwnBatch] = []
+    own: list[SequencedBatch] = []
     batches: list[Batch] = []
     log_start = made.target[0].base if made.target else 0
     position = log_start
@@ -180,17 +180,17 @@ def told(made: History) -> tuple[Standing, FlowState]:
         vacant += close
         position = batch.base + batch.count
         if batch.kind == "data":
-            own.append(OwnBatch(batch.sequence, batch.base, batch.count, vacant, close))
+            own.append(SequencedBatch(batch.sequence, batch.base, batch.count, vacant, close))
             batches.append(batch)
             vacant = 0
     if log_start == 0 and made.sequence_start:
         log_start = 1  # the lane is older than what is played here
     numbers = ordinals(own, log_start, vacant + made.target_end - position)
-    copies: list[Copied] = []
+    copies: list[CopiedRecords] = []
     for batch, (ordinal, removed) in zip(batches, numbers, strict=True):
         if removed:
-            copies.append(Copied(ordinal - removed, batch.base - removed, removed, GONE))
-        copies.append(Copied(ordinal, batch.base, batch.count, batch.key()))
+            copies.append(CopiedRecords(ordinal - removed, batch.base - removed, removed, GONE))
+        copies.append(CopiedRecords(ordinal, batch.base, batch.count, batch.key()))
     visible = [batch for batch in made.source if batch.kind == "data" and batch.contents]
     others: list[Other] = [
         Other(batch.base, batch.base + batch.count, batch.kind)
@@ -198,7 +198,7 @@ def told(made: History) -> tuple[Standing, FlowState]:
         if batch.kind == "control" or batch.kind == "aborted"  # noqa: PLR1714 - so that the type is known
     ]
     originals = [
-        Original(batch.base, batch.count, batch.key(), 0, len(batch.contents) < batch.count) for batch in visible
+        OriginalRecords(batch.base, batch.count, batch.key(), 0, len(batch.contents) < batch.count) for batch in visible
     ]
     placed = place(copies, originals)
     start = made.source[0].base if made.source else made.source_end
@@ -220,7 +220,7 @@ def matched(placed: Placed, batches: list[Batch], visible: list[Batch], start: i
     parts = stretches(placed, filtered=filters)
     if parts is None:
         return None
-    found: list[tuple[Stretch, Matched]] = []
+    found: list[tuple[UnmatchedUnits, Matched]] = []
     for part in parts:
         matching = Matching(may_expire=start > 0 and part.first == 0 and placed.at[0] < 0)
         copies, originals = decoded(
@@ -248,11 +248,11 @@ def matched(placed: Placed, batches: list[Batch], visible: list[Batch], start: i
 
 def decoded(
     placed: Placed, batches: list[Batch], visible: list[Batch], here: set[int], there: set[int]
-) -> tuple[dict[int, list[Copied]], dict[int, list[Original]]]:
+) -> tuple[dict[int, list[CopiedRecords]], dict[int, list[OriginalRecords]]]:
     known = {batch.base: batch for batch in batches}
     copies = {
         number: [
-            Copied(copy.ordinal + at, copy.offset + at, 1, content)
+            CopiedRecords(copy.ordinal + at, copy.offset + at, 1, content)
             for at, content in sorted(known[copy.offset].contents.items())
         ]
         for number, copy in enumerate(placed.copies)
@@ -260,7 +260,7 @@ def decoded(
     }
     originals = {
         number: [
-            Original(visible[number].base + at, 1, content, 0)
+            OriginalRecords(visible[number].base + at, 1, content, 0)
             for at, content in sorted(visible[number].contents.items())
         ]
         for number in there
@@ -268,9 +268,9 @@ def decoded(
     return copies, originals
 
 
-def folded(found: Standing) -> FlowState:
+def folded(found: ReconstructedLane) -> FlowState:
     state = FlowState()
-    named = Named(
+    named = LaneNames(
         lane=LANE, source_topic="s", target_topic="t", partition=0, producer_id=7, producer_epoch=0, policy="p", by="me"
     )
     entries = [
@@ -283,7 +283,7 @@ def folded(found: Standing) -> FlowState:
     return state
 
 
-def check(made: History, found: Standing, state: FlowState) -> None:
+def check(made: History, found: ReconstructedLane, state: FlowState) -> None:
     """Everything recorded is true, and nothing that is still there is forgotten."""
     lane = state.lanes[LANE]
     real = {target: source for source, target in made.truth.values()}
@@ -316,7 +316,7 @@ def check(made: History, found: Standing, state: FlowState) -> None:
         assert found.source_offset == max(source for source, _ in made.truth.values()) + 1
 
 
-def _again(found: Standing) -> list[tuple[int, int]]:
+def _again(found: ReconstructedLane) -> list[tuple[int, int]]:
     runs = [run for run in found.source if run.ordinal >= found.ordinal]
     return [(run.offset, run.offset + after.ordinal - run.ordinal) for run, after in pairwise(runs)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mirrord.audit import rebuild_scan
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
-from mirrord.audit.rules.fact_reconstruction import Named, Standing, facts
+from mirrord.audit.rules.fact_reconstruction import LaneNames, ReconstructedLane, facts
 from mirrord.kafka.client.log_reader import LogReader
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
@@ -53,10 +53,10 @@ def unlike(batch: Batch) -> Batch:
     return batch._replace(rows=tuple(rows), data=b"")
 
 
-def folded(found: Standing) -> LaneState:
+def folded(found: ReconstructedLane) -> LaneState:
     """The lane, according to the rebuilt ledger."""
     state = FlowState()
-    named = Named(
+    named = LaneNames(
         lane=PLANNED.lane, source_topic="orders", target_topic="eu.orders", partition=0, producer_id=OWN[0],
         producer_epoch=0, policy="p", by="me",
     )  # fmt: skip

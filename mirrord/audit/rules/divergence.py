@@ -20,7 +20,7 @@ _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "un
 """Verdicts with which the source may still hold a record that was never copied."""
 
 
-class Stretch(msgspec.Struct, frozen=True, order=True):
+class OneSidedRange(msgspec.Struct, frozen=True, order=True):
     """The offsets [start, end) of one side. Not all of them have to hold records."""
 
     side: Side
@@ -37,7 +37,7 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
-) -> Iterator[Stretch]:
+) -> Iterator[OneSidedRange]:
     """Yield the stretches of a lane in the order of their offsets, those of the source first.
 
     `source` and `target` are the offsets of both logs that count. If `target` is None, the target has its own writers,
@@ -54,11 +54,11 @@ def stretches(
     for start, end, why in told:
         low, high = max(start, source[0]), min(end, source[1])
         if low < high:
-            yield Stretch("source", low, high, why)
+            yield OneSidedRange("source", low, high, why)
     if target is None or mark is None:
         return
     behind = max(mark.target_offset, target[0])
     for start, end in (*foreign_ranges(state, lane_id), (behind, target[1])):
         low, high = max(start, target[0]), min(end, target[1])
         if low < high:
-            yield Stretch("target", low, high, "foreign")
+            yield OneSidedRange("target", low, high, "foreign")

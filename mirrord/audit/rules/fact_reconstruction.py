@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from mirrord.audit.rules.record_placement import Copied, Other, Piece, Placed, is_in_order, pieces
+from mirrord.audit.rules.record_placement import CopiedRecords, Other, Placed, PlacedPiece, is_in_order, pieces
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import (
     HoleFound,
@@ -31,7 +31,7 @@ LEFT_OUT = "the source holds these records, the lane has passed them, and the re
 _MODE: Mode = "sequence"
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a lane according to both logs."""
 
     source: tuple[Run, ...]
@@ -63,7 +63,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return sum(verdict.end - verdict.start for verdict in self.verdicts if verdict.reason == "unexplained")
 
 
-def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> Standing:
+def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
     """Return the lane's position, given where its copies are placed. `log_start` is that of the source. With
     `filtered`, a filter has skipped records.
 
@@ -96,7 +96,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
         source.add(until, start)
         until += end - start
     source.add(until, top)
-    return Standing(
+    return ReconstructedLane(
         source=tuple(source),
         target=tuple(_target_runs([copy for copy in copies if copy.end > first])),
         holes=tuple(holes),
@@ -120,7 +120,7 @@ def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interv
 
 
 def _refused(
-    found: Sequence[Piece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
+    found: Sequence[PlacedPiece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
     """Yield the source ranges that still have to be copied again. They belong where the ordinals leap, and the target
     has not accepted them since. Raises Unplaced."""
@@ -141,7 +141,7 @@ def _refused(
             )
 
 
-def _target_runs(copies: Sequence[Copied]) -> Iterator[tuple[Run, int]]:
+def _target_runs(copies: Sequence[CopiedRecords]) -> Iterator[tuple[Run, int]]:
     runs = Runs()
     for copy in copies:
         if not runs or runs.offset_of(copy.ordinal) != copy.offset:
@@ -183,7 +183,7 @@ def _end(interval: Interval) -> int:
     return interval[1]
 
 
-def _epochs(found: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+def _epochs(found: Sequence[PlacedPiece]) -> Iterator[tuple[int, int]]:
     last = None
     for piece in found:
         if piece.epoch != last:
@@ -191,7 +191,7 @@ def _epochs(found: Sequence[Piece]) -> Iterator[tuple[int, int]]:
             yield piece.ordinal, piece.epoch
 
 
-class Named(msgspec.Struct, frozen=True, kw_only=True):
+class LaneNames(msgspec.Struct, frozen=True, kw_only=True):
     """The names and ids under which a lane is recorded."""
 
     lane: LaneId
@@ -205,7 +205,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     """The replicator that takes the lane."""
 
 
-def facts(named: Named, told: Standing) -> Iterator[LaneFact]:
+def facts(named: LaneNames, told: ReconstructedLane) -> Iterator[LaneFact]:
     """Yield the facts that the ledger has to contain about the lane, in order."""
     lane = named.lane
     yield LaneOpened(

@@ -13,7 +13,7 @@ import msgspec
 
 from mirrord.audit.rules.results import LaneDifference, LaneSummary
 from mirrord.audit.rules.summary import lane_result, whole_result
-from mirrord.audit.rules.svg_plot import Bar, Box, Line, Plot, Point, Tick, draw, draw_bars, even_ticks, span
+from mirrord.audit.rules.svg_plot import Bar, Box, Line, Plot, PlotPoint, Tick, draw, draw_bars, even_ticks, span
 
 MOST_SERIES = 8
 """Maximum number of lines in one plot. More lines would make it unreadable."""
@@ -43,7 +43,7 @@ class FoundThen(msgspec.Struct, frozen=True):
     differences: dict[str, int]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the page."""
 
     at_ms: int
@@ -57,7 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier findings as far back as there are results, in any order."""
 
 
-def page(report: Report) -> str:
+def page(report: AuditPage) -> str:
     """Return the complete file."""
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
@@ -102,7 +102,7 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
         (f"{each.flow} {each.partition}", each.at_ms, (each.at_ms - each.newest_ms) / 1000) for each in known
     )
     offsets = _series((f"{each.flow} {each.partition}", each.at_ms, each.source_offset) for each in points)
-    plots: tuple[tuple[str, dict[str, list[Point]], Callable[[float], str]], ...] = (
+    plots: tuple[tuple[str, dict[str, list[PlotPoint]], Callable[[float], str]], ...] = (
         ("Proven up to: the highest record time", marks, moment),
         ("Proven up to: source offset", offsets, _count),
         ("Lag: from that record time to the audit", lags, _seconds),
@@ -112,10 +112,10 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
             yield _card(title, _plot(series, words))
 
 
-def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]:
+def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name. If there are too many series, those that lag most at their end are
     kept."""
-    series: dict[str, list[Point]] = {}
+    series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))
     for points in series.values():
@@ -124,7 +124,7 @@ def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]
     return {name: series[name] for name in sorted(behind[:MOST_SERIES])}
 
 
-def _plot(series: Mapping[str, Sequence[Point]], words: Callable[[float], str]) -> str:
+def _plot(series: Mapping[str, Sequence[PlotPoint]], words: Callable[[float], str]) -> str:
     """Return the SVG of lines over time, with a legend."""
     every = [point for points in series.values() for point in points]
     left, right = span(at for at, _ in every)

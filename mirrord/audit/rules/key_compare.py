@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from mirrord.audit.rules.results import AuditRange, Difference, Piece, Seen
+from mirrord.audit.rules.results import AuditRange, Difference, MapPiece, Seen
 
 _NONE = -1
 
@@ -130,16 +130,16 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     return Difference("stale", newest.source, newest.target)
 
 
-def _at(pieces: Sequence[Piece], starts: Sequence[int], offset: int) -> Piece | None:
+def _at(pieces: Sequence[MapPiece], starts: Sequence[int], offset: int) -> MapPiece | None:
     """Return the last piece that begins at or before an offset, if it extends to that offset."""
     at = bisect_right(starts, offset) - 1
     piece = pieces[at] if at >= 0 else None
     return piece if piece is not None and offset < starts[at] + piece.length else None
 
 
-def _source(piece: Piece) -> tuple[int, int]:
+def _source(piece: MapPiece) -> tuple[int, int]:
     return piece.source, piece.target
 
 
-def _target(piece: Piece) -> int:
+def _target(piece: MapPiece) -> int:
     return piece.target

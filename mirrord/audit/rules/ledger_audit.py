@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mirrord.audit.rules.record_compare import merged, together
 from mirrord.audit.rules.reordering import mapped_disorder
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Piece
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, MapPiece
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.model.intervals import uncovered, within
 
@@ -70,7 +70,7 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
             yield Explained(verdict.reason, "source", start, end)
 
 
-def _piece(piece: Piece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
+def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
     """Yield the parts of a piece that the target log no longer covers, or that were truncated."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from mirrord.audit.rules.results import AuditRange, Piece
+from mirrord.audit.rules.results import AuditRange, MapPiece
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.offset_map import voids
 from mirrord.ledger.state import LaneState
@@ -26,7 +26,7 @@ _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
 """Verdicts on records that were copied. They do not say what the source holds at these offsets."""
 
 
-def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
+def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
     """Yield the map of the ordinals [first, end), without void ordinals."""
     cuts = sorted(lane.truncations)
     edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
@@ -36,7 +36,7 @@ def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
             limit = min((offset for ordinal, offset in cuts if ordinal > low), default=_NEVER)
             for ordinal, source, length in lane.source_runs.between(low, high - 1):
                 for part, target, count in lane.target_runs.between(ordinal, ordinal + length - 1):
-                    yield from _cut(Piece(part, source + part - ordinal, target, count), limit)
+                    yield from _cut(MapPiece(part, source + part - ordinal, target, count), limit)
 
 
 def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -52,13 +52,15 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
         yield position, end - 1
 
 
-def _cut(piece: Piece, limit: int) -> Iterator[Piece]:
+def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
     """Divide a piece at a limit. Records at source offsets from the limit on were truncated."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
-        yield Piece(piece.ordinal, piece.source, piece.target, kept)
+        yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
     if kept < piece.length:
-        yield Piece(piece.ordinal + kept, piece.source + kept, piece.target + kept, piece.length - kept, truncated=True)
+        yield MapPiece(
+            piece.ordinal + kept, piece.source + kept, piece.target + kept, piece.length - kept, truncated=True
+        )
 
 
 def ranges(
@@ -81,9 +83,9 @@ def ranges(
     The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
     """
     told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
-    known_to = _told_to(lane, end, told)
+    known_to = _explained_to(lane, end, told)
     source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
-    group: list[Piece] = []
+    group: list[MapPiece] = []
     held = 0
     source_end = target_end = -1
     start: tuple[int, int] | None = None
@@ -111,7 +113,7 @@ def ranges(
         yield from _without_pieces(lane, end, (proven_to[0], known_to), told)
 
 
-def _told_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
+def _explained_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
     """Return the source offset of an ordinal if verdicts extend up to it, so that the ledger explains everything below;
     else 0."""
     limit = lane.source_runs.offset_of(end)
@@ -139,11 +141,11 @@ def _without_pieces(
         target_start=target,
         target_end=target,
         pieces=(),
-        verdicts=_told_within(told, source_start, source_end),
+        verdicts=_verdicts_within(told, source_start, source_end),
     )
 
 
-def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
+def _first_starts(group: Sequence[MapPiece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
     """Return where the very first range begins on both sides."""
     (source, target), (source_from, target_from) = _starts(group), proven_to
     return (
@@ -161,23 +163,23 @@ def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:
     return offset
 
 
-def _told_within(told: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
+def _verdicts_within(told: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
     return tuple(told[bisect_right(told, start, key=_end) : bisect_left(told, end, key=_start)])
 
 
-def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:
+def _short(found: Iterable[MapPiece], most: int) -> Iterator[MapPiece]:
     for piece in found:
         for at in range(0, piece.length, most):
             length = min(most, piece.length - at)
-            yield Piece(piece.ordinal + at, piece.source + at, piece.target + at, length, piece.truncated)
+            yield MapPiece(piece.ordinal + at, piece.source + at, piece.target + at, length, piece.truncated)
 
 
-def _starts(group: Sequence[Piece]) -> tuple[int, int]:
+def _starts(group: Sequence[MapPiece]) -> tuple[int, int]:
     return min(piece.source for piece in group), min(piece.target for piece in group)
 
 
 def _range(
-    lane: LaneState, group: list[Piece], start: tuple[int, int], end: tuple[int, int], told: Sequence[Verdict]
+    lane: LaneState, group: list[MapPiece], start: tuple[int, int], end: tuple[int, int], told: Sequence[Verdict]
 ) -> AuditRange:
     last = group[-1]
     return AuditRange(
@@ -190,7 +192,7 @@ def _range(
         target_start=start[1],
         target_end=end[1],
         pieces=tuple(group),
-        verdicts=_told_within(told, start[0], end[0]),
+        verdicts=_verdicts_within(told, start[0], end[0]),
     )
 
 

@@ -20,9 +20,9 @@ from mirrord.audit.rules.results import (
     Cause,
     Compared,
     Difference,
+    DifferenceKind,
     Explained,
-    Kind,
-    Piece,
+    MapPiece,
     Seen,
     Surroundings,
 )
@@ -65,7 +65,7 @@ class _Comparison:
         """Pairs of (target offset, ordinal)."""
         self._sources: dict[int, int] = {}
         """Source offset to ordinal, for all records that are in the map and were not truncated."""
-        self._targets: dict[int, tuple[Piece, int]] = {}
+        self._targets: dict[int, tuple[MapPiece, int]] = {}
         """Target offset to the piece that contains it, and the corresponding source offset."""
         self._alone: dict[int, int] = {}
         """Source records without a partner: source offset to the target offset where the record should be."""
@@ -159,7 +159,7 @@ class _Comparison:
         known = sorted(self._sources)
         out_of_order = self._out_of_order([(there, self._rank(known, here)) for there, here in moved])
         for there, here in moved:
-            self._tell("reordered" if there in out_of_order else "displaced", here, there)
+            self._add("reordered" if there in out_of_order else "displaced", here, there)
 
     def _rank(self, known: Sequence[int], here: int) -> int:
         """Return the position of a source record in the order of copying. A record without an ordinal takes the
@@ -188,7 +188,7 @@ class _Comparison:
         piece, here = self._targets.get(there, (None, _NOWHERE))
         if here in self._alone and piece is not None and not piece.truncated:
             del self._alone[here]
-            self._tell("altered", here, there)
+            self._add("altered", here, there)
             return
         if piece is not None:
             cause = self._source_cause(piece, here)
@@ -197,13 +197,13 @@ class _Comparison:
                 return
         twin = self._placed.get(self._content(copy))
         if twin is not None:
-            self._tell("duplicated", twin, there)
+            self._add("duplicated", twin, there)
         elif self._around.others_write and not copy.is_own and piece is None:
             self._explain("other-writers", "target", there)
         else:
-            self._tell("extra" if copy.is_own else "foreign", None, there)
+            self._add("extra" if copy.is_own else "foreign", None, there)
 
-    def _source_cause(self, piece: Piece, here: int) -> Cause | None:
+    def _source_cause(self, piece: MapPiece, here: int) -> Cause | None:
         """Return why the source no longer has a record that was copied."""
         if piece.truncated:
             return "truncated"
@@ -224,18 +224,18 @@ class _Comparison:
         if cause is not None:
             self._explain(cause, "source", here)
         else:
-            self._tell("missing", here, there if there != _NOWHERE else None)
+            self._add("missing", here, there if there != _NOWHERE else None)
 
-    def _judge_gone(self, piece: Piece, here: int, there: int) -> None:
+    def _judge_gone(self, piece: MapPiece, here: int, there: int) -> None:
         """Classify a record that neither side has."""
         if there < self._around.target_log_start:
             self._explain("target-retention", "source", here)
         elif self._around.target_compacted:
             self._explain("target-compaction", "source", here)
         else:
-            self._tell("missing", here if not piece.truncated else None, there)
+            self._add("missing", here if not piece.truncated else None, there)
 
-    def _tell(self, kind: Kind, source: int | None, target: int | None) -> None:
+    def _add(self, kind: DifferenceKind, source: int | None, target: int | None) -> None:
         self._differences.append(Difference(kind, source, target))
 
     def _explain(self, cause: Cause, side: Side, offset: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mirrord.audit.rules.record_placement import GONE, NOWHERE, Copied, Original, Placed
+from mirrord.audit.rules.record_placement import GONE, NOWHERE, CopiedRecords, OriginalRecords, Placed
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
@@ -17,7 +17,7 @@ MOST_IN_FRONT = 2_000_000
 """Maximum number of source records before the first matched one whose digests are kept."""
 
 
-class Stretch(NamedTuple):
+class UnmatchedUnits(NamedTuple):
     """Units of both logs to be compared record by record: copies [first, end), originals [start, behind)."""
 
     first: int
@@ -29,13 +29,13 @@ class Stretch(NamedTuple):
 class Matched(NamedTuple):
     """The units of a stretch, in ascending order, merged where both sides are consecutive."""
 
-    pairs: Sequence[tuple[Copied, Original]]
-    left_out: Sequence[Original]
-    expired: Sequence[Copied]
+    pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
+    left_out: Sequence[OriginalRecords]
+    expired: Sequence[CopiedRecords]
     """Copies at the beginning that the source no longer holds."""
 
 
-def stretches(placed: Placed, *, filtered: bool) -> list[Stretch] | None:
+def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
     """Return the parts of both logs in which batches alone do not determine the assignment.
 
     Each part begins and ends with a placed batch, or with the log. With `filtered`, no batch determines it, because the
@@ -49,21 +49,21 @@ def stretches(placed: Placed, *, filtered: bool) -> list[Stretch] | None:
     if any(after <= before for before, after in pairwise(known)):
         return None
     if filtered:
-        return [Stretch(0, len(copies), 0, len(placed.originals))] if copies else []
+        return [UnmatchedUnits(0, len(copies), 0, len(placed.originals))] if copies else []
     open_ones = {number for number, each in enumerate(at) if each < 0}
     for number, (before, after) in enumerate(pairwise(at)):
         if before < 0 or after != before + 1:
             open_ones |= {number, number + 1}
-    found: list[Stretch] = []
+    found: list[UnmatchedUnits] = []
     for number in sorted(open_ones):
         if found and found[-1].end == number:
             found[-1] = found[-1]._replace(end=number + 1)
         else:
-            found.append(Stretch(number, number + 1, 0, 0))
+            found.append(UnmatchedUnits(number, number + 1, 0, 0))
     return [_bounded(each, placed) for each in found]
 
 
-def _bounded(stretch: Stretch, placed: Placed) -> Stretch:
+def _bounded(stretch: UnmatchedUnits, placed: Placed) -> UnmatchedUnits:
     first, last = placed.at[stretch.first], placed.at[stretch.end - 1]
     start = max(first, 0)
     return stretch._replace(start=start, behind=last + 1 if last >= 0 else len(placed.originals))
@@ -78,27 +78,27 @@ class Matching:
         """Whether the source lacks a copied record that it should still hold."""
         self._may_expire = may_expire
         self._is_drained = False
-        self._here: list[Copied] = []
-        self._there: list[Original] = []
-        self._pairs: list[tuple[Copied, Original]] = []
-        self._left: list[Original] = []
+        self._here: list[CopiedRecords] = []
+        self._there: list[OriginalRecords] = []
+        self._pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
+        self._left: list[OriginalRecords] = []
         self._last: Hashable = None
         self._front: set[Hashable] = set()
         self._is_front_whole = True
-        self._expired: list[Copied] = []
+        self._expired: list[CopiedRecords] = []
 
     @property
     def wants_copies(self) -> bool:
         """Whether copies are expected next; otherwise source records are."""
         return not self._here
 
-    def copies(self, records: Sequence[Copied]) -> None:
+    def copies(self, records: Sequence[CopiedRecords]) -> None:
         """Add single copied records, in ascending order. They all precede the records that were added before. Raises
         Unplaced."""
         self._here = [*records]
         self._match()
 
-    def originals(self, records: Sequence[Original]) -> None:
+    def originals(self, records: Sequence[OriginalRecords]) -> None:
         """Add single source records in the same way. Raises Unplaced."""
         self._there = [*records]
         self._match()
@@ -130,7 +130,7 @@ class Matching:
             else:
                 return
 
-    def _pair(self, copy: Copied, original: Original) -> None:
+    def _pair(self, copy: CopiedRecords, original: OriginalRecords) -> None:
         self._last = copy.key
         self._front.clear()
         self._is_front_whole = True
@@ -145,7 +145,7 @@ class Matching:
         else:
             self._pairs.append((copy._replace(key=MATCHED), original._replace(key=MATCHED)))
 
-    def _leave_out(self, original: Original) -> None:
+    def _leave_out(self, original: OriginalRecords) -> None:
         if self._pairs and original.key == self._last:
             copy = self._pairs[-1][0]
             raise Unplaced(f"the source holds the record of ordinal {copy.ordinal} more than once")
@@ -160,7 +160,7 @@ class Matching:
         else:
             self._left.append(original._replace(key=LEFT_OUT))
 
-    def _expire(self, copy: Copied) -> None:
+    def _expire(self, copy: CopiedRecords) -> None:
         """Handle a copy that is not in the source, or not at a position that fits its order."""
         if not self._is_front_whole:
             raise Unplaced(f"more than {MOST_IN_FRONT:,} records would have to be compared one by one")
@@ -174,26 +174,26 @@ class Matching:
             self._expired.append(copy._replace(key=MATCHED))
 
 
-def _adjoin(copy: Copied, original: Original, later: Copied, behind: Original) -> bool:
+def _adjoin(copy: CopiedRecords, original: OriginalRecords, later: CopiedRecords, behind: OriginalRecords) -> bool:
     return _adjoin_copies(copy, later) and (original.end, original.epoch) == (behind.offset, behind.epoch)
 
 
-def _adjoin_copies(copy: Copied, later: Copied) -> bool:
+def _adjoin_copies(copy: CopiedRecords, later: CopiedRecords) -> bool:
     return (copy.end, copy.offset + copy.length, copy.epoch) == (later.ordinal, later.offset, later.epoch)
 
 
-def _offset(original: Original) -> int:
+def _offset(original: OriginalRecords) -> int:
     return original.offset
 
 
-def assembled(placed: Placed, parts: Sequence[tuple[Stretch, Matched]]) -> Placed | None:
+def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
     """Return all units, with the units of each stretch in place of the batches.
 
     None: a batch of the target had fewer records than ordinals, because a cleaner has removed some of them.
     """
-    pairs: list[tuple[Copied, Original]] = []
-    others: list[Original] = []
-    expired: Sequence[Copied] = ()
+    pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
+    others: list[OriginalRecords] = []
+    expired: Sequence[CopiedRecords] = ()
     here = there = 0
 
     def batches(until: int, behind: int) -> None:
@@ -220,5 +220,5 @@ def assembled(placed: Placed, parts: Sequence[tuple[Stretch, Matched]]) -> Place
     return made if is_whole else None
 
 
-def _length(copy: Copied) -> int:
+def _length(copy: CopiedRecords) -> int:
     return copy.length

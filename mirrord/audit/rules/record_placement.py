@@ -24,7 +24,7 @@ GONE = object()
 """The content of records that is no longer known: they were in the target, and its cleaner has removed them."""
 
 
-class Copied(NamedTuple):
+class CopiedRecords(NamedTuple):
     """Records of the lane at the target, with consecutive ordinals and offsets."""
 
     ordinal: int
@@ -42,7 +42,7 @@ class Copied(NamedTuple):
         return self.ordinal + self.length
 
 
-class Original(NamedTuple):
+class OriginalRecords(NamedTuple):
     """Records of the source that a reader receives, with consecutive offsets."""
 
     offset: int
@@ -68,7 +68,7 @@ class Other(NamedTuple):
     reason: Reason
 
 
-class OwnBatch(NamedTuple):
+class SequencedBatch(NamedTuple):
     """The data that determine a batch's place in the lane's order: its base sequence, base offset and number of
     offsets."""
 
@@ -81,7 +81,7 @@ class OwnBatch(NamedTuple):
     """Number of those offsets that are directly before this batch."""
 
 
-def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
+def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
     """Return the ordinal of each batch, and how many ordinals directly before it the target's cleaner has removed.
     Raises Unplaced.
 
@@ -110,8 +110,8 @@ def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) ->
 class Placed(NamedTuple):
     """The positions of copies in the source."""
 
-    copies: Sequence[Copied]
-    originals: Sequence[Original]
+    copies: Sequence[CopiedRecords]
+    originals: Sequence[OriginalRecords]
     at: Sequence[int]
     """For each copy, the number of the corresponding original, or `NOWHERE`."""
     gone: int = 0
@@ -149,7 +149,7 @@ class Placed(NamedTuple):
         return first if set(range(self.at[first])) <= set(self.at) else 0
 
 
-def place(copies: Sequence[Copied], originals: Sequence[Original]) -> Placed:
+def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
     """Place every copy whose position is certain. Raises Unplaced where one content could belong to two positions."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
@@ -191,17 +191,17 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
     _refuse_twice(copies, originals, at)
 
 
-def _follows(copies: Sequence[Copied], number: int) -> bool:
+def _follows(copies: Sequence[CopiedRecords], number: int) -> bool:
     """Return whether, according to the ordinals, this copy was written directly after the previous one."""
     copy = copies[number]
     return copies[number - 1].end == copy.ordinal
 
 
-def _ambiguous(copy: Copied) -> Unplaced:
+def _ambiguous(copy: CopiedRecords) -> Unplaced:
     return Unplaced(f"the source holds the records of ordinals {copy.ordinal} to {copy.end - 1} more than once")
 
 
-def _refuse_twice(copies: Sequence[Copied], originals: Sequence[Original], at: Sequence[int]) -> None:
+def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords], at: Sequence[int]) -> None:
     placed = Counter(number for number in at if number >= 0)
     for copy, number in zip(copies, at, strict=True):
         if number >= 0 and placed[number] > 1:
@@ -244,7 +244,9 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
     return {number for number in here if copies[number].key is not GONE}, there
 
 
-def _until_covered(originals: Sequence[Original], begin: int, step: int, need: int, covered: set[int]) -> set[int]:
+def _until_covered(
+    originals: Sequence[OriginalRecords], begin: int, step: int, need: int, covered: set[int]
+) -> set[int]:
     found: set[int] = set()
     number = begin + step
     while 0 <= number < len(originals) and number not in covered and need > 0:
@@ -255,22 +257,22 @@ def _until_covered(originals: Sequence[Original], begin: int, step: int, need: i
 
 
 def refined(
-    placed: Placed, copies: Mapping[int, Sequence[Copied]], originals: Mapping[int, Sequence[Original]]
+    placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
     """Place again, after replacing some units, given by number, with their records. Raises Unplaced.
 
     If a copy has ordinals that none of its records has, the target's cleaner has removed those records.
     """
-    made: list[Copied] = []
+    made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):
         if number not in copies:
             made.append(copy)
             continue
         position = copy.ordinal
-        for record in (*copies[number], Copied(copy.end, copy.offset + copy.length, 0, GONE)):
+        for record in (*copies[number], CopiedRecords(copy.end, copy.offset + copy.length, 0, GONE)):
             if record.ordinal > position:
                 length = record.ordinal - position
-                made.append(Copied(position, record.offset - length, length, GONE, copy.epoch))
+                made.append(CopiedRecords(position, record.offset - length, length, GONE, copy.epoch))
             position = record.end
             if record.length:
                 made.append(record)
@@ -285,7 +287,7 @@ def is_open(placed: Placed) -> bool:
     return any(at < 0 and copy.key is not GONE for copy, at in rest)
 
 
-class Piece(NamedTuple):
+class PlacedPiece(NamedTuple):
     """Ordinals and source offsets that advance together."""
 
     ordinal: int
@@ -294,7 +296,7 @@ class Piece(NamedTuple):
     epoch: int
 
 
-def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piece]:
+def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[PlacedPiece]:
     """Return the source position of every ordinal, starting with the first one that the source still has. Raises
     Unplaced.
 
@@ -303,7 +305,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piec
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     number = placed.expired()
-    found: list[Piece] = []
+    found: list[PlacedPiece] = []
     taken = [(each.start, each.end) for each in others]
     visible = [*taken, *((each.offset, each.end) for each in originals)]
     starts = [each.offset for each in originals]
@@ -333,7 +335,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piec
                     raise _nowhere(first, copy)
                 free = []  # before everything that the target still has
             found += _filled(first.ordinal, free, copies[begin:number], originals, starts, original.epoch)
-        found.append(Piece(copy.ordinal, original.offset, copy.length, original.epoch))
+        found.append(PlacedPiece(copy.ordinal, original.offset, copy.length, original.epoch))
         number += 1
     return found
 
@@ -349,16 +351,16 @@ def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Inter
 def _filled(
     ordinal: int,
     free: Sequence[Interval],
-    copies: Sequence[Copied],
-    originals: Sequence[Original],
+    copies: Sequence[CopiedRecords],
+    originals: Sequence[OriginalRecords],
     starts: Sequence[int],
     epoch: int,
-) -> list[Piece]:
+) -> list[PlacedPiece]:
     """Assign the ordinals from this one on to these offsets, one after the other. Raises Unplaced if the source still
     holds another record at one of these offsets."""
-    made: list[Piece] = []
+    made: list[PlacedPiece] = []
     for start, end in free:
-        made.append(Piece(ordinal, start, end - start, epoch))
+        made.append(PlacedPiece(ordinal, start, end - start, epoch))
         ordinal += end - start
     held = {copy.ordinal: copy for copy in copies}
     for piece in made:
@@ -377,13 +379,13 @@ def _filled(
     return made
 
 
-def _nowhere(first: Copied, last: Copied) -> Unplaced:
+def _nowhere(first: CopiedRecords, last: CopiedRecords) -> Unplaced:
     return Unplaced(
         f"the records of ordinals {first.ordinal} to {last.end - 1}, from target offset {first.offset} on, are not all "
         "found in the source, so their source offsets are not known"
     )
 
 
-def is_in_order(found: Sequence[Piece]) -> bool:
+def is_in_order(found: Sequence[PlacedPiece]) -> bool:
     """Return whether source offsets ascend with ordinals."""
     return all(before.offset + before.length <= after.offset for before, after in pairwise(found))

@@ -7,11 +7,11 @@ true offsets, so a comparison by the map finds them equal. A reader of the targe
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from mirrord.audit.rules.results import Explained, Piece
+from mirrord.audit.rules.results import Explained, MapPiece
 from mirrord.model.intervals import Interval, joined, uncovered, within
 
 
-def mapped_disorder(pieces: Sequence[Piece]) -> Iterator[Explained]:
+def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
     """Yield source offsets whose copies follow copies of newer records, or repeat a copy.
 
     Truncated pieces do not count, because the source uses their offsets for other records.
@@ -42,7 +42,7 @@ def _cover(covered: list[Interval], start: int, end: int) -> None:
     covered[first:behind] = joined([*covered[first:behind], (start, end)])
 
 
-def _target(piece: Piece) -> int:
+def _target(piece: MapPiece) -> int:
     return piece.target
 
 

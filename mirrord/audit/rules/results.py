@@ -9,7 +9,9 @@ from mirrord.ledger.facts.audit import RepairedKind
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.names import LaneId, Side
 
-Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"]
+DifferenceKind = Literal[
+    "missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"
+]
 """How a copy differs from what the ledger says.
 
 - "missing": the range at the target does not contain the record.
@@ -51,7 +53,7 @@ see it ("aborted"), or that it was copied ("truncated", "doubled"). A record tha
 verdict is missing at the target."""
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True):
+class MapPiece(msgspec.Struct, frozen=True, array_like=True):
     """A part of the exact map: `length` records with consecutive offsets on both sides."""
 
     ordinal: int
@@ -79,7 +81,7 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     source_end: int
     target_start: int
     target_end: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MapPiece, ...]
     """The pieces in the order of their ordinals. Ordinals that are in no piece are void."""
     verdicts: tuple[Verdict, ...] = ()
     """Verdicts on offsets that are in none of the pieces, in the order of the offsets. No offset has two of them."""
@@ -131,7 +133,7 @@ class Seen(msgspec.Struct, frozen=True):
 class Difference(msgspec.Struct, frozen=True, order=True):
     """Records that differ in the same way, with consecutive offsets on each side that has them."""
 
-    kind: Kind
+    kind: DifferenceKind
     source: int | None
     """The offset of the first record; None where the source has no such record."""
     target: int | None

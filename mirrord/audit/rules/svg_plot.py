@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-Point = tuple[float, float]
+PlotPoint = tuple[float, float]
 
 MARK_RADIUS = 3
 _INK, _GRID, _BAR = "#667085", "#98a2b3", "#c0262d"
@@ -41,9 +41,9 @@ class Line(NamedTuple):
 
     name: str
     """Appears when the pointer is over the line."""
-    points: Sequence[Point]
+    points: Sequence[PlotPoint]
     colour: str
-    marked: Sequence[Point] = ()
+    marked: Sequence[PlotPoint] = ()
     """The points that are drawn as dots."""
 
 
@@ -77,10 +77,10 @@ def span(values: Iterable[float]) -> tuple[float, float]:
     return (low, high) if high > low else (low - 1, high + 1)
 
 
-def even_ticks(low: float, high: float, count: int, words: Callable[[float], str]) -> list[Tick]:
+def even_ticks(low: float, high: float, count: int, label: Callable[[float], str]) -> list[Tick]:
     """Return ticks at this number of values from low to high."""
     values = (low + (high - low) * number / (count - 1) for number in range(count))
-    return [Tick(value, words(value)) for value in values]
+    return [Tick(value, label(value)) for value in values]
 
 
 def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:

@@ -25,7 +25,7 @@ from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.config.units import rate_bytes_per_s
 from mirrord.groups.translate import format_time
-from mirrord.jobs.audit_run import Audit, AuditOrder, Progress
+from mirrord.jobs.audit_run import Audit, AuditOrder, AuditProgress
 from mirrord.ledger.store.job_lease import JobLease, JobUntold
 from mirrord.model.errors import ConfigError
 
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
             audit.run(results, known, lambda progress: _show_progress(progress, shown, lease))
-        lines = audit.tell()
+        lines = audit.record_proofs()
         for flow in config.flows:
             if lease is not None:
                 lease.set_outcome(flow.name, *audit.outcome(flow.name))
@@ -124,7 +124,7 @@ def _lease(config: Config, stack: ExitStack) -> JobLease | None:
         return None
 
 
-def _show_progress(progress: Progress, line: ProgressLine, lease: JobLease | None) -> None:
+def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease | None) -> None:
     line.show(progress.ranges, progress.every, "ranges", f"{size(progress.read_bytes)} read")
     if lease is not None:
         lease.progress(progress.ranges, progress.every)

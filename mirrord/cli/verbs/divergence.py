@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.divergence_scan import Diverging, Rows, diverge
+from mirrord.audit.divergence_scan import AtomicParquetFile, Diverging, diverge
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import check_topics
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
     begin_ms = since_ms(arguments.since)
-    rows = Rows(Path(arguments.out)) if arguments.out else None
+    rows = AtomicParquetFile(Path(arguments.out)) if arguments.out else None
     try:
         found = asyncio.run(_diverge(config, arguments.topics, begin_ms, rows))
         if rows is not None:
@@ -65,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if found else 0
 
 
-async def _diverge(config: Config, topics: Sequence[str], begin_ms: int | None, rows: Rows | None) -> list[Diverging]:
+async def _diverge(
+    config: Config, topics: Sequence[str], begin_ms: int | None, rows: AtomicParquetFile | None
+) -> list[Diverging]:
     return [each for flow in config.flows for each in await diverge(config, flow, topics, begin_ms, rows)]
 
 

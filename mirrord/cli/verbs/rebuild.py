@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.rebuild import FlowRebuilt, apply, look, lost
+from mirrord.audit.rebuild import FlowRebuilt, apply, find_positions, lost
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.tables import count
 from mirrord.cli.watching import console
@@ -82,7 +82,7 @@ async def _look(config: Config) -> list[FlowRebuilt]:
     if not any(why.values()):
         plural = "s of" if len(why) > 1 else " of"
         raise ConfigError(f"the ledger{plural} {', '.join(why)} is whole: there is nothing to rebuild")
-    return [await look(config, flow, why[flow.name]) for flow in config.flows if why[flow.name]]
+    return [await find_positions(config, flow, why[flow.name]) for flow in config.flows if why[flow.name]]
 
 
 async def _apply(config: Config, found: Sequence[FlowRebuilt]) -> None:

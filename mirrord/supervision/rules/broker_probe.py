@@ -71,7 +71,7 @@ KEEPS = "stored batches keep their producer and sequence"
 _OLD = STEPS[-1]
 
 
-class ProduceAnswer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """The answer to a produce request."""
 
     error: int
@@ -97,7 +97,7 @@ class Observed(msgspec.Struct, frozen=True):
 
     start: int
     """End of the log before the probe."""
-    answers: Sequence[ProduceAnswer]
+    answers: Sequence[ProbeAnswer]
     """One answer for each of `STEPS`."""
     last_sequences: Mapping[int, int] | None
     """Last sequence of each producer that the leader remembers, by the producer's number. None if it does not report
@@ -148,7 +148,7 @@ def judge(seen: Observed) -> Judgement:
     return Judgement(lines, tuple(remarks), disturbed=False)
 
 
-def _fault(step: ProbeStep, answer: ProduceAnswer, end: int, known_at: int) -> str:
+def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str:
     """Return what is wrong with an answer.
 
     `known_at` is the offset of an earlier batch with the same sequence, or -1.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from mirrord.audit.plan import FlowPlan, PlannedLane, _proven_to, _with_losses, _with_uncopied
+from mirrord.audit.plan import FlowPlan, LaneAuditPlan, _proven_to, _with_losses, _with_uncopied
 from mirrord.audit.range_audit import AuditedLane
 from mirrord.audit.result_files import proven, summary
 from mirrord.audit.rules.batch_compare import compare_batches
@@ -19,7 +19,7 @@ from mirrord.audit.rules.results import (
     Difference,
     Explained,
     LaneSummary,
-    Piece,
+    MapPiece,
     RangeResult,
     Seen,
     Surroundings,
@@ -43,7 +43,7 @@ TEN = AuditRange(
     source_end=110,
     target_start=10,
     target_end=20,
-    pieces=(Piece(0, 100, 10, 10),),
+    pieces=(MapPiece(0, 100, 10, 10),),
 )
 
 
@@ -62,18 +62,18 @@ TEN = AuditRange(
 def test_disorder_that_the_map_names(
     pieces: Sequence[tuple[int, int, int]], expected: list[tuple[str, int, int]]
 ) -> None:
-    made = [Piece(at, source, target, length) for at, (source, target, length) in enumerate(pieces)]
+    made = [MapPiece(at, source, target, length) for at, (source, target, length) in enumerate(pieces)]
     assert sorted((each.cause, each.start, each.end) for each in mapped_disorder(made)) == sorted(expected)
 
 
 def test_a_truncated_record_is_not_a_repeated_one() -> None:
-    pieces = [Piece(0, 100, 10, 5, truncated=True), Piece(5, 100, 15, 5)]
+    pieces = [MapPiece(0, 100, 10, 5, truncated=True), MapPiece(5, 100, 15, 5)]
     assert list(mapped_disorder(pieces)) == []
 
 
 def test_every_level_reports_what_was_copied_behind_newer_records() -> None:
     turned = msgspec.structs.replace(
-        TEN, pieces=(Piece(0, 100, 10, 4), Piece(6, 106, 14, 4), Piece(10, 104, 18, 2)), end=12
+        TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(6, 106, 14, 4), MapPiece(10, 104, 18, 2)), end=12
     )
     source = [Seen(at, b"%d" % at, 0) for at in range(100, 110)]
     places = (*range(100, 104), *range(106, 110), 104, 105)
@@ -86,7 +86,7 @@ def test_every_level_reports_what_was_copied_behind_newer_records() -> None:
 @pytest.mark.parametrize("reason", ["expired", "recreated"])
 def test_a_record_that_exists_was_not_deleted_whatever_a_verdict_says(reason: Reason) -> None:
     wanted = msgspec.structs.replace(
-        TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
+        TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
     )
     source = [Seen(at, b"%d" % at, 0) for at in range(100, 110)]
     target = [Seen(10 + at, b"%d" % (100 + at), 0, is_own=True) for at in range(4)]
@@ -98,7 +98,7 @@ def test_a_record_that_exists_was_not_deleted_whatever_a_verdict_says(reason: Re
 
 def test_without_reading_a_record_the_start_of_the_log_contradicts_a_false_verdict() -> None:
     wanted = msgspec.structs.replace(
-        TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, "expired"),)
+        TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, "expired"),)
     )
     true = compare_ledger(wanted, 0, 14, verdicts_are_known=True, source_start=110)
     assert true == Compared(4, (), (Explained("expired", "source", 104, 110),))
@@ -147,12 +147,12 @@ def test_verdicts_without_a_new_record_are_looked_at_and_prove_nothing() -> None
     assert proven(lane, [result], "digest", 1) is None
 
 
-def planned(ranges: tuple[AuditRange, ...] = (), proven: RangeAudited | None = None) -> PlannedLane:
+def planned(ranges: tuple[AuditRange, ...] = (), proven: RangeAudited | None = None) -> LaneAuditPlan:
     audited = AuditedLane(source=ORDERS, target=COPY, committed=True)
-    return PlannedLane(lane=lane_id(0), audited=audited, ranges=ranges, proven=proven)
+    return LaneAuditPlan(lane=lane_id(0), audited=audited, ranges=ranges, proven=proven)
 
 
-def total(lane: PlannedLane, *results: RangeResult) -> LaneSummary:
+def total(lane: LaneAuditPlan, *results: RangeResult) -> LaneSummary:
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
     return summary(flow, lane, results, level="ledger")
 
@@ -248,10 +248,12 @@ def test_losses_inside_a_range_are_counted_once(compared: Compared, expected: di
     """A comparison of batches or records meets only what the source still has, so it mentions no lost record."""
     torn = msgspec.structs.replace(
         TEN,
-        pieces=(Piece(0, 100, 10, 4), Piece(4, 106, 14, 4)),
+        pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 106, 14, 4)),
         verdicts=(Verdict(104, 106, "expired"),),
     )
-    lane = PlannedLane(lane=lane_id(0), audited=AuditedLane(source=ORDERS, target=COPY, committed=True), ranges=(torn,))
+    lane = LaneAuditPlan(
+        lane=lane_id(0), audited=AuditedLane(source=ORDERS, target=COPY, committed=True), ranges=(torn,)
+    )
     result = RangeResult(lane=lane_id(0), first=torn.first, end=torn.end, by="batches", compared=compared)
     told = summary(FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,)), lane, [result], level="digest")
     assert told.explained == expected

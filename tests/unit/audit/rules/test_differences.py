@@ -8,7 +8,16 @@ import pytest
 from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
 from mirrord.audit.rules.ledger_audit import compare_ledger
 from mirrord.audit.rules.record_compare import compare_records
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Kind, Piece, Seen, Surroundings
+from mirrord.audit.rules.results import (
+    AuditRange,
+    Compared,
+    Difference,
+    DifferenceKind,
+    Explained,
+    MapPiece,
+    Seen,
+    Surroundings,
+)
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Header
 from mirrord.ledger.facts.core import Reason, Verdict
 from tests.fixtures.ledger import lane_id
@@ -24,7 +33,7 @@ TEN = AuditRange(
     source_end=110,
     target_start=10,
     target_end=20,
-    pieces=(Piece(0, 100, 10, 10),),
+    pieces=(MapPiece(0, 100, 10, 10),),
 )
 
 
@@ -79,8 +88,8 @@ def test_one_record_stands_twice_and_the_others_behind_it_one_further() -> None:
 
 
 @pytest.mark.parametrize(("own", "kind"), [(True, "extra"), (False, "foreign")])
-def test_what_the_map_does_not_know(own: bool, kind: Kind) -> None:
-    holed = msgspec.structs.replace(TEN, target_end=21, pieces=(Piece(0, 100, 10, 4), Piece(4, 104, 15, 6)))
+def test_what_the_map_does_not_know(own: bool, kind: DifferenceKind) -> None:
+    holed = msgspec.structs.replace(TEN, target_end=21, pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 104, 15, 6)))
     target = [*seen(10, "ABCD"), *seen(14, "X", own=own), *seen(15, "EFGHIJ")]
     found = compare("ABCDEFGHIJ", target, holed)
     assert found.differences == (Difference(kind, None, 14),)
@@ -120,7 +129,9 @@ def test_compaction_takes_records_with_a_key() -> None:
 
 
 def test_a_verdict_explains_what_was_not_copied() -> None:
-    holed = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4), Piece(4, 106, 14, 4)), end=8, target_end=18)
+    holed = msgspec.structs.replace(
+        TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 106, 14, 4)), end=8, target_end=18
+    )
     assert compare("ABCDEFGHIJ", "ABCDGHIJ", holed).differences == (Difference("missing", 104, None, 2),)
     told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 106, "filtered"),))
     assert compare("ABCDEFGHIJ", "ABCDGHIJ", told) == Compared(8, (), (Explained("filtered", "source", 104, 106),))
@@ -130,7 +141,7 @@ def test_a_verdict_explains_what_was_not_copied() -> None:
 def test_a_record_is_there_whatever_a_verdict_says(reason: Reason) -> None:
     """According to each of these verdicts there is no record that a reader sees."""
     holed = msgspec.structs.replace(
-        TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
+        TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
     )
     assert compare("ABCDEFGHIJ", "ABCD", holed).differences == (Difference("missing", 104, None, 6),)
     assert compare_batches(holed, SOURCE, COPY[:1]) is None
@@ -139,7 +150,7 @@ def test_a_record_is_there_whatever_a_verdict_says(reason: Reason) -> None:
 
 
 def test_a_record_may_be_there_again_for_a_reader_who_sees_more() -> None:
-    holed = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14)
+    holed = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14)
     seeing: dict[Reason, Surroundings] = {
         "aborted": Surroundings(source_committed=False),
         "compacted": Surroundings(source_compacted=True),
@@ -152,7 +163,9 @@ def test_a_record_may_be_there_again_for_a_reader_who_sees_more() -> None:
 
 def test_what_the_source_lost_and_uses_again_is_explained() -> None:
     again = msgspec.structs.replace(
-        TEN, pieces=(Piece(0, 100, 10, 6), Piece(6, 106, 16, 4, truncated=True), Piece(10, 106, 20, 4)), target_end=24
+        TEN,
+        pieces=(MapPiece(0, 100, 10, 6), MapPiece(6, 106, 16, 4, truncated=True), MapPiece(10, 106, 20, 4)),
+        target_end=24,
     )
     found = compare("ABCDEFGHIJ", "ABCDEFwxyzGHIJ", again)
     assert found == Compared(10, (), (Explained("truncated", "target", 16, 20),))
@@ -169,7 +182,7 @@ COPY = [batch(10, 4, 1, OWN), batch(14, 6, 2, OWN)]
 def test_equal_batches_prove_a_range() -> None:
     assert compare_batches(TEN, SOURCE, COPY) == Compared(10)
     # Also those that reach into other ranges.
-    part = msgspec.structs.replace(TEN, source_start=102, target_start=12, pieces=(Piece(2, 102, 12, 8),))
+    part = msgspec.structs.replace(TEN, source_start=102, target_start=12, pieces=(MapPiece(2, 102, 12, 8),))
     assert compare_batches(part, SOURCE, COPY) == Compared(8)
 
 
@@ -192,7 +205,7 @@ def test_anything_else_leaves_it_open(copy: list[SeenBatch | None]) -> None:
 
 def test_a_batch_without_records_is_passed_over() -> None:
     emptied = msgspec.structs.replace(SOURCE[1], header=SOURCE[1].header._replace(record_count=0))
-    half = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14)
+    half = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14)
     assert compare_batches(half, [SOURCE[0], emptied], COPY[:1]) == Compared(4)
     assert compare_batches(TEN, [SOURCE[0], emptied], COPY[:1]) is None
 
@@ -203,12 +216,12 @@ def test_batches_of_which_offsets_are_missing_leave_it_open() -> None:
     assert compare_batches(TEN, [SOURCE[0], holed], COPY) is None
     appended = batch(104, 6, 2, attributes=LOG_APPEND_TIME)
     assert compare_batches(TEN, [SOURCE[0], appended], COPY) is None
-    cut = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 10, truncated=True),))
+    cut = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 10, truncated=True),))
     assert compare_batches(cut, SOURCE, COPY) is None
 
 
 def test_a_batch_with_a_verdict_is_explained() -> None:
-    holed = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14)
+    holed = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14)
     assert compare_batches(holed, SOURCE, COPY[:1]) is None
     told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, "copied-from-target"),))
     explained = (Explained("copied-from-target", "source", 104, 110),)
@@ -218,7 +231,7 @@ def test_a_batch_with_a_verdict_is_explained() -> None:
 
 
 def test_what_others_write_where_they_may_is_explained() -> None:
-    holed = msgspec.structs.replace(TEN, target_end=22, pieces=(Piece(0, 100, 10, 4), Piece(4, 104, 16, 6)))
+    holed = msgspec.structs.replace(TEN, target_end=22, pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 104, 16, 6)))
     copies = [batch(10, 4, 1, OWN), batch(14, 2, 9, 77), batch(16, 6, 2, OWN)]
     others = (Explained("other-writers", "target", 14, 16),)
     assert compare_batches(holed, SOURCE, copies) is None
@@ -233,7 +246,7 @@ def test_what_others_write_where_they_may_is_explained() -> None:
 
 def test_what_was_brought_back_is_explained_at_every_level() -> None:
     """Source offset 104 was skipped, and is at target offset 17 since, followed by a marker."""
-    pieces = (Piece(0, 100, 10, 4), Piece(4, 105, 14, 3), Piece(7, 108, 19, 2))
+    pieces = (MapPiece(0, 100, 10, 4), MapPiece(4, 105, 14, 3), MapPiece(7, 108, 19, 2))
     left_out = (Verdict(104, 105, "rejected"),)
     holed = msgspec.structs.replace(TEN, target_end=21, end=9, pieces=pieces, verdicts=left_out)
     back = msgspec.structs.replace(holed, brought_back=(17,))

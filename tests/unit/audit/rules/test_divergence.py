@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.audit.rules.divergence import Stretch, not_begun, stretches
+from mirrord.audit.rules.divergence import OneSidedRange, not_begun, stretches
 from mirrord.ledger.facts.core import (
     Entry,
     FlowOpened,
@@ -46,23 +46,23 @@ def state() -> FlowState:
     return state
 
 
-def told(state: FlowState, source: tuple[int, int], target: tuple[int, int] | None) -> list[Stretch]:
+def told(state: FlowState, source: tuple[int, int], target: tuple[int, int] | None) -> list[OneSidedRange]:
     return list(stretches(state, LANE, state.lanes[LANE].newest_verdicts, source, target))
 
 
 def test_what_was_left_out_what_is_to_come_and_what_others_wrote(state: FlowState) -> None:
     assert told(state, (0, 30), (0, 31)) == [
-        Stretch("source", 11, 12, "rejected"),
-        Stretch("source", 22, 30, "pending"),
-        Stretch("target", 15, 18, "foreign"),
-        Stretch("target", 28, 31, "foreign"),
+        OneSidedRange("source", 11, 12, "rejected"),
+        OneSidedRange("source", 22, 30, "pending"),
+        OneSidedRange("target", 15, 18, "foreign"),
+        OneSidedRange("target", 28, 31, "foreign"),
     ]
 
 
 def test_what_is_gone_or_in_front_of_a_moment_is_not_told(state: FlowState) -> None:
     assert told(state, (25, 30), (16, 28)) == [
-        Stretch("source", 25, 30, "pending"),
-        Stretch("target", 16, 18, "foreign"),
+        OneSidedRange("source", 25, 30, "pending"),
+        OneSidedRange("target", 16, 18, "foreign"),
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_target_with_writers_of_its_own_is_told_by_the_flow_back(state: FlowSt
 
 def test_of_a_lane_without_a_mark_everything_is_to_come(state: FlowState) -> None:
     del state.progress[LANE]
-    assert told(state, (0, 30), (0, 31))[-1] == Stretch("source", 0, 30, "pending")
+    assert told(state, (0, 30), (0, 31))[-1] == OneSidedRange("source", 0, 30, "pending")
 
 
 def test_partitions_of_which_nothing_is_copied_have_not_begun(state: FlowState) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirrord.audit.result_files import write_whole
-from mirrord.audit.rules.html_report import MOST_SERIES, FoundThen, ProvenPoint, Report, page
+from mirrord.audit.rules.html_report import MOST_SERIES, AuditPage, FoundThen, ProvenPoint, page
 from mirrord.audit.rules.results import Difference, LaneDifference, LaneSummary
 from mirrord.model.errors import EnvironmentFault
 
@@ -64,7 +64,7 @@ def read(text: str) -> list[str]:
 
 def test_nothing_of_a_cluster_is_html() -> None:
     text = page(
-        Report(
+        AuditPage(
             at_ms=1_700_000_000_000,
             program=EVIL,
             level=EVIL,
@@ -87,7 +87,7 @@ def test_nothing_of_a_cluster_is_html() -> None:
     "proven", [[], [ProvenPoint("eu-us", "orders-0", 5, 9, -1)], [ProvenPoint("eu-us", "orders-0", 5, 9, 5)] * 2]
 )
 def test_little_is_known(proven: list[ProvenPoint]) -> None:
-    text = page(Report(at_ms=0, program="0.1.0", level="digest", lanes=(), differences=(), proven=proven))
+    text = page(AuditPage(at_ms=0, program="0.1.0", level="digest", lanes=(), differences=(), proven=proven))
     assert "no difference" in text
     plots = {0: 0, 1: 1, 2: 3}[len(proven)]
     assert read(text).count("polyline") == plots, "without a record time there is an offset alone"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.audit.plan import FlowPlan, PlannedLane
+from mirrord.audit.plan import FlowPlan, LaneAuditPlan
 from mirrord.audit.range_audit import AuditedLane, RangeReader
 from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged, source_rows, target_rows
 from mirrord.audit.rules.ranges import ranges
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, MapPiece, RangeResult, Seen
 from mirrord.jobs.audit_keys import KeyWork, key_works, with_keys
 from mirrord.kafka.client.log_reader import LogReader
 from mirrord.ledger.facts.core import Verdict
@@ -34,7 +34,7 @@ TEN = AuditRange(
     source_end=110,
     target_start=10,
     target_end=20,
-    pieces=(Piece(0, 100, 10, 10),),
+    pieces=(MapPiece(0, 100, 10, 10),),
 )
 STALE, MISSING = Difference("stale", 105, 12), Difference("missing", 105, 15)
 
@@ -84,7 +84,7 @@ def test_what_retention_took_or_an_uncompacted_target_lacks_is_not_judged_by_key
 
 
 def test_rows_name_places_by_the_map() -> None:
-    again = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4), Piece(6, 104, 16, 4)), target_end=20)
+    again = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(6, 104, 16, 4)), target_end=20)
     records = [Seen(at, b"%d" % at, 0, b"key") for at in (101, 103, 105, 109)]
     assert [each.place for _, each in source_rows(again, records)] == [11, 13, 17]
     copies = [Seen(at, b"", 0, b"key", is_own=True) for at in (11, 15, 17)]
@@ -99,7 +99,7 @@ def test_an_older_value_over_what_another_writer_of_the_target_wrote_is_stale() 
         end=1,
         source_end=102,
         target_end=12,
-        pieces=(Piece(0, 100, 11, 1),),
+        pieces=(MapPiece(0, 100, 11, 1),),
         verdicts=(Verdict(101, 102, "copied-from-target"),),
     )
     source = [Seen(100, b"ours", 0, b"key"), Seen(101, b"theirs", 0, b"key")]
@@ -138,7 +138,7 @@ def test_a_difference_belongs_to_the_range_of_its_source_offset() -> None:
 def test_only_compacted_lanes_are_read_by_key_and_the_target_from_the_first_chosen_range_on() -> None:
     audited = AuditedLane(source=ORDERS, target=COPIED, committed=True, target_compacted=True)
     three = tuple(msgspec.structs.replace(TEN, first=at, end=at + 10) for at in (0, 10, 20))
-    lane = PlannedLane(lane=TEN.lane, audited=audited, ranges=three)
+    lane = LaneAuditPlan(lane=TEN.lane, audited=audited, ranges=three)
     plain = msgspec.structs.replace(lane, audited=msgspec.structs.replace(audited, target_compacted=False))
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(plain, lane))
     found = key_works([flow], {("eu-us", TEN.lane, 10, 20)})

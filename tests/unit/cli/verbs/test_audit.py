@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from mirrord.audit import plan as plan_module
-from mirrord.audit.plan import FlowPlan, PlannedLane, audit_by_ledger
+from mirrord.audit.plan import FlowPlan, LaneAuditPlan, audit_by_ledger
 from mirrord.audit.range_audit import AuditedLane
-from mirrord.audit.result_files import Results, Row, proven, range_key, summary
+from mirrord.audit.result_files import ResultRow, Results, proven, range_key, summary
 from mirrord.audit.rules.ledger_audit import compare_ledger
 from mirrord.audit.rules.ranges import ranges
 from mirrord.audit.rules.record_compare import compare_records
@@ -21,7 +21,7 @@ from mirrord.audit.rules.results import (
     Compared,
     Difference,
     Explained,
-    Piece,
+    MapPiece,
     RangeResult,
     Seen,
     Surroundings,
@@ -52,7 +52,7 @@ RANGE = AuditRange(
     source_end=110,
     target_start=10,
     target_end=20,
-    pieces=(Piece(0, 100, 10, 4), Piece(4, 106, 16, 4)),
+    pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 106, 16, 4)),
     verdicts=(Verdict(104, 105, "control"),),
 )
 
@@ -94,7 +94,7 @@ def test_the_ledger_alone() -> None:
 
 
 def test_the_ledger_and_the_ends_of_the_target() -> None:
-    whole = msgspec.structs.replace(RANGE, pieces=(Piece(0, 100, 10, 10),), verdicts=())
+    whole = msgspec.structs.replace(RANGE, pieces=(MapPiece(0, 100, 10, 10),), verdicts=())
     assert compare_ledger(whole, 0, 20, verdicts_are_known=True) == Compared(10)
     lost = compare_ledger(whole, 0, 17, verdicts_are_known=True)
     assert lost == Compared(7, (Difference("missing", 107, 17, 3),))
@@ -143,9 +143,9 @@ def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: boo
         assert found.differences == ()
 
 
-def planned(ranges: tuple[AuditRange, ...], lost: int = 0) -> PlannedLane:
+def planned(ranges: tuple[AuditRange, ...], lost: int = 0) -> LaneAuditPlan:
     audited = AuditedLane(source=ORDERS, target=TopicPartition("eu.orders", 0), committed=True)
-    return PlannedLane(
+    return LaneAuditPlan(
         lane=lane_id(0), audited=audited, ranges=ranges, verdicts_are_known=True, target_log=(0, 50), lost=lost
     )
 
@@ -160,7 +160,7 @@ def following(ranges: int) -> tuple[AuditRange, ...]:
             source_end=110 + 10 * at,
             target_start=10 + 10 * at,
             target_end=20 + 10 * at,
-            pieces=(Piece(10 * at, 100 + 10 * at, 10 + 10 * at, 10),),
+            pieces=(MapPiece(10 * at, 100 + 10 * at, 10 + 10 * at, 10),),
             verdicts=(),
         )
         for at in range(ranges)
@@ -213,8 +213,8 @@ def test_a_target_topic_that_is_gone_is_a_difference() -> None:
     assert summary(flow, lane, [], level="digest").differences == {"missing": 12}
 
 
-def row(wanted: AuditRange, found: RangeResult) -> Row:
-    return Row(
+def row(wanted: AuditRange, found: RangeResult) -> ResultRow:
+    return ResultRow(
         flow="eu-us",
         source=ORDERS,
         target_topic="eu.orders",
@@ -250,8 +250,8 @@ def test_an_audit_that_is_taken_up_again_counts_each_record_once(
 ) -> None:
     """The mark has moved since, so the last range reaches further; and one range has another map now."""
     ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
-    shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(Piece(20, 120, 30, 5),))
-    elsewhere = msgspec.structs.replace(ranges[1], pieces=(Piece(10, 110, 21, 10),))
+    shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(MapPiece(20, 120, 30, 5),))
+    elsewhere = msgspec.structs.replace(ranges[1], pieces=(MapPiece(10, 110, 21, 10),))
     for stale in (shorter, elsewhere):
         results.write([row(stale, msgspec.structs.replace(result(stale, Difference("altered", 1, 1)), by="ledger"))])
     kept = msgspec.structs.replace(result(ranges[0], Difference("missing", 101, 11)), by="ledger")
@@ -297,7 +297,7 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
     def untold(*_: object) -> None:
         raise JobUntold("the ledger is not ours to write")
 
-    monkeypatch.setattr(audit_run, "tell", tell)
+    monkeypatch.setattr(audit_run, "record_proof", tell)
     monkeypatch.setattr(audit_run.Audit, "_compared", compared)
     monkeypatch.setattr(JobLease, "__enter__", untold)
     assert main(["audit", conf, "--flow", "eu-us", "--json"]) == 0
@@ -315,7 +315,7 @@ def test_an_audit_knows_what_was_brought_back_to_this_very_copy() -> None:
         for at, each in zip((0, 10), following(2), strict=True)
     )
     place = TopicPartition("eu.orders", 0)
-    planned = PlannedLane(
+    planned = LaneAuditPlan(
         lane=LaneId("lane"),
         audited=AuditedLane(source=TopicPartition("orders", 0), target=place, committed=True),
         ranges=ranges,
@@ -348,9 +348,9 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
     async def uncopied(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr(plan_module, "read_told", read)
+    monkeypatch.setattr(plan_module, "read_ledger", read)
     monkeypatch.setattr(plan_module, "uncopied", uncopied)
-    monkeypatch.setattr(plan_module, "_Clusters", SimpleNamespace(look=look))
+    monkeypatch.setattr(plan_module, "_Clusters", SimpleNamespace(read=look))
     flow = FlowConfig("eu-us", Alias("eu"), Alias("us"), (".*",), records=RecordsConfig(transform="headers"))
     made = await plan_module.plan_flow(Config({}, (flow,)), flow, "digest", again=again)
     assert "transformed" in made.lanes[0].skipped

@@ -15,8 +15,8 @@ from mirrord.supervision.rules.broker_probe import (
     STEPS,
     Judgement,
     Observed,
+    ProbeAnswer,
     ProbeStep,
-    ProduceAnswer,
     Stored,
     guarantee,
     judge,
@@ -31,7 +31,7 @@ Change = Callable[[Observed], Observed]
 
 def kept() -> Observed:
     """What a broker that keeps all rules shows."""
-    answers: list[ProduceAnswer] = []
+    answers: list[ProbeAnswer] = []
     stored: list[Stored] = []
     stands: dict[tuple[int, int], int] = {}
     last: dict[int, int] = {}
@@ -42,11 +42,11 @@ def kept() -> Observed:
                 stands[step.producer, step.sequence] = base
                 last[step.producer] = (step.sequence + RECORDS - 1) % 2**31
                 stored.append(Stored(base, RECORDS, step.producer, 0, step.sequence, True, False))
-                answers.append(ProduceAnswer(0, base))
+                answers.append(ProbeAnswer(0, base))
             case "known":
-                answers.append(ProduceAnswer(0, stands[step.producer, step.sequence]))
+                answers.append(ProbeAnswer(0, stands[step.producer, step.sequence]))
             case "refused":
-                answers.append(ProduceAnswer(step.errors[0], -1))
+                answers.append(ProbeAnswer(step.errors[0], -1))
     return Observed(START, answers, last, START + RECORDS * len(stored), stored)
 
 
@@ -55,7 +55,7 @@ def answered(number: int, error: int, base_offset: int = -1) -> Change:
 
     def change(seen: Observed) -> Observed:
         answers = list(seen.answers)
-        answers[number] = ProduceAnswer(error, base_offset)
+        answers[number] = ProbeAnswer(error, base_offset)
         return msgspec.structs.replace(seen, answers=answers)
 
     return change
@@ -70,7 +70,7 @@ def appended(number: int) -> Change:
         step = STEPS[number]
         stored = [*seen.stored[:before], Stored(base, RECORDS, step.producer, 0, step.sequence, True, False)]
         stored += [each._replace(base_offset=each.base_offset + RECORDS) for each in seen.stored[before:]]
-        answers = [*seen.answers[:number], ProduceAnswer(0, base)]
+        answers = [*seen.answers[:number], ProbeAnswer(0, base)]
         for later, answer in zip(STEPS[number + 1 :], seen.answers[number + 1 :], strict=True):
             moved = answer.error == 0 and (later.fate == "taken" or answer.base_offset >= base)
             answers.append(answer._replace(base_offset=answer.base_offset + RECORDS) if moved else answer)
@@ -104,7 +104,7 @@ def test_a_repeat_that_is_appended_again_is_named() -> None:
 
 @pytest.mark.parametrize("number", [at for at, step in enumerate(STEPS) if step.fate == "known"])
 def test_a_repeat_that_is_not_answered_with_its_offset_is_named(number: int) -> None:
-    for told in (ProduceAnswer(0, -1), ProduceAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)):
+    for told in (ProbeAnswer(0, -1), ProbeAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)):
         assert broken(judge(answered(number, *told)(kept()))) == [STEPS[number].rule]
 
 
