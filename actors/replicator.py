@@ -52,7 +52,7 @@ class ReplicatorActor(WorkerActor):
         """Return the identity of this replicator. From now on, only orders of the calling process are accepted."""
         log.info("replicator_greeted", replicator=self._name, orders=orders)
         self._orders = orders
-        return msgspec.msgpack.encode(Greeting(program(), self._setup, self._told()))
+        return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
         """Prepare for lanes that will be assigned."""
@@ -84,9 +84,9 @@ class ReplicatorActor(WorkerActor):
     @in_health_group
     async def report(self) -> bytes:
         """Return the current state, including the age of the main loop."""
-        return self._told()
+        return self._encoded_report()
 
-    def _told(self) -> bytes:
+    def _encoded_report(self) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:

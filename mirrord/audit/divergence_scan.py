@@ -159,8 +159,8 @@ async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: S
     survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
-    there, patterns = survey.looked.source.topics, [re.compile(pattern) for pattern in topics]
-    names = {name for name in survey.looked.plan.targets.values() if name in there}
+    there, patterns = survey.preview.source.topics, [re.compile(pattern) for pattern in topics]
+    names = {name for name in survey.preview.plan.targets.values() if name in there}
     wanted = [
         TopicPartition(name, partition)
         for name in names

@@ -83,7 +83,7 @@ async def lost(config: Config, flow: FlowConfig) -> str:
     if not state.flow:
         return "the ledger is empty"
     survey = await _survey(config, flow)
-    lanes = survey.looked.plan.lanes
+    lanes = survey.preview.plan.lanes
     if all(
         known is not None and len(known.source_runs) for known in map(state.lanes.get, (each.lane for each in lanes))
     ):
@@ -105,9 +105,9 @@ async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
 async def find_positions(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
     """Determine each lane's position from both logs, without altering anything. Raises EnvironmentFault."""
     survey = await _survey(config, flow)
-    lanes = survey.looked.plan.lanes
+    lanes = survey.preview.plan.lanes
     rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
-    source, target = survey.looked.source, survey.looked.target
+    source, target = survey.preview.source, survey.preview.target
     made: list[LaneRebuilt] = []
     if lanes:
         topics = ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes})
@@ -141,7 +141,7 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
             keeps=wanted.keeps if wanted is not None and shaping.concerns(lane.source_topic) else None,
             foreign=foreign,
         )
-        for lane in survey.looked.plan.lanes
+        for lane in survey.preview.plan.lanes
     ]
 
 
@@ -150,7 +150,7 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> 
     if flow.records.transform and shaping.concerns(lane.source_topic):
         return "its records are transformed: their content proves nothing"
     later = re.compile(re.escape(lane.target_topic + flow.separator) + r"\d+")
-    again = [name for name in survey.looked.target.topics if later.fullmatch(name)]
+    again = [name for name in survey.preview.target.topics if later.fullmatch(name)]
     if flow.on_recreated == "fresh" and again:
         return (
             f"{again[0]} exists, too, and only the ledger recorded which of them belongs to the current "

@@ -42,34 +42,34 @@ async def uncopied(
     survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
-    looked, patterns = survey.looked, [re.compile(pattern) for pattern in topics]
+    preview, patterns = survey.preview, [re.compile(pattern) for pattern in topics]
     begun = _begun(state)
     found = [
         each
-        for each in _selected(looked)
+        for each in _selected(preview)
         if (not patterns or any(pattern.fullmatch(each.topic) for pattern in patterns))
-        and (looked.source.topics[each.topic].topic_id, each.partition) not in begun
+        and (preview.source.topics[each.topic].topic_id, each.partition) not in begun
     ]
     if not found:
         return []
     starts = await log_offsets(config.clusters[flow.source], found, "start")
     ends = await log_offsets(config.clusters[flow.source], found, "end")
-    positions = _positions(state, looked)
+    positions = _positions(state, preview)
     return [
         Uncopied(
             source=each,
-            target=TopicPartition(looked.plan.names.get(each.topic, ""), each.partition),
+            target=TopicPartition(preview.plan.names.get(each.topic, ""), each.partition),
             start=min(max(starts.get(each, 0), positions.get(each, 0)), ends.get(each, 0)),
             end=ends.get(each, 0),
-            why=_why(each, looked, state),
+            why=_why(each, preview, state),
         )
         for each in found
     ]
 
 
-def _selected(looked: DiscoveryPreview) -> Iterator[TopicPartition]:
+def _selected(preview: DiscoveryPreview) -> Iterator[TopicPartition]:
     """Yield every partition that the configuration selects, including those of topics that cannot be copied."""
-    plan, there = looked.plan, looked.source.topics
+    plan, there = preview.plan, preview.source.topics
     for name in sorted({*plan.targets.values(), *plan.faults, *plan.unanswered} & there.keys()):
         for partition in range(there[name].partitions):
             yield TopicPartition(name, partition)
@@ -86,12 +86,12 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
     }
 
 
-def _positions(state: FlowState | None, looked: DiscoveryPreview) -> dict[TopicPartition, int]:
+def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[TopicPartition, int]:
     """Return the positions of lanes that have copied nothing.
 
     All offsets below them have verdicts or are not to be copied.
     """
-    ids = {topic.topic_id for topic in looked.source.topics.values()}
+    ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state is not None else ():
         mark = state.progress.get(lane.key.id) if state is not None else None
@@ -100,11 +100,11 @@ def _positions(state: FlowState | None, looked: DiscoveryPreview) -> dict[TopicP
     return found
 
 
-def _why(partition: TopicPartition, looked: DiscoveryPreview, state: FlowState | None) -> str:
+def _why(partition: TopicPartition, preview: DiscoveryPreview, state: FlowState | None) -> str:
     if state is None:
         return NO_LEDGER
-    topic = looked.source.topics[partition.topic]
-    plan: TopicsPlan = looked.plan
+    topic = preview.source.topics[partition.topic]
+    plan: TopicsPlan = preview.plan
     if fault := plan.faults.get(topic.name) or plan.unanswered.get(topic.name):
         return fault
     if state.orders.pause_of(topic.name, partition.partition) is not None:

@@ -224,10 +224,10 @@ class Supervisor:
             instance=self._config.instance,
             at_ms=self._access.clock.wall_ms(),
             gathered="daemon",
-            flows=tuple(self._told(flow.status()) for flow in self._flows.values()),
+            flows=tuple(self._with_remark(flow.status()) for flow in self._flows.values()),
         )
 
-    def _told(self, flow: FlowStatus) -> FlowStatus:
+    def _with_remark(self, flow: FlowStatus) -> FlowStatus:
         remark = self._standby.remarks.get(flow.name) if flow.state == "standby" else None
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 

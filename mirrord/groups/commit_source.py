@@ -65,13 +65,13 @@ class GroupSource:
             try:
                 await self._follow()
             except MayNotRead as fault:
-                self._tell(f"{fault}: groups are polled for their commits instead")
+                self._note_fault(f"{fault}: groups are polled for their commits instead")
                 await self._poll_for(LOG_AGAIN_S)
             except NoSuchTopic:
                 self.kind = "log"
                 await asyncio.sleep(RETRY_S)
             except MirrordError as fault:
-                self._tell(str(fault))
+                self._note_fault(str(fault))
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
@@ -79,7 +79,7 @@ class GroupSource:
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)
-            self._tell("")
+            self._note_fault("")
             while not groups.lost:
                 if groups.ready:
                     self.kind = "log"
@@ -92,7 +92,7 @@ class GroupSource:
             self._log = None
         if groups.lost == ErrorCode.TOPIC_AUTHORIZATION_FAILED.name:
             raise MayNotRead(f"READ on the topic __consumer_offsets of {self._view.alias} is missing")
-        self._tell(f"__consumer_offsets of {self._view.alias} cannot be read: {groups.lost}")
+        self._note_fault(f"__consumer_offsets of {self._view.alias} cannot be read: {groups.lost}")
         await asyncio.sleep(RETRY_S)
 
     def _take(self, key: OffsetKey, value: OffsetValue | None) -> None:
@@ -106,7 +106,7 @@ class GroupSource:
             try:
                 await self._poll()
             except MirrordError as fault:
-                self._tell(str(fault))
+                self._note_fault(str(fault))
                 await asyncio.sleep(RETRY_S)
             else:
                 self.kind = "polling"
@@ -123,13 +123,13 @@ class GroupSource:
         for group, told in (await self._admin.offsets(self._listed)).items():
             if told.error:
                 if told.error not in LATER:
-                    self._tell(f"the commits of {group} are not known: {ErrorCode.name_of(told.error)}")
+                    self._note_fault(f"the commits of {group} are not known: {ErrorCode.name_of(told.error)}")
             elif self.book.replace(group, values_of(told)):
                 changed.add(group)
         if changed:
             self._changed(changed)
 
-    def _tell(self, line: str) -> None:
+    def _note_fault(self, line: str) -> None:
         if line and line != self.note:
             log.warning("groups_not_followed", cluster=self._view.alias, reason=line)
         self.note = line

@@ -40,7 +40,7 @@ class LaneEnds:
             self._watched.see(partition)
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             waiting.add(answered)
-            self._asks.bounds(partition, -1, partial(_told, found, lane.key.id, answered))
+            self._asks.bounds(partition, -1, partial(_take_bounds, found, lane.key.id, answered))
         if waiting:
             await asyncio.wait(waiting, timeout=self._answer_s)
         return dict(found)
@@ -55,7 +55,7 @@ class LaneEnds:
         return PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
 
 
-def _told(
+def _take_bounds(
     found: dict[LaneId, tuple[int, int]],
     lane: LaneId,
     answered: asyncio.Future[None],

@@ -197,7 +197,7 @@ class GroupRounds:
                     statuses[place] = _status(group, place, "", course, None, None, Hold("not copied", NOT_COPIED))
                 continue
             mapped = _mapped(atlas, place, course)
-            self._tell(group, place, lane.target_topic, course, mapped)
+            self._record_translated(group, place, lane.target_topic, course, mapped)
             present = told.offsets.get((lane.target_topic, place[1]))
             if told.error:
                 hold = Hold("refused", f"the target's position is not known: {refusal(told.error, 'target').name}")
@@ -255,7 +255,9 @@ class GroupRounds:
         elif settled:
             self._pairs.forget(group, place)
 
-    def _tell(self, group: str, place: TopicAndPartition, target: str, course: Course, mapped: Mapped) -> None:
+    def _record_translated(
+        self, group: str, place: TopicAndPartition, target: str, course: Course, mapped: Mapped
+    ) -> None:
         if course.newest is None or mapped.offset is None:
             return
         topic, partition = place

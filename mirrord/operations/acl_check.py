@@ -51,12 +51,12 @@ async def rights_findings(
 
     `ledger` is None if it cannot be read; then it is not known what was copied before.
     """
-    flow, plan = survey.flow, survey.looked.plan
+    flow, plan = survey.flow, survey.preview.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
     try:
         hidden = await _hidden(survey, ledger, admins[flow.source])
         left = await _left_by_mm2(config, survey, ledger)
-        source, target = survey.looked.source.topics, survey.looked.target.topics
+        source, target = survey.preview.source.topics, survey.preview.target.topics
         into_source = flows_into_source(flow, config.all_flows, source)
         into_target = flows_into_target(flow, config.all_flows, target)
         needs = needed_rights(
@@ -68,7 +68,7 @@ async def rights_findings(
             for step in plan.create
         }
         others = [need.right for need in needs if need.right.resource != "topic"]
-        answers = await asyncio.gather(*(_told(config, right, seen[right.cluster]) for right in others))
+        answers = await asyncio.gather(*(_is_allowed(config, right, seen[right.cluster]) for right in others))
         told = dict(zip(others, answers, strict=True))
         rights, refused = await see_rights(flow, needs, admins, shapes, told)
     finally:
@@ -105,7 +105,7 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
     A configured pattern does not name them, so they are found through the ledger.
     """
-    there, copies = survey.looked.source.topics, survey.looked.target.topics
+    there, copies = survey.preview.source.topics, survey.preview.target.topics
     selection = selection_of(survey.flow)
     ids = {topic.topic_id for topic in copies.values()}
     lanes = ledger.lanes.values() if ledger else ()
@@ -126,7 +126,7 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
     known = {key for key, lane in ledger.lanes.items() if len(lane.source_runs)}
     fresh = [
         TopicPartition(lane.target_topic, lane.key.partition)
-        for lane in survey.looked.plan.lanes
+        for lane in survey.preview.plan.lanes
         if lane.lane not in known
     ]
     try:
@@ -141,7 +141,7 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
     )
 
 
-async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
+async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Return whether an operation is allowed, or None if unknown.
 
     Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be

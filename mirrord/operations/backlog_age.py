@@ -74,7 +74,7 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
             )
         )
     own = TopicPartition(state_topic(flow.name), 0)
-    if own.topic in survey.looked.target.topics:
+    if own.topic in survey.preview.target.topics:
         # Timestamps in mirrord's own topics are append times from the broker's clock, so they are not later than now.
         (found,) = (await offsets_at(config.clusters[flow.target], [own], now_ms + AHEAD_MS)).values() or (None,)
         if found is not None:
@@ -91,10 +91,10 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
 
 
 def _selected(survey: FlowSurvey) -> set[TopicPartition]:
-    source = survey.looked.source.topics
+    source = survey.preview.source.topics
     return {
         TopicPartition(name, partition)
-        for name in survey.looked.plan.targets.values()
+        for name in survey.preview.plan.targets.values()
         for partition in range(source[name].partitions)
     }
 
@@ -103,7 +103,7 @@ async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     """Return the position where each lane resumes, or where it will begin."""
-    flow, source = survey.flow, survey.looked.source.topics
+    flow, source = survey.flow, survey.preview.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():
         there = source.get(lane.source_topic)

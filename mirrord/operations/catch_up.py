@@ -68,21 +68,21 @@ class CatchUp:
 
         Raises EnvironmentFault when that is impossible: a lane is halted or paused, or a topic is not copied.
         """
-        if not self._ends and not await self._look():
+        if not self._ends and not await self._read_ends():
             return False
         flows = {flow.name: flow for flow in status.flows}
         if not all(self.reached_by(flows.get(flow.name), self._ends[flow.name]) for flow in self._config.flows):
             return False
         if self._final:
             return True
-        self._final = await self._look()
+        self._final = await self._read_ends()
         return False
 
     async def prove(self) -> list[FlowProof]:
         """Compare the ledgers with the ends that count and with the target's ends. Raises EnvironmentFault."""
         return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
 
-    async def _look(self) -> bool:
+    async def _read_ends(self) -> bool:
         """Request the ends of every selected partition; return whether all of them answered."""
         surveys = await survey_flows(self._config, self._access)
         ends: dict[str, EndOffsets] = {}
@@ -90,13 +90,13 @@ class CatchUp:
             survey = surveys[flow.name]
             if not isinstance(survey, FlowSurvey):
                 return False
-            faults = {**survey.looked.plan.faults, **survey.looked.plan.unanswered}
+            faults = {**survey.preview.plan.faults, **survey.preview.plan.unanswered}
             if faults:
                 raise EnvironmentFault("\n".join(f"flow {flow.name}: {line}" for line in faults.values()))
-            source = survey.looked.source.topics
+            source = survey.preview.source.topics
             asked = {
                 TopicPartition(name, partition)
-                for name in survey.looked.plan.targets.values()
+                for name in survey.preview.plan.targets.values()
                 for partition in range(source[name].partitions)
             }
             try:
@@ -143,7 +143,7 @@ class CatchUp:
         if not isinstance(survey, FlowSurvey):
             raise survey
         source, target = (self._config.clusters[alias] for alias in (flow.source, flow.target))
-        lanes = {lane.lane: lane for lane in survey.looked.plan.lanes}
+        lanes = {lane.lane: lane for lane in survey.preview.plan.lanes}
         copies = {TopicPartition(lane.target_topic, lane.key.partition) for lane in lanes.values()}
         target_ends, now_ends = await asyncio.gather(
             log_offsets(target, copies, "end"), log_offsets(source, set(ends), "end")

@@ -137,8 +137,8 @@ async def _check_flow(
 
 async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
     """Return what the flow's ledger says, empty if it has not begun; None if that cannot be known."""
-    flow, looked = survey.flow, survey.looked
-    if looked.source.cluster_id == looked.target.cluster_id:
+    flow, preview = survey.flow, survey.preview
+    if preview.source.cluster_id == preview.target.cluster_id:
         same = Finding(
             severity="warning",
             flow=flow.name,
@@ -149,7 +149,7 @@ async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState 
         return None, [same]
     try:
         state = await read_state(flow, access.ledger)
-        check_clusters(state, FlowOpened(flow.name, looked.source.cluster_id, looked.target.cluster_id))
+        check_clusters(state, FlowOpened(flow.name, preview.source.cluster_id, preview.target.cluster_id))
         check_alias(flow, state)
     except LedgerMissing:
         return FlowState(), []

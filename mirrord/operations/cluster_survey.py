@@ -18,7 +18,7 @@ class FlowSurvey(msgspec.Struct, frozen=True):
     """The survey of one flow: the topics on both sides, and what `start` would do."""
 
     flow: FlowConfig
-    looked: DiscoveryPreview
+    preview: DiscoveryPreview
     lines: tuple[TopicLine, ...]
     """One line for every topic of the source."""
 
@@ -64,12 +64,12 @@ async def _survey(
     if faults:
         return EnvironmentFault("; ".join(faults))
     try:
-        looked = await discovery.preview()
+        preview = await discovery.preview()
     except EnvironmentFault as fault:
         return fault
-    claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)
-    lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, flow.target)
-    return FlowSurvey(flow, looked, tuple(lines))
+    claims.hold(flow.name, preview.target.cluster_id, preview.plan.targets)
+    lines = topic_lines(preview.source.topics.values(), preview.plan, discovery.selection, flow.target)
+    return FlowSurvey(flow, preview, tuple(lines))
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:

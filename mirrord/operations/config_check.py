@@ -17,12 +17,12 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
     A topic that does not exist yet will have the brokers' configs. Raises Unreachable.
     """
-    flow, looked = survey.flow, survey.looked
+    flow, preview = survey.flow, survey.preview
     timeout_s = config.runtime.request_timeout_ms / 1000
-    targets = looked.plan.targets
+    targets = preview.plan.targets
     sources = sorted(set(targets.values()))
     theirs = await topic_settings(config.clusters[flow.source], sources, BROKER_NAMES, timeout_s) if sources else {}
-    there = sorted(set(targets) & looked.target.topics.keys())
+    there = sorted(set(targets) & preview.target.topics.keys())
     cluster = config.clusters[flow.target]
     ours = await topic_settings(cluster, there, BROKER_NAMES, timeout_s) if there else {}
     defaults: dict[str, str] = {}
@@ -55,7 +55,7 @@ async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
 
 async def own_topics_findings(cluster: ClusterConfig, survey: FlowSurvey, timeout_s: float) -> list[Finding]:
     """Return the findings of `check` about mirrord's own topics. Raises Unreachable."""
-    flow, target = survey.flow, survey.looked.target
+    flow, target = survey.flow, survey.preview.target
     needed = needed_settings(flow)
     del needed[dead_letter_topic(flow.name)]
     there = sorted(needed.keys() & target.topics.keys())

@@ -49,10 +49,10 @@ async def _gather(config: Config) -> list[GroupsReport]:
             told |= {report.flow: report for report in await ask_groups(http)}
         except NoAnswer:
             continue
-    return [told.get(flow.name) or await _look(config, flow, views[flow.name]) for flow in config.flows]
+    return [told.get(flow.name) or await _report(config, flow, views[flow.name]) for flow in config.flows]
 
 
-async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordError) -> GroupsReport:
+async def _report(config: Config, flow: FlowConfig, view: LedgerView | MirrordError) -> GroupsReport:
     now_ms = SystemClock().wall_ms()
     if isinstance(view, MirrordError):
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(view))

@@ -24,8 +24,8 @@ async def find_hazards(
     config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> list[Finding]:
     """Return the hazards of one flow. A question that cannot be answered becomes a note and raises nothing."""
-    flow, looked = survey.flow, survey.looked
-    target = looked.target.topics
+    flow, preview = survey.flow, survey.preview
+    target = preview.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
     findings += deletions_both_ways(flow, config.all_flows)
     names = [name for topic in target if (name := flow_of_ledger(topic))]
@@ -42,7 +42,7 @@ async def find_hazards(
         for name, state in states.items()
         if name not in here
     }
-    findings += other_writers(flow, looked.plan.targets, others)
+    findings += other_writers(flow, preview.plan.targets, others)
     own = states.get(flow.name)
     ours = {lane.target_topic: lane.key.target_topic_id for lane in own.lanes.values()} if own else {}
     ours |= {topic.topic: topic_id for topic_id, topic in own.topics.items()} if own else {}
@@ -87,16 +87,16 @@ async def producers_back(
 
 
 def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
-    there = survey.looked.target.topics.get(topic)
+    there = survey.preview.target.topics.get(topic)
     return there is not None and there.topic_id == key.target_topic_id
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
     """Return how many offsets are in existing target topics that the ledger does not know."""
-    target = survey.looked.target.topics
+    target = survey.preview.target.topics
     asked = {
         TopicPartition(name, partition)
-        for name in survey.looked.plan.targets
+        for name in survey.preview.plan.targets
         if name in target and name not in ours
         for partition in range(target[name].partitions)
     }

@@ -18,7 +18,7 @@ from mirrord.topics.rules.plan_steps import PlanStep, topic_steps
 
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
     """Return all steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
-    flow, looked = survey.flow, survey.looked
+    flow, preview = survey.flow, survey.preview
     if any(goes_back(flow, other) for other in config.all_flows):
         flow = msgspec.structs.replace(flow, propagate_deletes=False)  # topics copied both ways are never deleted
     access = ClusterAccess(config)
@@ -28,8 +28,8 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
         ledger = FlowState()
     source, target = access.upkeep(flow.source), access.upkeep(flow.target)
     try:
-        upkeep = await upkeep_steps(flow, looked, ledger, source, target)
+        upkeep = await upkeep_steps(flow, preview, ledger, source, target)
     finally:
         await asyncio.gather(source.close(), target.close())
-    there = (looked.source.topics, looked.target.topics)
-    return [*topic_steps(flow, looked.plan, looked.target.topics), *upkeep, *mm2_steps(flow, *there)]
+    there = (preview.source.topics, preview.target.topics)
+    return [*topic_steps(flow, preview.plan, preview.target.topics), *upkeep, *mm2_steps(flow, *there)]

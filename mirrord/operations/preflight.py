@@ -57,14 +57,14 @@ async def check_start(
             for flow in config.flows
             if flow.source in ids and flow.target in ids
         ]
-        looked = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
+        previews = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
         faults = await asyncio.gather(
             *(
                 _missing_rights(
                     flow,
                     clusters,
-                    looked[flow.name],
-                    flows_into_source(flow, config.all_flows, looked[flow.name].source.topics),
+                    previews[flow.name],
+                    flows_into_source(flow, config.all_flows, previews[flow.name].source.topics),
                 )
                 for flow, clusters in reached
             )
@@ -144,25 +144,25 @@ async def _check_collisions(
     claims = Claims(flows)
     for name, known in ledgers.items():
         claims.read(name, known)
-    looked: dict[str, DiscoveryPreview] = {}
+    previews: dict[str, DiscoveryPreview] = {}
     faults: list[str] = []
     for flow, clusters in reached:
-        seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).preview()
+        seen = previews[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).preview()
         claims.hold(flow.name, clusters.target_id, seen.plan.targets)
         if flow.name in ledgers and not ledgers[flow.name].state.lanes:
             faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
     _raise(ConfigError, faults)
-    return looked
+    return previews
 
 
 async def _missing_rights(
-    flow: FlowConfig, clusters: _Clusters, looked: DiscoveryPreview, into_source: Collection[str]
+    flow: FlowConfig, clusters: _Clusters, preview: DiscoveryPreview, into_source: Collection[str]
 ) -> list[str]:
     """Return a line for each topic on which the flow lacks a permission that it needs.
 
     Missing permissions that the flow can do without are reported by `check`.
     """
-    needs = needed_rights(flow, looked.plan, looked.target.topics, into_source=into_source)
+    needs = needed_rights(flow, preview.plan, preview.target.topics, into_source=into_source)
     needs = [need for need in needs if need.missing == "error"]
     admins = {flow.source: clusters.source, flow.target: clusters.target}
     rights, _ = await see_rights(flow, needs, admins, {}, {})

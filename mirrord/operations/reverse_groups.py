@@ -67,10 +67,10 @@ async def _gather(config: Config, order: ReverseOptions) -> list[GroupsReport]:
                 told |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
             except NoAnswer:
                 continue
-    return [told.get(flow.name) or await _look(config, flow, views[flow.name], order) for flow in config.flows]
+    return [told.get(flow.name) or await _report(config, flow, views[flow.name], order) for flow in config.flows]
 
 
-async def _look(
+async def _report(
     config: Config, flow: FlowConfig, view: LedgerView | MirrordError, order: ReverseOptions
 ) -> GroupsReport:
     note, statuses = "", list[GroupStatus]()

@@ -75,7 +75,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
         ledger = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     except LedgerMissing:
         ledger = FlowState()
-    clusters = ((flow.source, survey.looked.source.cluster_id), (flow.target, survey.looked.target.cluster_id))
+    clusters = ((flow.source, survey.preview.source.cluster_id), (flow.target, survey.preview.target.cluster_id))
     if by_start:
         check_clusters(ledger, FlowOpened(flow.name, clusters[0][1], clusters[1][1]))
         check_alias(flow, ledger)
@@ -95,10 +95,10 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     for view in views:
         view.start()
     try:
-        for lane in survey.looked.plan.lanes:
+        for lane in survey.preview.plan.lanes:
             views[0].watch(lane.source_topic, lane.key.source_topic_id)
             views[1].watch(lane.target_topic, lane.key.target_topic_id)
-        return list(await asyncio.gather(*(look.at(lane) for lane in survey.looked.plan.lanes)))
+        return list(await asyncio.gather(*(look.at(lane) for lane in survey.preview.plan.lanes)))
     finally:
         for ask in asks:
             ask.close()

@@ -16,21 +16,21 @@ from policies.flows import properties_of, selection_of
 
 
 async def upkeep_steps(
-    flow: FlowConfig, looked: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
+    flow: FlowConfig, preview: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> list[PlanStep]:
     """Return the steps in the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
-    steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
-    copies = dict(looked.plan.targets)
+    steps = list(setting_steps(flow, await _settings(flow, preview, source, target)))
+    copies = dict(preview.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
     if rights is not None:
         steps += acl_steps(flow, (await compare(rights, copies, ledger)).plan)
     if flow.propagate_deletes:
-        steps += deletion_steps(flow, await gone_copies(flow, looked, ledger, source))
+        steps += deletion_steps(flow, await gone_copies(flow, preview, ledger, source))
     return steps
 
 
 async def _settings(
-    flow: FlowConfig, looked: DiscoveryPreview, source: UpkeepAdmin, target: UpkeepAdmin
+    flow: FlowConfig, preview: DiscoveryPreview, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> dict[str, SettingsPlan]:
     """Return the config changes by target topic, including topics that will be created.
 
@@ -38,7 +38,7 @@ async def _settings(
     """
     if not flow.sync.configs:
         return {}
-    new = {step.source.name: step.target_topic for step in looked.plan.create}
+    new = {step.source.name: step.target_topic for step in preview.plan.create}
     plans: dict[str, SettingsPlan] = {}
     if new:
         wanted = await SettingsSync(flow, source, target).for_new(new)
@@ -46,7 +46,7 @@ async def _settings(
             changes = tuple(ConfigChange(name, None, value) for name, value in sorted(settings.items()))
             plans[new[topic]] = SettingsPlan(changes)
     rule = properties_of(flow)
-    pairs = pairs_of(looked.plan.lanes)
+    pairs = pairs_of(preview.plan.lanes)
     here = await source.settings([pair.source for pair in pairs])
     there = await target.settings([pair.target for pair in pairs])
     for pair in pairs:

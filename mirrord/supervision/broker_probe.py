@@ -130,7 +130,7 @@ class _Probe:
         self._epoch = -1
 
     async def run(self, known: TargetProbed | None) -> TargetProbed:
-        seen = await self._look()
+        seen = await self._read_metadata()
         cluster_id, version = ClusterId(seen.cluster_id or ""), await self._version(seen)
         if known is not None and (known.cluster, known.version) == (cluster_id, version):
             return known
@@ -156,7 +156,7 @@ class _Probe:
         self._connections.append(connection)
         return connection
 
-    async def _look(self) -> metadata.Metadata:
+    async def _read_metadata(self) -> metadata.Metadata:
         """Return the metadata from the first address that answers."""
         fault: EnvironmentFault | None = None
         for known in [*self._connections, *map(parse_address, self._cluster.bootstrap)]:
@@ -174,7 +174,7 @@ class _Probe:
         """Extend the deadline by the round trips to a broker that is far away."""
         loop, until = asyncio.get_running_loop(), self._limit.when()
         began = loop.time()
-        await self._look()
+        await self._read_metadata()
         if until is not None:
             self._limit.reschedule(until + ROUND_TRIPS * min(loop.time() - began, MOST_ROUND_TRIP_S))
 
@@ -207,7 +207,7 @@ class _Probe:
     async def _leader(self) -> tuple[metadata.Broker, int]:
         """Return the partition's leader and the end of its log; wait until the leader itself knows the end."""
         while True:
-            seen = await self._look()
+            seen = await self._read_metadata()
             topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
             partition = topic.partitions[0] if topic is not None and len(topic.partitions) == 1 else None
             if topic is not None and topic.error in {

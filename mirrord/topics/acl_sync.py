@@ -141,7 +141,7 @@ class AclSync:
             await recorder.write([fact])
             self._log(fact)
         self._pause(bool(refused))
-        self._tell(_refusal(refused) or seen.fault, seen.remarks)
+        self._log_lines(_refusal(refused) or seen.fault, seen.remarks)
 
     def _is_early(self) -> bool:
         self._wait_ms -= self._flow.sync.every_ms
@@ -151,7 +151,7 @@ class AclSync:
         longer = min(max(self._pause_ms * 2, self._flow.sync.every_ms), LONGEST_PAUSE_MS)
         self._pause_ms = self._wait_ms = longer if refused else 0
 
-    def _tell(self, fault: str, remarks: tuple[str, ...]) -> None:
+    def _log_lines(self, fault: str, remarks: tuple[str, ...]) -> None:
         """Log each line when it first appears."""
         if fault and fault != self.fault:
             log.warning("acls_not_synced", flow=self._flow.name, reason=fault)

@@ -121,7 +121,7 @@ class SettingsSync:
                 faults[pair.source] = _refusal(pair.target, reason)
                 drift[pair.source] = tuple(_difference(left))
         self._was = {pair: source.topics[pair.source] for pair in pairs if pair.source in source.topics}
-        self._tell(faults)
+        self._log_faults(faults)
         self.topics = Topics(faults, dict(self._remarks), drift)
 
     async def _alter(
@@ -182,7 +182,7 @@ class SettingsSync:
         else:
             log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
 
-    def _tell(self, faults: Mapping[str, str]) -> None:
+    def _log_faults(self, faults: Mapping[str, str]) -> None:
         """Log each fault when it appears or changes, and when it is gone."""
         for topic, line in faults.items():
             if self._told.get(topic) != line:

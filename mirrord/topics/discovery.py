@@ -182,7 +182,7 @@ class Discovery:
             faults = {topic: line for topic, line in faults.items() if topic in missing}
         facts = self._facts(target)
         faults |= {**self._not_shown(), **plan.faults, **plan.unanswered}
-        self._tell({**plan.remarks, **faults})
+        self._log_lines({**plan.remarks, **faults})
         notice = self._notice(plan, source, target)
         is_unshown = bool(self._done)
         return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, is_unshown, plan.names)
@@ -314,7 +314,7 @@ class Discovery:
         now = asyncio.get_running_loop().time()
         self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
-    def _tell(self, lines: dict[str, str]) -> None:
+    def _log_lines(self, lines: dict[str, str]) -> None:
         """Log each fault and remark when it appears or changes, not at every refresh."""
         for topic, line in lines.items():
             if self._told.get(topic) != line:

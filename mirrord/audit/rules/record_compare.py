@@ -107,10 +107,10 @@ class _Comparison:
                     self._strange.append(there)
                 elif original is None:
                     self._judge_gone(piece, here, there)
-        self._look_beside()
+        self._judge_unmapped()
         self._strange.sort()
 
-    def _look_beside(self) -> None:
+    def _judge_unmapped(self) -> None:
         """Examine the records that the map does not contain."""
         for offset in self._source:
             if offset not in self._sources:

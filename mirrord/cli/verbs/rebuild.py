@@ -63,7 +63,7 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show what would be recorded, and with --apply record it. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
-    found = asyncio.run(_look(config))
+    found = asyncio.run(_find_positions(config))
     lines = [line for each in found for line in _lines(each)]
     if not arguments.json:
         console().print(_table(found, lines))
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if any(line.outcome == "refused" for line in lines) else 0
 
 
-async def _look(config: Config) -> list[FlowRebuilt]:
+async def _find_positions(config: Config) -> list[FlowRebuilt]:
     why = {flow.name: await lost(config, flow) for flow in config.flows}
     if not any(why.values()):
         plural = "s of" if len(why) > 1 else " of"

@@ -32,7 +32,7 @@ async def topic_settings(
         for first in range(0, len(topics), TOPICS_AT_ONCE):
             some = topics[first : first + TOPICS_AT_ONCE]
             resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(wanted)) for name in some]
-            for code, name, entries in _told(await admin.describe_configs(resources)):
+            for code, name, entries in _resources(await admin.describe_configs(resources)):
                 if code == 0:
                     values = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
                     found[name] = Effective(values, frozenset(entry[0] for entry in entries if entry[3] == _OF_TOPIC))
@@ -45,13 +45,13 @@ async def broker_settings(
     """Return the configs of one broker; None if they may not be described. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), dict.fromkeys(keys))
     async with Admin(cluster, timeout_s) as admin:
-        for code, _, entries in _told(await admin.describe_configs([wanted])):
+        for code, _, entries in _resources(await admin.describe_configs([wanted])):
             if code == 0:
                 return {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return None
 
 
-def _told(answers: object) -> list[tuple[int, str, list[tuple[Any, ...]]]]:
+def _resources(answers: object) -> list[tuple[int, str, list[tuple[Any, ...]]]]:
     """Return the error code, the name and the entries of each resource."""
     resources = (resource for answer in cast(Any, answers) for resource in answer.resources)
     return [(code, name, entries) for code, _, _, name, entries in resources]

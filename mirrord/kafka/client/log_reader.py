@@ -104,7 +104,7 @@ class LogReader:
         Raises EnvironmentFault if the failure is not temporary or the deadline is over.
         """
         if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
-            raise _told(named, failed) from failed
+            raise _fault(named, failed) from failed
         self._view.refresh()
         await asyncio.sleep(0.1)
 
@@ -112,7 +112,7 @@ class LogReader:
         try:
             last, first = await bounds(self._asks, self.partition(named))
         except ReadFailed:
-            return _told(named, failed)
+            return _fault(named, failed)
         if position < first:
             return RangeGone(f"{named}: the offsets {position} to {min(end, first) - 1} are gone, it begins at {first}")
         return EnvironmentFault(f"{named}: the offset {position} was requested, but the log ends at {last}")
@@ -167,5 +167,5 @@ async def _unknown(alias: Alias, topic: str, why: str, admin: KafkaTopicAdmin) -
     return ConfigError(f'{alias} has no topic "{topic}"{told}{hint}')
 
 
-def _told(named: TopicPartition, failed: ReadFailed) -> EnvironmentFault:
+def _fault(named: TopicPartition, failed: ReadFailed) -> EnvironmentFault:
     return EnvironmentFault(f"{named} cannot be read: {ErrorCode.name_of(failed.error)}")
