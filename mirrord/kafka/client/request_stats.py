@@ -12,7 +12,7 @@ from mirrord.model.status import RequestKind, RequestsStatus
 
 
 class RequestStats:
-    """The statistics of one kind of request in one process. `told` may be called from another thread."""
+    """The statistics of one kind of request in one process. `status` may be called from another thread."""
 
     __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 
