@@ -1,4 +1,4 @@
-"""Do 2,000 partitions with traffic all make progress, alone and next to a topic that catches up?
+"""Progress of 2,000 partitions with traffic, alone and next to a topic that catches up.
 
 Records are written into all partitions in turn, a few at once, the same number into each. For a window, Jain's index is
 computed over the share of each partition's records at the source that its lane has copied: (sum x)^2 / (n sum x^2). It

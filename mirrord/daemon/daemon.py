@@ -112,7 +112,7 @@ class Supervisor:
     async def start(self) -> str:
         """Open the HTTP interface, start the flows, and return the interface's address. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # Whoever read the file could use them: only on another machine they may be missing.
+            # The processes that read the file could use them. They may be missing only on another machine.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -286,7 +286,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """Tell the old daemon to end when it has nothing left, and take over its address."""
+        """End the old daemon when it has nothing left, and take over its address."""
 
         def left() -> bool:
             hosts = [flow.hosts() for flow in self._flows.values()]

@@ -55,7 +55,7 @@ OTHERS_S = 5.0
 """How long other flows may take to read their ledgers before topics that may be theirs are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
-"""Drain and release together stay within the time that `supervise.STOP_S` leaves a flow."""
+"""Drain and release together stay within the time that `mirrord.daemon.daemon.STOP_S` leaves a flow."""
 
 log = structlog.get_logger()
 

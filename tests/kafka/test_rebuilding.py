@@ -136,7 +136,7 @@ async def test_what_the_source_never_had_keeps_the_lane_halted(lab_pair: LabPair
             replicator = await flow.copying(former)
             await until(lambda replicator=replicator: replicator.report().lanes[0].phase == "halted")
             (lane,) = replicator.report().lanes
-            assert "the map cannot be made anew" in lane.note
+            assert "the map cannot be rebuilt" in lane.note
             await flow.store.read_to_end()
             assert flow.lane().halted is not None
             await replicator.release(ids(lanes), 10)

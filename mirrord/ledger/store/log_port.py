@@ -1,6 +1,6 @@
 """The interface that a ledger store needs to its two topics: bytes at offsets, and bytes under keys.
 
-`ledger_kafka.py` has the real implementation, and `ledger_memory.py` has the fake one for tests. The same contract
+`kafka_log.py` has the real implementation, and `memory_log.py` has the fake one for tests. The same contract
 tests run against both.
 """
 

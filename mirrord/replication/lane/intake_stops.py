@@ -1,4 +1,4 @@
-"""Why the intake stops in front of a batch."""
+"""Why the intake stops before a batch."""
 
 
 class Unreadable(Exception):

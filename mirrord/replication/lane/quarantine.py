@@ -1,9 +1,10 @@
 """Handling of a batch that the target refuses for its content, or that the source cannot return.
 
-The batch is split until the one record that causes the refusal is found (`cutting`). The lane waits before that record,
-in quarantine with its exact range and the reason, until an operator decides. If the flow's policy says so, the record
-is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic. While that is
-impossible, the lane waits like any other, and retries. Either way the ledger knows before the lane continues.
+The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). The lane waits
+before that record, in quarantine with its exact range and the reason, until an operator decides. If the flow's policy
+says so, the record is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic.
+While that is impossible, the lane waits like any other, and retries. Either way the ledger knows before the lane
+continues.
 """
 
 import msgspec

@@ -5,8 +5,9 @@ target then does not match the map: records may be missing, or appear twice. The
 
 1. The ledger learns of the difference and of the halt, before anything else.
 2. Wait until nothing that was sent earlier can still be appended.
-3. The resume sandwich up to the high watermark, as in every resume (`resume`).
-4. Both logs are read from the first doubtful ordinal on (`relocate`): which source offsets do the own batches hold?
+3. The resume sandwich up to the high watermark, as in every resume (`resuming`).
+4. Both logs are read from the first doubtful ordinal on (`target.batch_relocation`) to find the source offsets of
+   the own batches.
 5. The ledger learns the true map, which records are in the target twice, and under which ordinals the missing records
    follow, in one entry. Then an ordinary resume continues from there.
 
@@ -131,7 +132,7 @@ def _stay(lane: Lane, why: str) -> Effects:
     first = found.first if found is not None else 0
     start = record.source_runs.offset_of(first) if record is not None else None
     lane.comparison.differs = None
-    line = f"target and source differ from ordinal {first} on, and the map cannot be made anew: {why}"
+    line = f"target and source differ from ordinal {first} on, and the map cannot be rebuilt: {why}"
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 
 

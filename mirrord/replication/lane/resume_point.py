@@ -42,6 +42,7 @@ def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
 
 
 def wait_to_mend(lane: Lane) -> Effects:
+    """Wait until nothing that was sent earlier can still be appended, and ask the target log again."""
     lane.phase = Phase.WAITING
     lane.log.look_back = 0
     missing_ordinals.forget(lane)
@@ -64,6 +65,8 @@ def _record_again(lane: Lane, ordinal: int) -> Effects:
 
 
 def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
+    """Resume at this ordinal, after a comparison of what was not acknowledged to this attempt. `begins`: the lowest
+    target offset of a batch that has to be compared."""
     lane.resume_ordinal = ordinal
     if must_check(lane):
         lane.stage = Stage.CHECK
@@ -76,12 +79,12 @@ def resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
         start = min(target_scan.first_offset_of(lane, begun), lane.log.end, begins)
         epochs = source_epochs.known_epochs(lane, first)
         return [
-            AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _goes_on_at(lane), epochs)
+            AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.log.end, _continues_at(lane), epochs)
         ]
     return _bind_holes(lane)
 
 
-def _goes_on_at(lane: Lane) -> int:
+def _continues_at(lane: Lane) -> int:
     position = source_epochs.continues_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
     return -1 if position is None else position
 
@@ -108,7 +111,7 @@ def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
-        position = _goes_on_at(lane)
+        position = _continues_at(lane)
         if source_epochs.ends_short(lane, told, position) or (
             lane.on_loss == "halt" and 0 <= told.source_end < position
         ):
@@ -167,7 +170,7 @@ def copy(lane: Lane) -> Effects:
     lane.log.must_read_log = False
     lane.log.unread_from, lane.log.unread_parts = None, 0
     lane.open_run = run
-    lane.position = _goes_on_at(lane)
+    lane.position = _continues_at(lane)
     lane.next_ordinal = lane.acked = ordinal
     source_epochs.recall(lane)
     lane.sent_below = max(lane.sent_below, ordinal)

@@ -89,16 +89,16 @@ class TakeOver:
     times: tuple[int, int] = (0, 0)
     """The times that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
-    """The mark that the lane started with, until its first grant is bound."""
+    """The saved position that the lane started with, until its first grant is bound."""
     fast_handoff: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
+    """Nothing was sent above `sent_below`: this attempt has resumed once, or the former holder said so when it left."""
 
 
 @dataclass(slots=True)
 class LateWrites:
-    """Batches that nobody waits for any more and that may still be appended (`target.in_doubt`)."""
+    """Batches that may still be appended, although the lane no longer waits for their answers (`target.in_doubt`)."""
 
     until: float = 0.0
     """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
@@ -125,7 +125,7 @@ class TargetLog:
     entry: ProducerEntry | None = None
     log_start: int = 0
     unread_from: ResumePosition | None = None
-    """The position before the first part of the target log to be read, or read again. The mark stops there."""
+    """The position before the first part of the target log to be read, or read again: no higher one is saved."""
     unread_parts: int = 0
     """Number of such parts that are being read."""
     must_read_log: bool = False
@@ -137,7 +137,7 @@ class TargetLog:
     cleaned: bool = False
     """The part of the target log that was read last is compacted."""
     shared: int = -2
-    """Target offset up to which this is the log that the mark was taken in; -1: not known, -2: not asked."""
+    """Target offset up to which this is the log that the resume position was taken in; -1: not known, -2: not asked."""
     scan: Reading | None = None
     """The result of the last walk, while the ordinals missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
@@ -146,7 +146,8 @@ class TargetLog:
     """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
     copied_again_until: int = 0
     before_lookup: tuple[int, ResumePosition, ResumePosition, tuple[tuple[int, int], ...]] | None = None
-    """`mark`, `told` and `acknowledged`, to be restored unless the ledger has more `rewinds` than this number."""
+    """`resume_position`, `recorded_position` and `acknowledged`, to be restored unless the ledger has more `rewinds`
+    than this number."""
     look_back: int = 0
     """How far below the target's end the lane searches for its last own batch."""
 
@@ -163,7 +164,7 @@ class ComparisonState:
     later_pending: bool = False
     """Once a former holder can no longer write, compare again what was written since the take-over."""
     later_from: ResumePosition | None = None
-    """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
+    """Start of that comparison. No higher position is saved: later answers may be for another holder's batch."""
     later_begins_at: int = NEVER
     """The lowest target offset found for that start, in case the log has gone back since."""
     later_end_question: int = -1
@@ -178,11 +179,11 @@ class SourceHistory:
     """Leader epochs of the source, and whether the source still has what was copied."""
 
     recorded_epoch: int = -2
-    """The epoch of the next ordinal according to ledger and mark (`source.source_epochs`); below 0: none."""
+    """The epoch of the next ordinal by ledger and saved position (`source.source_epochs`); below 0: none."""
     recorded_epoch_since: int = 0
     """The ordinal from which that epoch applies."""
     epochs_recorded: bool = False
-    """The holder that wrote the mark recorded every later change of epoch in the ledger."""
+    """The holder that saved the position recorded every later change of epoch in the ledger."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()

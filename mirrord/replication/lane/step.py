@@ -68,7 +68,6 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Reopen, Re
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
-
 ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
     Resume: resuming.enter,
     Quiesce: quiescing.enter,
@@ -122,7 +121,7 @@ def _handle(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PL
         case Start():
             return opening.start(lane, signal)
         case _:
-            return _told(lane, now, signal) if answers(lane, signal.question) else []
+            return _answered(lane, now, signal) if answers(lane, signal.question) else []
 
 
 def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
@@ -139,7 +138,7 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
             return retry_record(lane, now, signal)
 
 
-def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
+def _answered(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
         case Woken():
             if signal.question == lane.gap.question:

@@ -23,7 +23,7 @@ UNRECORDED = -2
 
 
 def recorded_at(epochs: Epochs, ordinal: int) -> int:
-    """Return the source's leader epoch of an ordinal according to the ledger: `UNTOLD`, `UNKNOWN` or the epoch."""
+    """Return the source's leader epoch of an ordinal according to the ledger: `UNRECORDED`, `UNKNOWN` or the epoch."""
     return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNRECORDED)
 
 
@@ -40,7 +40,7 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
-    epochs recorded from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
+    epochs recorded from this ordinal on were revoked (`epochs_again`), the record of the previous ordinal counts."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 
@@ -226,7 +226,9 @@ def recall(lane: Lane) -> None:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
-    is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
+    is_unknown = (
+        lane.epoch < 0 and last_copied(lane) is None
+    )  # otherwise the source is asked (`truncation.confirm_source`)
     counts = is_unknown or (lane.history.found_equal and lane.history.found_epoch[1] >= 0)
     if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
         lane.epoch = lane.history.found_epoch[1]

@@ -184,7 +184,7 @@ def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> lis
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
     """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
-    the ordinal from which a former mark no longer counts (`rewinding`): if the ledger does not take it, look it up
+    the ordinal from which a former mark no longer counts (`mark_rewind`): if the ledger does not take it, look it up
     again."""
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)

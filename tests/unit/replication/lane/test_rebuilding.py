@@ -285,7 +285,7 @@ def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
     play.sandwich(16)
     effects = play.tell(play.relocated("the source no longer holds it"))
     assert play.lane.phase is Phase.HALTED
-    assert "cannot be made anew: the source no longer holds it" in play.lane.halt.line
+    assert "cannot be rebuilt: the source no longer holds it" in play.lane.halt.line
     play.bind(effects)
     # The next holder begins where this one had to end, whatever its mark says.
     play.begin("third")
