@@ -409,7 +409,8 @@ def _change_lane(
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
             doubt(lane, fact.first)
-            lane.holes = (*lane.holes, fact)
+            plan = (fact.first, fact.again, fact.again if fact.is_open else fact.until)
+            lane.holes = (*(carried_on(hole, *plan) for hole in lane.holes), fact)
         case LaneHalted():
             lane.halted = fact
         case LaneResumed():
@@ -427,7 +428,7 @@ def _change_lane(
             # hole here.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = [hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first]
-            lane.holes = (*(carried_on(hole, fact) for hole in kept), mended)
+            lane.holes = (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
             lane.last_check, lane.regiven = None, -1
 
 

@@ -2,14 +2,15 @@
 
 import msgspec
 
-from mirrord.ledger.facts.core import HoleFound, MapRebuilt
+from mirrord.ledger.facts.core import HoleFound
 
 
-def carried_on(hole: HoleFound, fact: MapRebuilt) -> HoleFound:
-    """Return an older hole whose records follow after the rebuilt ordinals, if they were to follow among these."""
-    if hole.is_open or hole.first >= fact.first or hole.until <= fact.first:
+def carried_on(hole: HoleFound, first: int, again: int, until: int) -> HoleFound:
+    """Return an older hole as a new plan leaves it. The plan is for the ordinals from `first` on, whose records follow
+    as the ordinals [again, until). What the hole was to copy again from there on follows after them."""
+    if hole.is_open or hole.first >= first or hole.until <= again:
         return hole
-    return msgspec.structs.replace(hole, until=max(hole.until, fact.until))
+    return msgspec.structs.replace(hole, until=max(hole.until, until))
 
 
 def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:

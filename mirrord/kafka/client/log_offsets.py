@@ -3,8 +3,8 @@
 A log has several ends, and each question names the one that it means:
 
 - the high watermark: what consumers of uncommitted records can read. It is the default here.
-- the last stable offset: what consumers of committed records can read, below which no transaction is open (KIP-98). It
-  is the answer with `read_committed`.
+- the last stable offset: what consumers of committed records can read, below which no transaction is open (KIP-98).
+  Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
 - the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
   (`mirrord.kafka.client.partition_queries`).
 
@@ -42,6 +42,8 @@ from mirrord.model.names import TopicId, TopicPartition
 
 ANSWER_S = 5.0
 """Time limit for an answer, in seconds."""
+TRIES = 3
+"""A leader that does not answer within this fraction of the limit is asked again: another broker may lead by now."""
 
 Answers = dict[TopicPartition, ListedOffset]
 
@@ -54,7 +56,7 @@ class OffsetsRequest(NamedTuple):
     """Decodes the response, with an error code for each partition. Raises WireError, also if a partition is missing."""
 
 
-def offsets_request(questions: Collection[OffsetQuestion], *, read_committed: bool = False) -> OffsetsRequest:
+def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
     """Return the request for these offsets. A broker refuses two questions about one partition in one request."""
 
     def decode(reader: Reader) -> Answers:
@@ -64,7 +66,7 @@ def offsets_request(questions: Collection[OffsetQuestion], *, read_committed: bo
                 raise WireError(f"the answer to ListOffsets leaves out {each.topic}-{each.partition}")
         return found
 
-    return OffsetsRequest(encode_list_offsets(questions, read_committed), decode)
+    return OffsetsRequest(encode_list_offsets(questions, read_committed=False), decode)
 
 
 class IdentifiedPartition(Protocol):
@@ -95,9 +97,7 @@ class LogOffsets:
         for asker in (self._any, *self._brokers.values()):
             asker.close()
 
-    async def of(
-        self, partitions: Collection[TopicPartition], time: int, *, read_committed: bool = False
-    ) -> dict[TopicPartition, ListedOffset]:
+    async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
         """Return an offset of each partition that exists: of the first record with this time (ms) or a later one, or
         EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`).
 
@@ -115,7 +115,7 @@ class LogOffsets:
                 leaders = await self._leaders({each.topic for each in partitions})
                 missing = [each for each in dict.fromkeys(partitions) if each in leaders]
                 while True:
-                    missing, fault = await self._round(missing, leaders, time, read_committed, found)
+                    missing, fault = await self._round(missing, leaders, time, found)
                     if not missing:
                         return found
                     await asyncio.sleep(backoff.next_s())
@@ -150,7 +150,6 @@ class LogOffsets:
         partitions: Iterable[TopicPartition],
         leaders: Mapping[TopicPartition, "_Led"],
         time: int,
-        read_committed: bool,
         found: Answers,
     ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
         """Ask the leaders of these partitions once, and add their answers to `found`.
@@ -167,9 +166,7 @@ class LogOffsets:
                 fault = EnvironmentFault(f"{each} has no leader")
             else:
                 by_leader.setdefault(known.address, []).append(each)
-        for led, answer in await asyncio.gather(
-            *(self._try(address, led, time, read_committed) for address, led in by_leader.items())
-        ):
+        for led, answer in await asyncio.gather(*(self._try(address, led, time) for address, led in by_leader.items())):
             if isinstance(answer, EnvironmentFault):
                 again += led
                 fault = answer
@@ -186,12 +183,12 @@ class LogOffsets:
         return again, fault
 
     async def _try(
-        self, address: BrokerAddress, partitions: list[TopicPartition], time: int, read_committed: bool
+        self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
         """Return the leader's answer, or why it should be asked again. Raises EnvironmentFault."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
-            return partitions, await self._list(address, questions, read_committed=read_committed)
+            return partitions, await self._list(address, questions)
         except NotOffered:
             raise
         except (Unreachable, ConnectionLost) as fault:
@@ -229,15 +226,13 @@ class LogOffsets:
         asker = self._any if at is None else self._broker(at)
         return await asker.ask(METADATA, lambda version: metadata.encode(version, sorted(names)), metadata.decode, at)
 
-    async def _list(
-        self, address: BrokerAddress, questions: Collection[OffsetQuestion], *, read_committed: bool = False
-    ) -> Answers:
-        body, decode = offsets_request(questions, read_committed=read_committed)
+    async def _list(self, address: BrokerAddress, questions: Collection[OffsetQuestion]) -> Answers:
+        body, decode = offsets_request(questions)
         return await self._broker(address).ask(LIST_OFFSETS, lambda _: body, lambda _, reader: decode(reader), address)
 
     def _broker(self, address: BrokerAddress) -> Asker:
         if address not in self._brokers:
-            self._brokers[address] = Asker(self._cluster, self._timeout_s)
+            self._brokers[address] = Asker(self._cluster, self._timeout_s / TRIES)
         return self._brokers[address]
 
 

@@ -112,7 +112,10 @@ EFFECTS: dict[type, str] = {
         "Counts the verdicts. A newer verdict overrides an older one about the same offsets, except `truncated`. The "
         "state keeps the exact ranges of the newest 128."
     ),
-    core.HoleFound: "Adds the hole. Proof by audits that covers `first` is dropped.",
+    core.HoleFound: (
+        "Adds the hole. Proof by audits that covers `first` is dropped. What older holes copy again after `again` "
+        "ends at `until`."
+    ),
     core.LaneHalted: "The lane is halted. A later one replaces this one.",
     core.LaneResumed: "The lane is no longer halted. Quarantine entries that wait for a decision are removed.",
     core.TakeoverChecked: (
@@ -121,7 +124,8 @@ EFFECTS: dict[type, str] = {
     ),
     core.MapRebuilt: (
         "Adds a hole that holds no ordinals, after which the missing records follow. Drops the proof by audits that "
-        "covers `first`, the last comparison, and the note about reassigned ordinals."
+        "covers `first`, the last comparison, and the note about reassigned ordinals. Replaces an older hole without "
+        "ordinals at the same place; what other older holes copy again after `first` ends at `until`."
     ),
     core.CopyInherited: "Is kept in the state of the lane.",
     Quarantined: (

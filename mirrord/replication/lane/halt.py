@@ -2,6 +2,7 @@
 
 from mirrord.ledger.facts.core import LaneFact, LaneHalted
 from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
+from mirrord.replication.lane.notes import plan_bound
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
 from mirrord.replication.lane.state import Lane
@@ -59,6 +60,7 @@ def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
                 return leave_lane(lane, "another replicator took the lane")
             # Facts from before the halt count for a lane that resumes.
             lane.notes.discard(signal.tag)
+            plan_bound(lane, signal.tag)
             for intent in [each for each in lane.intents if each[0] == signal.tag]:
                 lane.intents.remove(intent)
             return []

@@ -5,7 +5,7 @@ from mirrord.replication.lane.assignment import LaneReport, SourceBounds
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target.evidence import is_recorded
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_recorded
 
 
 def resume_position(lane: Lane) -> ResumePosition:
@@ -53,7 +53,7 @@ def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None
     """
     if lane.comparison.differs is not None and not is_recorded(lane):
         return None
-    if lane.notes or source_epochs.is_truncation_unrecorded(lane) or source_epochs.is_lookup_undone(lane):
+    if lane.notes or source_epochs.is_truncation_unrecorded(lane) or is_plan_unrecorded(lane):
         return None
     known, offset = resume_position(lane), source_offset(lane)
     return Progress(

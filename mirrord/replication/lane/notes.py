@@ -21,9 +21,14 @@ def return_to_recorded(lane: Lane) -> None:
     """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
-    if lane.log.before_lookup is not None:
-        count, _, told, acknowledged = lane.log.before_lookup
-        lane.log.before_lookup = (count, told, told, acknowledged)
+    if lane.log.went_back is not None:
+        lane.log.went_back.resume_position = lane.log.went_back.recorded_position
     lane.log.must_read_log = lane.log.must_read_log or lane.log.unread_from is not None
     lane.log.unread_from = None
     lane.acked, lane.expected = lane.recorded_position.ordinal, lane.recorded_position.target_offset
+
+
+def plan_bound(lane: Lane, tag: int) -> None:
+    """Release what was known before the log went back, if this append records what is copied again."""
+    if lane.log.went_back is not None and lane.log.went_back.tag == tag:
+        lane.log.went_back = None

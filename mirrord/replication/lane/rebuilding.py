@@ -62,7 +62,11 @@ def _record(lane: Lane) -> Effects:
         return []
     start, last = record.source_runs.offset_of(found.first) or 0, record.source_runs.offset_of(found.last) or 0
     check = TakeoverChecked(lane.id, lane.grant, found.first, found.last, found.outcome, found.note)
-    fact = LaneHalted(lane.id, lane.grant, "unexplained", lane.halt.line, start, max(last, start) + 1)
+    line = (
+        lane.halt.line
+        or f"{lane.source_topic}-{lane.partition}: target and source differ from ordinal {found.first} on"
+    )
+    fact = LaneHalted(lane.id, lane.grant, "unexplained", line, start, max(last, start) + 1)
     lane.stage = Stage.DIFFERENCE
     effect = append(lane, (check, fact))
     lane.facts_tag = effect.tag
@@ -131,7 +135,6 @@ def _stay(lane: Lane, why: str) -> Effects:
     found, record = lane.comparison.differs, lane.record
     first = found.first if found is not None else 0
     start = record.source_runs.offset_of(first) if record is not None else None
-    lane.comparison.differs = None
     line = f"target and source differ from ordinal {first} on, and the map cannot be rebuilt: {why}"
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 

@@ -129,16 +129,16 @@ def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
 def _bind_holes(lane: Lane) -> Effects:
     """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
     if (lane.log.holes or lane.log.copied_again is not None) and lane.record is not None:
-        facts = (*lane.log.facts_with_holes, *hole_repair.repair(lane, lane.record))
+        plan = hole_repair.repair(lane, lane.record)
+        facts = (*lane.log.facts_with_holes, *plan)
         # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
-        lane.log.holes, lane.log.copied_again, lane.comparison.first_ack_pending, lane.comparison.later_pending = (
-            [],
-            None,
-            True,
-            True,
-        )
+        lane.comparison.first_ack_pending = lane.comparison.later_pending = True
+        lane.log.holes, lane.log.copied_again = [], None
         missing_ordinals.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
+        if (known := lane.log.went_back) is not None:
+            known.tag = effect.tag
+            known.rewound = next((fact.rewound for fact in plan if isinstance(fact, SourceRun)), None)
         lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS
         return [effect]

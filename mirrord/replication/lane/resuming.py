@@ -182,9 +182,8 @@ def decide(lane: Lane) -> Effects:
     ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.resume_position.ordinal and lane.record is not None:
-        runs, count = lane.record.target_runs.copy(), ordinal - lane.resume_position.ordinal
         start = lane.resume_position
-        facts = target_scan.placed(lane, runs, start.ordinal, start.target_offset, count)
+        facts = target_scan.placed(lane, lane.record.target_runs.copy(), start.ordinal, start.target_offset)
     if resume_point.must_wait_to_void(lane, ordinal):
         return resume_point.wait_to_mend(lane)
     return note(lane, facts) + resume_point.resume_at(lane, ordinal)
@@ -200,4 +199,14 @@ def must_read(lane: Lane) -> bool:
         return True
     if lane.log.entry is None or not lane.protected or lane.log.must_read_log:
         return appended > 0 or lane.log.must_read_log
-    return appended != next_by_entry(lane) - lane.resume_position.ordinal
+    return appended != next_by_entry(lane) - lane.resume_position.ordinal or _contradicts_map(lane)
+
+
+def _contradicts_map(lane: Lane) -> bool:
+    """Return whether the ledger has a run after the resume position that does not continue from it. Others may have
+    written exactly as many records as a hole lacks, so the numbers alone do not show where the lane's records are."""
+    if lane.record is None:
+        return False
+    start = lane.resume_position
+    inside = lane.record.target_runs.beginning_in(start.ordinal + 1, next_by_entry(lane) - 1)
+    return any(run.offset - run.ordinal != start.target_offset - start.ordinal for run in inside)

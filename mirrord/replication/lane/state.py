@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mirrord.config.schema import OnLoss, OnReject
-from mirrord.ledger.facts.core import LaneFact, Mode, Progress, TakeoverChecked, Verdict
+from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, TakeoverChecked, Verdict
 from mirrord.ledger.facts.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
@@ -117,6 +117,21 @@ class LateWrites:
 
 
 @dataclass(slots=True)
+class WentBack:
+    """What the lane knew before the log went back. It returns to that unless the ledger takes the new plan."""
+
+    resume_position: ResumePosition
+    recorded_position: ResumePosition
+    acknowledged: tuple[tuple[int, int], ...]
+    rewinds: int
+    """Number of `rewinds` in the ledger at that time."""
+    tag: int = -1
+    """Tag of the append that records the plan, once it is made."""
+    rewound: Rewound | None = None
+    """What that append adds to the `rewinds`, if anything: it shows whether an append of unknown outcome is there."""
+
+
+@dataclass(slots=True)
 class TargetLog:
     """What a resume has found out about the target log."""
 
@@ -145,9 +160,8 @@ class TargetLog:
     copied_again: tuple[tuple[int, int], ...] | None = None
     """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
     copied_again_until: int = 0
-    before_lookup: tuple[int, ResumePosition, ResumePosition, tuple[tuple[int, int], ...]] | None = None
-    """`resume_position`, `recorded_position` and `acknowledged`, to be restored unless the ledger has more `rewinds`
-    than this number."""
+    went_back: WentBack | None = None
+    """Set while the ledger does not record yet what is copied again after the log went back."""
     look_back: int = 0
     """How far below the target's end the lane searches for its last own batch."""
 

@@ -28,6 +28,7 @@ from mirrord.replication.lane.correlation import answers, ask, settles
 from mirrord.replication.lane.halt import halt, leave_lane, retry_record
 from mirrord.replication.lane.intake_stops import Diverged, Early, Vanished
 from mirrord.replication.lane.lane_report import resume_position
+from mirrord.replication.lane.notes import plan_bound
 from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     AppendFailed,
@@ -232,6 +233,7 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
         return _early(lane, now, opening.grant_bound(lane, now, told)) if told.tag == lane.facts_tag else []
     if not all(told.bound):
         return leave_lane(lane, "another replicator took the lane")
+    plan_bound(lane, told.tag)
     if told.tag in lane.notes:
         lane.notes.discard(told.tag)
         if not lane.notes:
@@ -253,6 +255,8 @@ def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) ->
         # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
         lane.log.must_read_log = True
         lane.log.unread_from = lane.recorded_position
+    elif all(told.bound):
+        plan_bound(lane, told.tag)
     lane.notes.discard(told.tag)
     return in_flight.drained(lane, now) if not lane.in_flight else []
 

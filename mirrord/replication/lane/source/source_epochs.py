@@ -332,15 +332,6 @@ def is_truncation_unrecorded(lane: Lane) -> bool:
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
-def is_lookup_undone(lane: Lane) -> bool:
-    """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
-    return (
-        lane.log.before_lookup is not None
-        and lane.record is not None
-        and len(lane.record.rewinds) == lane.log.before_lookup[0]
-    )
-
-
 def unrecorded(lane: Lane) -> Epochs:
     """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
     if lane.history.new_epochs:

@@ -21,6 +21,15 @@ def went_back(lane: Lane) -> bool:
     return lane.log.entry is not None and next_by_entry(lane) < lane.resume_position.ordinal
 
 
+def is_plan_unrecorded(lane: Lane) -> bool:
+    """Return whether the log went back, and what is copied again, and under which ordinals, is not in the ledger
+    yet."""
+    known = lane.log.went_back
+    if known is None or lane.record is None:
+        return False
+    return known.rewound is None or all(each != known.rewound for _, each in lane.record.rewinds[known.rewinds :])
+
+
 def is_another_leader(lane: Lane) -> bool:
     """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch

@@ -17,9 +17,9 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.state import Lane, WentBack
 from mirrord.replication.lane.target import target_scan
-from mirrord.replication.lane.target.evidence import next_by_entry
+from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
     MOST_LAST,
@@ -194,14 +194,15 @@ def remember_position(lane: Lane) -> None:
     """Keep the position from before the log went back, until the ledger records what is copied again. A retry begins
     there: the new position may be above a hole, which nothing would read again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
-    lane.log.before_lookup = (count, lane.resume_position, lane.recorded_position, lane.acknowledged)
+    lane.log.went_back = WentBack(lane.resume_position, lane.recorded_position, lane.acknowledged, count)
 
 
 def forget(lane: Lane) -> None:
     """Forget the look-up, because a new round begins."""
-    if lane.log.before_lookup is not None and source_epochs.is_lookup_undone(lane):
-        _, lane.resume_position, lane.recorded_position, lane.acknowledged = lane.log.before_lookup
-    lane.log.before_lookup = None
+    if (known := lane.log.went_back) is not None and is_plan_unrecorded(lane):
+        lane.resume_position, lane.recorded_position = known.resume_position, known.recorded_position
+        lane.acknowledged = known.acknowledged
+    lane.log.went_back = None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
     later = [each for each in lane.acknowledged if each[0] > lane.acked]
     lane.acknowledged = ((lane.acked, lane.resume_position.leader_epoch), *later) if lane.acked > 0 else tuple(later)

@@ -56,6 +56,8 @@ class Cluster:
         self.looks: Iterator[str] = iter(())
         """What the next requests for metadata return; afterwards "all"."""
         self.asked: list[tuple[Address, list[TopicPartition], int, bool]] = []
+        self.silent: list[Address] = []
+        """Brokers that do not answer their next question for offsets."""
         self.after: Callable[[], None] = lambda: None
         """Runs after each answer with offsets."""
 
@@ -101,8 +103,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     class FakeAsker:
         brokers: tuple[Address, ...] = ()
 
-        def __init__(self, *_: object) -> None:
-            pass
+        def __init__(self, _: object, limit_s: float) -> None:
+            self._limit_s = limit_s
 
         async def ask(
             self, api: Api, encode: Callable[[int], bytes], decode: Callable[[int, Any], Any], at: Address | None = None
@@ -113,6 +115,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
                 return made.metadata(sorted(each for each in made.ids if compact_string(each) in body))
             assert api is LIST_OFFSETS
             assert at is not None
+            if at in made.silent:
+                made.silent.remove(at)
+                made.after()
+                await asyncio.sleep(self._limit_s)
+                raise Unreachable("no answer")
             return decode(api.greatest, Reader(made.list(at, *requests[body[0]])))
 
         def close(self) -> None:
@@ -139,11 +146,6 @@ async def test_partitions_that_do_not_exist_are_left_out(cluster: Cluster) -> No
     assert await log_offsets(CLUSTER, [at(0), at(9), at(0, "refunds")], "end") == {at(0): 40}
     assert await log_offsets(CLUSTER, [], "end") == {}
     assert len(cluster.asked) == 1
-
-
-async def test_the_last_stable_offset_is_asked_for_by_isolation(cluster: Cluster) -> None:
-    await LogOffsets(CLUSTER).of([at(0)], LATEST, read_committed=True)
-    assert cluster.asked[0][3]
 
 
 async def test_a_time_has_an_offset_and_a_timestamp_or_none(cluster: Cluster) -> None:
@@ -178,6 +180,13 @@ async def test_a_broker_that_is_restarted_is_asked_again(cluster: Cluster) -> No
     cluster.faults[1] = iter([Unreachable("restarts"), Unreachable("restarts")])
     assert await log_offsets(CLUSTER, [at(0), at(1)], "end") == {at(0): 40, at(1): 50}
     assert [address for address, *_ in cluster.asked] == [("one", 9001), ("two", 9002), ("one", 9001), ("one", 9001)]
+
+
+async def test_a_leader_that_does_not_answer_is_given_up_before_the_time_limit(cluster: Cluster) -> None:
+    cluster.silent = [("one", 9001)]
+    cluster.after = lambda: cluster.leaders.update({at(0): 2})
+    found = await LogOffsets(CLUSTER, 3.0).of([at(0), at(1)], LATEST)
+    assert {where: each.offset for where, each in found.items()} == {at(0): 40, at(1): 50}
 
 
 async def test_a_partition_that_existed_is_not_left_out_later(cluster: Cluster) -> None:

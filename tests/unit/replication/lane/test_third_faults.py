@@ -27,7 +27,9 @@ from mirrord.replication.lane.signals import (
     Produce,
     ProduceAnswer,
     RebuildAnswer,
+    Released,
     ScanAnswer,
+    TargetMoved,
     Wake,
     Woken,
 )
@@ -113,7 +115,8 @@ def test_the_map_names_each_ordinal_that_the_broker_remembers() -> None:
     """Others' records were before ordinal 12 once; the log went back, and the former holder wrote 10 to 14 again."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 12, 14, 1))
     play.take(marked(10, state="copying", epoch=2))
-    effects = play.ask_target(15, epoch=2, last=14)
+    log = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(10, 5, 10, 0, 2))
+    effects = plain(play, play.ask_target(15, epoch=2, last=14), log)
     check = one(effects, AskCheck)
     play.bind_all(effects)
     play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", "", 0, equal_until=15)))
@@ -172,3 +175,91 @@ def test_a_lane_that_the_host_halts_after_an_error_stays_halted(monkeypatch: pyt
     append = one(halt(play.lane, "internal", "an error inside mirrord", 10, 10), Append)
     assert play.tell(Bound(append.tag, play.fold(*append.facts), play.record)) == []
     assert play.lane.phase is Phase.HALTED
+
+
+def test_the_map_is_kept_where_others_wrote_as_many_records_as_a_hole_lacks() -> None:
+    """Ordinals 0 to 6 are at 0 to 6, ordinal 9 is at 7 after a hole, and others' records are at 8 and 9."""
+    play = opened(*BEGUN)
+    play.fold(TargetRun(LANE, 1, 9, 7, 1), HoleFound(LANE, 1, 7, 8, 10, 12))
+    play.fold(SourceRun(LANE, 1, (Run(10, 7), Run(12, 10))))
+    play.take(marked(5, state="copying"), cleanly=False, barrier_s=14.0)
+    log = (OwnBatch(0, 7, 0, 0, 1), OwnBatch(7, 1, 9, 0, 1))
+    effects = plain(play, play.ask_target(10, last=9), log)
+    play.bind_all(effects)
+    check = one(effects, AskCheck)
+    play.bind_all(play.tell(CheckAnswer(check.question, 0, check.first, check.last, "equal", "", 0, equal_until=10)))
+    assert play.record.target_runs.offset_of(9) == 7
+
+
+def compared(play: Faulty, effects: Effects) -> Effects:
+    """Answer a comparison, if there is one: everything is equal."""
+    for check in [each for each in effects if isinstance(each, AskCheck)]:
+        answer = CheckAnswer(check.question, 0, check.first, check.last, "equal", "", 0, equal_until=check.last + 1)
+        effects = [*effects, *play.tell(answer)]
+    return effects
+
+
+def test_a_hole_among_the_copies_of_an_older_hole_does_not_shorten_the_older_plan() -> None:
+    """Ordinals 0 to 9 are copied again as 20 to 29; 22 and 23 are refused. Then the log goes back to ordinal 22."""
+    play = opened(*BEGUN, TargetRun(LANE, 1, 10, 0, 1))
+    play.fold(HoleFound(LANE, 1, 0, 9, 20, 30), SourceRun(LANE, 1, (Run(20, 0), Run(30, 20))))
+    log = (OwnBatch(0, 10, 10, 0, 1), OwnBatch(10, 2, 20, 0, 1), OwnBatch(12, 2, 24, 0, 1))
+    play.take(msgspec.structs.replace(marked(22, state="copying"), target_offset=12, source_offset=2))
+    play.bind_all(compared(play, plain(play, play.ask_target(14), log)))
+    play.tell(TargetMoved(2))
+    play.bind_all(compared(play, plain(play, play.ask_target(12, epoch=2), log[:2])))
+    last = play.record.source_runs.last
+    assert last is not None
+    assert last.offset == 20  # the end of the older plan
+
+
+def test_an_older_append_does_not_count_as_the_plan_for_a_hole() -> None:
+    """The first plan is not bound when the log goes back again, with a hole. It binds then, and the second fails."""
+    play = opened(*BEGUN)
+    play.fold(TargetRun(LANE, 1, 10, 8, 1), HoleFound(LANE, 1, 8, 9, 12, 14))
+    play.fold(SourceRun(LANE, 1, (Run(12, 8), Run(14, 12))))
+    play.take(msgspec.structs.replace(marked(14, state="copying"), target_offset=12))
+    effects = plain(play, play.ask_target(5, epoch=2), (OwnBatch(0, 5, 0, 0, 1),))
+    appends = [each for each in effects if isinstance(each, Append)]
+    (older,) = [each for each in appends if any(isinstance(fact, SourceRun) for fact in each.facts)]
+    play.bind_all([each for each in appends if each is not older])
+    play.tell(TargetMoved(3))
+    log = (OwnBatch(0, 1, 0, 0, 1), OwnBatch(1, 2, 2, 0, 3))
+    effects = compared(play, plain(play, play.ask_target(3, epoch=3), log))
+    appends = [each for each in effects if isinstance(each, Append)]
+    (plan,) = [each for each in appends if any(isinstance(fact, HoleFound) for fact in each.facts)]
+    play.bind_all([*(each for each in appends if each is not plan), older])
+    saved = progress_record(play.lane, 1, 1)
+    assert saved is None or saved.ordinal <= 1
+    wake = one(play.tell(AppendFailed(plan.tag, play.record)), Wake)
+    play.now = wake.at
+    play.bind_all(play.tell(Woken(wake.question)))
+    play.bind_all(plain(play, play.ask_target(3, epoch=3), log))
+    assert play.lane.position == 1
+
+
+def test_a_position_is_saved_again_after_a_hole_of_which_the_source_has_nothing_left() -> None:
+    """The source lost offsets 5 to 9, and has others from ordinal 10 on. The plan for the hole changes nothing."""
+    play = opened(*BEGUN)
+    play.fold(SourceRun(LANE, 1, (Run(10, 5),), (Verdict(5, 10, "truncated"),), ((10, 3),)))
+    play.take(msgspec.structs.replace(marked(15, state="copying"), source_offset=10, source_epoch=3))
+    play.bind_all(play.bind_all(compared(play, plain(play, play.ask_target(8, epoch=2), LATE))))
+    assert play.lane.phase is Phase.COPYING
+    assert progress_record(play.lane, 1, 1) is not None
+
+
+def test_a_difference_outlasts_the_release_of_a_lane_whose_map_cannot_be_rebuilt() -> None:
+    play, effects = differing()
+    log = (OwnBatch(0, 12, 0, 0, 1),)
+    for wake in [each for each in play.bind_all(effects) if isinstance(each, Wake)]:
+        play.now = max(play.now, wake.at)
+        play.tell(Woken(wake.question))
+    play.now += 30
+    ask = one(plain(play, play.ask_target(12, last=11), log), AskRebuild)
+    play.bind_all(play.tell(RebuildAnswer(ask.question, 0, (), None, "no way")))
+    assert play.lane.phase is Phase.HALTED
+    effects = play.bind_all(play.tell(Released(ahead=True)))
+    play.bind_all(effects)
+    assert play.record.halted is not None
+    assert "differ" in play.record.halted.line
+    one(plain(play, play.ask_target(12, last=11), log), AskRebuild)
