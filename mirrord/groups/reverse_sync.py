@@ -63,6 +63,10 @@ class BackWrite(NamedTuple):
     mapped: Mapped
 
 
+Settled = Callable[[str, TopicAndPartition, int, int | None], None]
+"""Receives a group, its partition, the offset that the source has now, and the target's offset if both match."""
+
+
 class GroupBack:
     """Syncs the groups of one flow back to the source."""
 
@@ -191,8 +195,8 @@ class GroupBack:
             self._replace(each, state="unknown", why=why)
         self._writes = kept
 
-    async def commit(self, settled: Callable[[str, TopicAndPartition, int], None]) -> None:
-        """Make the commits; `settled` receives the offsets that the source has then. Raises EnvironmentFault."""
+    async def commit(self, settled: Settled) -> None:
+        """Make the commits; `settled` receives the ones that the source took. Raises EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
             return
@@ -207,7 +211,7 @@ class GroupBack:
         for each in writes:
             self._answered(each, answers[each.group][each.place], settled)
 
-    def _answered(self, each: BackWrite, error: int, settled: Callable[[str, TopicAndPartition, int], None]) -> None:
+    def _answered(self, each: BackWrite, error: int, settled: Settled) -> None:
         told = refusal(error, "source")
         offset = each.write.commit.offset
         if told.is_later:
@@ -216,7 +220,7 @@ class GroupBack:
             self._refused(each, told)
         else:
             self._pairs.met(each.group, each.place, offset, each.newest.offset, back=True)
-            settled(each.group, each.place, offset)
+            settled(each.group, each.place, offset, None if each.write.waits else each.newest.offset)
             if each.write.why == "the target went back":
                 log.info("group_went_back_at_source", group=each.group, topic=each.place[0], partition=each.place[1])
             if each.write.waits:
@@ -224,6 +228,14 @@ class GroupBack:
                 self._replace(each, state="waits", why=unexplained_line(each.mapped), source_offset=offset)
             else:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
+
+    def followed(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
+        """Record that the target has been set to `target`, which matches the source at `source`."""
+        known = self.statuses.get(group, {}).get(place)
+        if known is not None and known.state == "ahead":
+            self.statuses[group][place] = msgspec.structs.replace(
+                known, state="in step", why="", source_offset=source, target_offset=target, translated=source
+            )
 
     def _refused(self, each: BackWrite, told: CommitRefusal) -> None:
         if told.has_members:

@@ -133,11 +133,20 @@ class GroupRounds:
             if planned:
                 await self._commit(planned, atlas)
             if self._back is not None:
-                await self._back.commit(self._book.settled)
+                await self._back.commit(self._settled_back)
                 self._due |= self._back.take_due()
         except MirrordError:
             self._due |= groups
             raise
+
+    def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
+        """Record that the source has been set to `source`; `target` is the target's position if it matches."""
+        self._book.settled(group, place, source)
+        known = self.statuses.get(group, {}).get(place)
+        if target is not None and known is not None and known.state == "ahead":
+            self.statuses[group][place] = msgspec.structs.replace(
+                known, state="in step", why="", source_offset=source, target_offset=target, translated=target
+            )
 
     async def survey(self) -> None:
         """Process all groups that are due, without a commit. Raises EnvironmentFault, WireError."""
@@ -311,6 +320,8 @@ class GroupRounds:
         self._met(group, planned.place, planned.value.offset, offset, settled=settled)
         if planned.write.waits:
             return replace(status, state="waits", target_offset=offset, why=waiting_line(planned.mapped))
+        if self._back is not None:
+            self._back.followed(group, planned.place, planned.value.offset, offset)
         return replace(status, state="in step", target_offset=offset, why=planned.mapped.why)
 
 

@@ -121,6 +121,10 @@ class World:
         here, there = (each[0] if each else None for each in made)
         assert here is None or here <= self.copied, "in front of what the source is known to hold"
         assert there is None or there <= 2 * self.copied, "in front of its data"
+        if made[0] or made[1]:
+            reports = (self.rounds.statuses, self.back.statuses)
+            states = {report[GROUP][HERE].state for report in reports if HERE in report.get(GROUP, {})}
+            assert states != {"in step", "ahead"}, "one report says that the other side has yet to follow"
         return here, there
 
     async def _round(self) -> None:
