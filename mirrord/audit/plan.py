@@ -139,9 +139,10 @@ async def _plan_now(
     missing = await uncopied(config, flow, state, topics, PATIENCE_S)
     there = await _Clusters.read(config, flow, lanes, since_ms)
     returned, _ = await brought_back(config, flow, state)
-    told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
+    verdicts_by_lane = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
     planned = [
-        _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
+        _plan(flow, state, lane, each, there, level, again=again)
+        for lane, each in zip(lanes, verdicts_by_lane, strict=True)
     ]
     planned = [_with(each, returned.get(each.lane, [])) for each in planned]
     planned = [msgspec.structs.replace(each, repaired=state.lanes[each.lane].repaired) for each in planned]
@@ -302,13 +303,13 @@ def _plan(
     flow: FlowConfig,
     state: FlowState,
     lane: LaneState,
-    told: tuple[Sequence[Verdict], int],
+    known_verdicts: tuple[Sequence[Verdict], int],
     there: _Clusters,
     level: str,
     *,
     again: bool,
 ) -> LaneAuditPlan:
-    verdicts, forgotten_below = told
+    verdicts, forgotten_below = known_verdicts
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
     audited = AuditedLane(

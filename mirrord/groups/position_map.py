@@ -101,16 +101,16 @@ class Atlas:
             return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
         mark = self._marks.get(lane.key.id)
         try:
-            told = self._map(lane, mark).to_target(position.offset)
+            translation = self._map(lane, mark).to_target(position.offset)
         except ArchiveLost as fault:
             return Mapped(None, 0, str(fault))
         end = self._ends.get(lane.key.id)
-        if told.ahead and mark is not None and end is not None:
+        if translation.ahead and mark is not None and end is not None:
             newer = _by_end(lane, mark, end)
-            sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else told
+            sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else translation
             if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
                 return Mapped(sooner.offset, 0, "", provisional=True)
-        return Mapped(told.offset, told.ahead, line_of(told))
+        return Mapped(translation.offset, translation.ahead, line_of(translation))
 
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the source position for a position that the target has in the copy of this partition.
@@ -123,12 +123,12 @@ class Atlas:
             return Mapped(None, 0, NOT_COPIED)
         mark = self._marks.get(lane.key.id)
         try:
-            told = self._map(lane, mark).to_source(offset)
+            translation = self._map(lane, mark).to_source(offset)
         except ArchiveLost as fault:
             return Mapped(None, 0, str(fault))
-        if told.kind != "at_end" or mark is None:
-            return Mapped(told.offset, 0, line_of(told))
-        return Mapped(told.offset, max(0, offset - mark.target_offset))
+        if translation.kind != "at_end" or mark is None:
+            return Mapped(translation.offset, 0, line_of(translation))
+        return Mapped(translation.offset, max(0, offset - mark.target_offset))
 
     def _map(self, lane: LaneState, mark: Progress | None) -> LaneMap:
         known = self._maps.get(lane.key.id)
@@ -147,16 +147,20 @@ def _by_end(lane: LaneState, mark: Progress, end: int) -> ProgressMark | None:
     return ProgressMark(ordinal, end, mark.source_offset if source_offset is None else source_offset)
 
 
-def line_of(told: Translation) -> str:
+def line_of(translation: Translation) -> str:
     """Return for operators why an answer is not the exact record; empty if it is."""
-    match told.kind:
-        case "before_map" if told.reason == "inherited":
+    match translation.kind:
+        case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map":
             return "it is before everything in the map"
         case "not_copied":
-            return f"there is no copied record at it ({told.reason})" if told.reason else "there is no record at it"
+            return (
+                f"there is no copied record at it ({translation.reason})"
+                if translation.reason
+                else "there is no record at it"
+            )
         case "unknown":
-            return told.reason
+            return translation.reason
         case _:
             return ""

@@ -68,32 +68,32 @@ def across(position: int, own: Way, back: Way) -> Mapped:
         return Mapped(None, 0, NOTHING)
     ours = LaneMap(own.lane, ProgressMark.by(own.mark)).to_target(position)
     theirs = LaneMap(back.lane, ProgressMark.by(back.mark)).to_source(position)
-    for told in (ours, theirs):
-        if told.offset is None:
-            return Mapped(None, 0, line_of(told))
+    for translation in (ours, theirs):
+        if translation.offset is None:
+            return Mapped(None, 0, line_of(translation))
     first, other = _copied_from(ours, own, own.mark), _read_from(theirs, back, back.mark)
     offset = min(first, other)
-    told = ours if first <= other else theirs
+    translation = ours if first <= other else theirs
     end = own.sights[-1].written if own.sights else offset + 1
-    if told.kind != "at_end" or offset >= end:
+    if translation.kind != "at_end" or offset >= end:
         return Mapped(offset)
-    return Mapped(offset, max(1, told.ahead), OPEN)
+    return Mapped(offset, max(1, translation.ahead), OPEN)
 
 
-def _copied_from(told: Translation, way: Way, mark: Progress) -> int:
+def _copied_from(translation: Translation, way: Way, mark: Progress) -> int:
     """Return an offset of the log that the lane writes to; no record before it is still to be read."""
-    offset = told.offset or 0
-    if told.kind != "at_end" or not _is_all(way.lane, mark):
+    offset = translation.offset or 0
+    if translation.kind != "at_end" or not _is_all(way.lane, mark):
         return offset
     # Records that the lane has not read were written after the source log ended at `read`. So their copies are after
     # the end that the other log had before that.
     return max([offset, *(each.written for each in way.sights if each.read <= mark.source_offset)])
 
 
-def _read_from(told: Translation, way: Way, mark: Progress) -> int:
+def _read_from(translation: Translation, way: Way, mark: Progress) -> int:
     """Return the same kind of offset for the log that the lane reads."""
-    offset = told.offset or 0
-    return max(offset, mark.source_offset) if told.kind == "at_end" and _is_all(way.lane, mark) else offset
+    offset = translation.offset or 0
+    return max(offset, mark.source_offset) if translation.kind == "at_end" and _is_all(way.lane, mark) else offset
 
 
 def _is_all(lane: LaneState, mark: Progress) -> bool:

@@ -91,19 +91,19 @@ async def _gather(config: Config) -> Status:
     if any(isinstance(view, LedgerWentBack) for view in views.values()):
         there = await _ask_daemons([configured(config.http)])
         daemons += [daemon for daemon in there if daemon.instance == config.instance]
-    told = {flow.name: flow for daemon in daemons for flow in daemon.flows}
+    reported = {flow.name: flow for daemon in daemons for flow in daemon.flows}
     known = (LedgerMissing, LedgerWentBack, LedgerView)
-    if not told and not any(isinstance(view, known) for view in views.values()):
+    if not reported and not any(isinstance(view, known) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     flows = [
-        told[flow.name] if flow.name in told else await _from_ledger(config, access, flow, views[flow.name])
+        reported[flow.name] if flow.name in reported else await _from_ledger(config, access, flow, views[flow.name])
         for flow in config.flows
     ]
     return Status(
         version=version(),
         instance=config.instance,
         at_ms=access.clock.wall_ms(),
-        gathered="daemon" if told else "target",
+        gathered="daemon" if reported else "target",
         flows=tuple(flows),
     )
 

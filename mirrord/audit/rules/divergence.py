@@ -46,12 +46,12 @@ def stretches(
     lane, mark = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first
     position = mark.source_offset if mark is not None else first.offset if first is not None else source[0]
-    told: list[tuple[int, int, Why]] = [
+    withheld: list[tuple[int, int, Why]] = [
         (each.start, min(each.end, position), each.reason) for each in verdicts if each.reason in _WITHHELD
     ]
-    told.sort()
-    told.append((position, source[1], "pending"))
-    for start, end, why in told:
+    withheld.sort()
+    withheld.append((position, source[1], "pending"))
+    for start, end, why in withheld:
         low, high = max(start, source[0]), min(end, source[1])
         if low < high:
             yield OneSidedRange("source", low, high, why)
