@@ -283,7 +283,7 @@ def _parting(answer: bytes | bool) -> Parting:
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # from another version; the state topic holds its mark, too
+        return Parting(clean=True)  # from another version; the state topic holds its resume position, too
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -66,7 +66,7 @@ class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
     copied: list[Copied]
 
 
-class _Mark(NamedTuple):
+class _Arrived(NamedTuple):
     """The records that have arrived at a time."""
 
     at_s: float
@@ -158,7 +158,7 @@ class _Looks:
         self._copier = copier
         self._partitions = partitions
 
-    def until(self, records: int, patience_s: float = math.inf) -> _Mark:
+    def until(self, records: int, patience_s: float = math.inf) -> _Arrived:
         """Return the first sample that shows this many, or the one when time is up. Raises EnvironmentFault if nothing
         arrives."""
         seen, moved = -1, time.monotonic()
@@ -167,7 +167,7 @@ class _Looks:
             ends = self._admin.ends({self._copier.copy: self._partitions})
             now, arrived = time.monotonic(), sum(ends.values())
             if arrived >= records or now > end:
-                return _Mark(now, arrived, self._copier.used())
+                return _Arrived(now, arrived, self._copier.used())
             if arrived > seen:
                 seen, moved = arrived, now
             elif now - moved > STILL_S:

@@ -184,7 +184,7 @@ def _kind(process: psutil.Process, root: psutil.Process) -> str:
         return "mirrord start"
     words: Sequence[str] = process.cmdline() or [process.name()]
     line = " ".join(words)
-    for mark in ("ReplicatorActor", "SupervisorActor", "GroupsActor", "gcs_server", "raylet", "dashboard", "agent"):
-        if mark in line:
-            return mark
+    for name in ("ReplicatorActor", "SupervisorActor", "GroupsActor", "gcs_server", "raylet", "dashboard", "agent"):
+        if name in line:
+            return name
     return "ray::IDLE" if "ray::" in line else Path(words[0]).name

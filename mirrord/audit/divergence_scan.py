@@ -197,7 +197,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes into the same target topic, because copies may also be after a mark."""
+    """Return the producer ids of all lanes into the same target topic, because copies may also be after a resume
+    position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )

@@ -2,8 +2,8 @@
 
 A ledger under construction must not be mistaken for a complete one: a daemon that found half of it would copy the other
 half again from the beginning. So the first step is to write into the state topic that a different ledger is expected.
-Every client that opens the ledger then stops there (`LedgerWentBack`). The correct mark is written last. A rebuild that
-is interrupted at any point is repeated from the beginning.
+Every client that opens the ledger then stops there (`LedgerWentBack`). The correct ledger mark is written last. A
+rebuild that is interrupted at any point is repeated from the beginning.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerMark(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""A mark that matches no ledger: a client that finds it gets the error that facts are lost."""
+"""A ledger mark that matches no ledger: a client that finds it gets the error that facts are lost."""
 TOGETHER = 500
 """Largest number of facts in one ledger entry; large facts are split into more entries."""
 STEP_S = 0.1
@@ -188,8 +188,8 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
         ends = await ledger.ends()
         if ends.end != len(entries):
             raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
-        marks = [*_progress_records(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
-        await ledger.save([StateRow(state_key(mark), encode_state(mark)) for mark in marks])
+        records = [*_progress_records(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
+        await ledger.save([StateRow(state_key(record), encode_state(record)) for record in records])
     finally:
         await ledger.close()
     log.info("ledger_rebuilt", flow=flow.name, entries=len(entries), lanes=len(found.lanes))
@@ -333,7 +333,7 @@ def _check(entries: Sequence[Entry]) -> None:
 
 
 def _progress_records(found: FlowRebuilt) -> Iterator[Progress]:
-    """Yield the progress mark of each lane."""
+    """Yield the progress record of each lane."""
     now_ms = SystemClock().wall_ms()
     for lane in found.lanes:
         reconstructed = lane.reconstructed

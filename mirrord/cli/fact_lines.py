@@ -206,7 +206,7 @@ def _rewound(fact: SourceRun) -> str:
     if fact.rewound is None:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
-    return f"; ordinals from {first} on are reassigned, and older marks count up to {limit}"
+    return f"; ordinals from {first} on are reassigned, and older resume positions count up to {limit}"
 
 
 def _describe_named(fact: _Named, name: LaneName) -> str:

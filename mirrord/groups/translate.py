@@ -66,20 +66,21 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """A ledger, and the mark up to which each lane is known to be copied."""
+    """A ledger, and the resume position up to which each lane is known to be copied."""
 
     state: FlowState
-    marks: dict[LaneId, Progress]
+    progress_by_lane: dict[LaneId, Progress]
 
 
 async def chart(store: LedgerStore) -> Chart:
     """Return the current chart of an open store. Raises LedgerUnavailable.
 
-    The marks are taken first: everything below them is explained by the entries that the ledger held by then.
+    The resume positions are taken first: everything below them is explained by the entries that the ledger held by
+    then.
     """
-    marks = dict(store.state.progress)
+    progress_by_lane = dict(store.state.progress)
     await store.read_to_end()
-    return Chart(store.state, marks)
+    return Chart(store.state, progress_by_lane)
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
@@ -90,8 +91,8 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
     target = Place(flow.target, lane.target_topic, lane.partition)
     here, there = (target, source) if question.reverse else (source, target)
     offset, time_ms = await _offset(config, flow, here, question)
-    mark = known.marks.get(lane.key.id)
-    lane_map = LaneMap(lane, ProgressMark.by(mark) if mark is not None else None)
+    progress = known.progress_by_lane.get(lane.key.id)
+    lane_map = LaneMap(lane, ProgressMark.by(progress) if progress is not None else None)
     translation = lane_map.to_source(offset) if question.reverse else lane_map.to_target(offset)
     return Answer(
         flow=flow.name,

@@ -18,7 +18,7 @@ from mirrord.runtime.warn_once import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Interval between two writes, in seconds. Lanes save their marks at the same interval."""
+"""Interval between two writes, in seconds. Lanes save their resume positions at the same interval."""
 RETRY_S = 5.0
 
 

@@ -37,7 +37,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     position: int
-    """The lane's position according to its last mark. A lane that is copying advances from there."""
+    """The lane's position according to its last progress record. A lane that is copying advances from there."""
     to: int
     log_start: int
     log_end: int
@@ -111,7 +111,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
             f"--to: found {to}; allowed: {log_start} to {log_end}, which is what the source holds of {name}"
         )
     ruling = rule(f"{name} of {flow_name}", lane.key.id, standing, to, log_start, Origin("", "", 0))
-    mark = view.state.progress.get(lane.key.id)
+    progress = view.state.progress.get(lane.key.id)
     return SeekPlan(
         flow=flow_name,
         topic=lane.source_topic,
@@ -121,7 +121,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
         log_start=log_start,
         log_end=log_end,
         target_topic=lane.target_topic,
-        target_offset=0 if mark is None else mark.target_offset,
+        target_offset=0 if progress is None else progress.target_offset,
         standing="" if ruling.fact is not None else ruling.line,
     )
 

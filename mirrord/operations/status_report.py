@@ -1,8 +1,8 @@
 """Gathers a status document outside the daemon: from the daemon, or otherwise from the target cluster alone.
 
 The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If it does not
-answer, the ledger and the progress marks show how far every lane is. The source is asked for its ends. If it does not
-answer either, the ends are those of the last marks. Nothing is written.
+answer, the ledger and the progress records show how far every lane is. The source is asked for its ends. If it does not
+answer either, the ends are those of the last progress records. Nothing is written.
 """
 
 import asyncio

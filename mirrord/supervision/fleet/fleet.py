@@ -125,7 +125,7 @@ class Fleet:
         """Return the view of the flow that operator commands are based on."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
-        # A replicator's report is newer than the marks.
+        # A replicator's report is newer than the progress records.
         standings = {
             lane.lane: view.standings[lane.lane]._replace(position=lane.source_offset)
             for lane in lanes
