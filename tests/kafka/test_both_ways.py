@@ -69,7 +69,7 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
     assert on_both[0] == on_both[1]
 
 
-def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_group_continues_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
     """Its positions count the records of both sides, which are not in the same order in both logs."""
     sides = (lab_pair.source, lab_pair.target)
     topic, group = unique("both"), unique("group")

@@ -115,7 +115,7 @@ async def test_a_follower_answers_a_fetch(two: LabTarget) -> None:
     assert answer.records_end > answer.records_start
 
 
-async def test_a_follower_tells_who_leads(two: LabTarget) -> None:
+async def test_a_follower_names_the_leader(two: LabTarget) -> None:
     partition = await two.topic()
     connection = await two.connection(partition.follower)
     batch = lab_batch(Batch(await partition.producer(), 0), partition.now_ms())

@@ -208,7 +208,7 @@ async def settled(flow: Mirror, *replicators: Replicator) -> None:
     await until(is_settled)
 
 
-def test_an_audit_tells_another_writers_value_from_a_stale_one(pair: LabPair, tmp_path: Path) -> None:
+def test_an_audit_distinguishes_another_writers_value_from_a_stale_one(pair: LabPair, tmp_path: Path) -> None:
     copied = compacted(pair, 6)
     path = configuration(tmp_path, pair, copied)
     with superseded(path, (copied, (2, 3, 5, 6))) as daemon:

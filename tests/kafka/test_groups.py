@@ -224,7 +224,7 @@ async def test_commits_of_transactions_count_when_these_do(lab_pair: LabPair) ->
             await follower.in_step(group, 40)
 
 
-def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_the_verb_shows_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_path: Path) -> None:
     topic, group, flow = unique("orders"), unique("verb"), unique("flow")
     create_topic(lab_pair.source, topic)
     write(lab_pair.source, topic, numbered(100))
@@ -268,7 +268,7 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
     assert (status.target_offset, status.lag_records, status.why) == (40, 60, "the source does not answer")
 
 
-def test_kill_9_sets_no_group_back_nor_in_front_of_its_data(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_kill_9_sets_no_group_back_nor_past_its_data(lab_pair: LabPair, tmp_path: Path) -> None:
     topic, group, flow = unique("orders"), unique("killed"), unique("flow")
     create_topic(lab_pair.source, topic)
     create_topic(lab_pair.target, f"eu.{topic}")

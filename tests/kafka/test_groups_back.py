@@ -81,7 +81,7 @@ async def test_members_at_the_source_are_left_alone(lab_pair: LabPair) -> None:
         await follower.in_step(group, 30)
 
 
-async def test_without_the_right_to_commit_at_the_source_it_is_told(
+async def test_a_missing_right_to_commit_at_the_source_is_reported(
     lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
 ) -> None:
     group = unique("refused")

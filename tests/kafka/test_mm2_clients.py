@@ -296,7 +296,7 @@ async def test_what_others_wrote_is_respected(lab_pair: LabPair) -> None:
         assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).downstream == 490
 
 
-async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
+async def test_a_topic_that_cannot_be_used_is_reported(lab_pair: LabPair) -> None:
     source = unique("eu")
     create_topic(lab_pair.target, f"{source}.checkpoints.internal", 2)
     async with writing(lab_pair.target, source) as checkpoints:
@@ -306,7 +306,7 @@ async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
         )
 
 
-async def test_what_may_not_be_done_is_told(lab_sasl: Cluster) -> None:
+async def test_a_missing_permission_is_reported(lab_sasl: Cluster) -> None:
     user = ClusterConfig(tuple(lab_sasl.bootstrap.split(",")), security_of(lab_sasl, "mirrord"))
     source = unique("eu")
     flow = FlowConfig(name="made-up", source=source, target="us", topics=(".*",))

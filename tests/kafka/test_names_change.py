@@ -12,7 +12,7 @@ from tests.kafka.test_both_ways import both_ways
 from tests.kafka.test_recreated import delete
 
 
-def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, flow = unique("alias"), unique("names")
     create_topic(source, topic)

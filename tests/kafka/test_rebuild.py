@@ -94,7 +94,7 @@ def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
     return answer.kind, answer.offset, answer.record, answer.reason
 
 
-def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_ledger_is_rebuilt(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = lab_pair.source, lab_pair.target
     mixed, transactions = create_topic(source, unique("mixed")), create_topic(source, unique("transactions"))
     appended = create_topic(source, unique("appended"), message_timestamp_type="LogAppendTime")

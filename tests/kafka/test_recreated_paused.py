@@ -77,7 +77,7 @@ def test_each_of_several_topics_of_a_paused_name_is_a_loss(
         assert (keys(target, copy) if wanted else ends(target, copy)) == (wanted or {0: 0}), copy
 
 
-def test_a_paused_partition_beside_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_paused_partition_next_to_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
     """Each topic has a target topic of its own. Partition 0 is paused until the last topic is there."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("half")

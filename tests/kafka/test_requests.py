@@ -93,7 +93,7 @@ async def test_produce_and_fetch_of_every_version(lab_pair: LabPair) -> None:
             assert end == found.records_end
 
 
-async def test_produce_tells_what_is_wrong(lab_pair: LabPair) -> None:
+async def test_produce_reports_the_error(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         compacted = await topic_in(lab_pair.source, connection, configs={"cleanup.policy": "compact"})
@@ -137,7 +137,7 @@ async def test_several_partitions_and_topics_in_one_request(lab_pair: LabPair) -
         assert {(answer.error, answer.base_offset) for answer in answers} == {(0, 0)}
 
 
-async def test_a_fetch_session_tells_differences_only(lab_pair: LabPair) -> None:
+async def test_a_fetch_session_reports_only_differences(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection, partitions=3)
         await write_batches(connection, topic, 0, 5)
@@ -168,7 +168,7 @@ async def test_a_fetch_session_tells_differences_only(lab_pair: LabPair) -> None
         assert await ask(p0=5, p1=7, p2=1) == {}
 
 
-async def test_a_lost_fetch_session_is_opened_anew(lab_pair: LabPair) -> None:
+async def test_a_lost_fetch_session_is_opened_again(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         await write_batches(connection, topic, 0, 5)
@@ -190,7 +190,7 @@ async def test_a_lost_fetch_session_is_opened_anew(lab_pair: LabPair) -> None:
             assert [found.error for found in response.partitions] == [0]
 
 
-async def test_fetch_tells_of_aborted_transactions(lab_pair: LabPair) -> None:
+async def test_fetch_reports_aborted_transactions(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         name = str(topic.name)

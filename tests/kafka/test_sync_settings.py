@@ -215,7 +215,7 @@ async def test_missing_rights_are_named_and_the_topic_is_tried_again(lab_sasl: C
         assert own(lab_sasl, f"eu.{topic}") == {"retention.ms": "7200000"}
 
 
-async def test_an_older_broker_tells_its_settings_too(lab_old: Cluster, lab_pair: LabPair) -> None:
+async def test_an_older_broker_reports_its_settings_too(lab_old: Cluster, lab_pair: LabPair) -> None:
     topic = create_topic(lab_old, unique("orders"), 1, message_format_version="3.0", retention_ms="7200000")
     name = unique("old")
     create_topic(lab_pair.target, ledger_topic(name))  # it shows what the target's brokers know

@@ -34,7 +34,7 @@ def dry_run(file: Path) -> list[dict[str, Any]]:
     return json.loads(told.stdout)
 
 
-def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
+def test_continuing_after_mirrormaker_2(pair: LabPair, tmp_path: Path) -> None:
     source, target = pair.source, pair.target
     names = [unique(kind) for kind in ("orderly", "crashed", "young")]
     file = conf(tmp_path, source, target, "|".join(names), flow=unique("after-mm2"))

@@ -18,7 +18,7 @@ RANGES = st.tuples(st.integers(0, 40), st.integers(0, 12), st.sampled_from(REASO
 
 
 @given(st.lists(RANGES, max_size=30), st.randoms(use_true_random=False))
-def test_the_newest_word_on_each_offset_counts(ranges: list[Range], chance: random.Random) -> None:
+def test_the_newest_verdict_on_each_offset_counts(ranges: list[Range], chance: random.Random) -> None:
     gaps, single = Gaps(FlowState()), dict[tuple[str, int], tuple[Reason, int]]()
     for at_ms, (start, length, reason, number) in enumerate(ranges):
         lane, verdicts = lane_id(number), (Verdict(start, start + length, reason),)
@@ -35,7 +35,7 @@ def test_the_newest_word_on_each_offset_counts(ranges: list[Range], chance: rand
         assert starts == sorted(starts)
 
 
-def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
+def test_what_was_truncated_is_listed_next_to_what_replaced_it() -> None:
     gaps, lane = Gaps(FlowState()), lane_id(0)
     gaps.take(VerdictGiven(lane, 1, (Verdict(0, 7, "filtered"),), ""), 0)
     for at_ms in (1, 2):
@@ -46,7 +46,9 @@ def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=12), min_size=1, max_size=8), st.data())
-def test_a_filter_that_is_asked_again_is_told_once(answers: list[list[bool]], data: st.DataObject) -> None:
+def test_the_records_of_a_filter_that_is_asked_again_are_recorded_once(
+    answers: list[list[bool]], data: st.DataObject
+) -> None:
     """Each holder goes back to an offset that was recorded already, asks again about what follows and writes runs and
     answers in one fact or in several; some facts of the previous holder come after the first one it writes."""
     state, lane = FlowState(), lane_id(0)

@@ -154,7 +154,7 @@ def compare(world: Both, chance: random.Random, *, is_exact: bool) -> None:
 
 @settings(phases=(Phase.generate,))
 @given(st.randoms(use_true_random=False), st.integers(0, 120))
-def test_nobody_goes_on_behind_what_he_has_not_read(chance: random.Random, steps: int) -> None:
+def test_nobody_continues_after_what_he_has_not_read(chance: random.Random, steps: int) -> None:
     world = Both()
     for _ in range(steps):
         world.do(chance)

@@ -323,7 +323,7 @@ def _again(found: ReconstructedLane) -> list[tuple[int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, st.booleans(), st.booleans())
-def test_what_is_told_is_true_and_whole(seed: int, expires: bool, filters: bool) -> None:
+def test_what_is_reconstructed_is_true_and_complete(seed: int, expires: bool, filters: bool) -> None:
     made = history(seed, 1 << 40, expires=expires, filters=filters)
     try:
         found, state = told(made)
@@ -356,7 +356,7 @@ def test_what_cleaners_have_removed_is_placed_or_refused(
     check(made, found, state)
 
 
-def test_most_histories_can_be_told_anew() -> None:
+def test_most_histories_can_be_reconstructed() -> None:
     told_anew = {"": 0, "source": 0, "target": 0}
     for compacts in told_anew:
         for seed in range(200):

@@ -167,7 +167,7 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
-def test_behind_what_another_one_had_copied(seed: int) -> None:
+def test_after_what_another_lane_had_copied(seed: int) -> None:
     """The other lane wrote no more when this one began."""
     chance = random.Random(seed)
     source = stored(LogByChance(chance, 60).batches)

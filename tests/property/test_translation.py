@@ -131,7 +131,7 @@ def test_a_copied_offset_comes_back(seed: int) -> None:
 
 @HARDLY_ANY_ROOM
 @given(SEEDS, st.integers(1, 4))
-def test_an_older_mark_answers_nothing_that_lies_behind_it(seed: int, lag: int) -> None:
+def test_an_older_resume_position_answers_nothing_after_it(seed: int, lag: int) -> None:
     made = mirror(seed, WILD)
     lane = made.map(lag)
     end = made.ends[max(-1 - lag, -len(made.ends))][1]

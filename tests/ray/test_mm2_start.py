@@ -13,7 +13,7 @@ START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 
 
-def test_an_unchanged_file_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_an_unchanged_file_of_mirrormaker_continues(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, alias = create_topic(source, unique("orders"), 2), unique("eu")
     pair = TopicPair(topic, f"{alias}__{topic}")

@@ -63,7 +63,7 @@ def test_the_last_lines_name_what_failed_in_every_tier(
     assert " 2 failed, 2 passed, 2 error in " in closing
 
 
-def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> None:
+def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) -> None:
     test = folder_with(tmp_path / "hanging", "hanging", BROKEN + HANGING)
     tally = tmp_path / "tally.json"
     process = subprocess.Popen(

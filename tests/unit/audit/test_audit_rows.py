@@ -71,7 +71,7 @@ def test_a_truncated_record_is_not_a_repeated_one() -> None:
     assert list(mapped_disorder(pieces)) == []
 
 
-def test_every_level_reports_what_was_copied_behind_newer_records() -> None:
+def test_every_level_reports_what_was_copied_after_newer_records() -> None:
     turned = msgspec.structs.replace(
         TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(6, 106, 14, 4), MapPiece(10, 104, 18, 2)), end=12
     )
@@ -120,7 +120,7 @@ def told(*verdicts: Verdict, ordinals: int = 4) -> LaneState:
 EDGES = (Verdict(0, 6, "control"), Verdict(6, 10, "expired"), Verdict(14, 20, "expired"))
 
 
-def test_ranges_reach_over_the_verdicts_in_front_of_the_first_record_and_after_the_last() -> None:
+def test_ranges_cover_the_verdicts_before_the_first_record_and_after_the_last() -> None:
     (wanted,) = ranges(told(*EDGES), 0, 4, 100, EDGES)
     assert (wanted.source_start, wanted.source_end, wanted.verdicts) == (0, 20, EDGES)
     # Without a verdict nothing is known of them.

@@ -118,7 +118,7 @@ def told(start: int, end: int, at: int, origin: Origin = ADA) -> RangeRepaired:
     return RangeRepaired(LANE, start, end, "missing", TOPIC, at, origin)
 
 
-async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: World) -> None:
+async def test_the_repair_is_recorded_once_and_the_ledger_answers_without_the_topic(world: World) -> None:
     (shown,), _ = await world.repair(None, damage(3, 6))
     assert (shown.records, shown.at, shown.by, await world.told()) == (0, None, "", ())
     assert (await world.repair(ADA, damage(3, 6)))[1] == []
@@ -135,7 +135,7 @@ async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: Worl
     assert (shown.records, shown.lacks, shown.by, world.topic.reads) == (2, 6, "", 1)
 
 
-async def test_after_a_crash_behind_the_records_the_ledger_is_told(world: World) -> None:
+async def test_after_a_crash_past_the_records_the_repair_is_recorded(world: World) -> None:
     world.topic.lies = [9, 3, 4, 5]
     (shown,), _ = await world.repair(None, damage(3, 6))
     assert (shown.records, shown.at, shown.by) == (3, 1, "")
@@ -144,7 +144,7 @@ async def test_after_a_crash_behind_the_records_the_ledger_is_told(world: World)
     assert world.topic.lies == [9, 3, 4, 5]
 
 
-async def test_what_lies_there_is_told_also_when_the_next_range_is_refused(world: World) -> None:
+async def test_what_is_stored_is_recorded_even_if_the_next_range_is_refused(world: World) -> None:
     world.topic.full_at = 20
     with pytest.raises(EnvironmentFault, match="full"):
         await world.repair(ADA, damage(3, 6), damage(19, 22))
@@ -155,7 +155,7 @@ async def test_what_lies_there_is_told_also_when_the_next_range_is_refused(world
     assert world.topic.lies == [3, 4, 5, 19, 20, 21]
 
 
-async def test_only_offsets_with_a_record_are_told(world: World) -> None:
+async def test_only_offsets_with_a_record_are_recorded(world: World) -> None:
     world.topic.compacted = {4}
     (made,), _ = await world.repair(ADA, damage(3, 6))
     assert made.records == 2
@@ -167,7 +167,7 @@ async def test_only_offsets_with_a_record_are_told(world: World) -> None:
     assert (made.records, len(await world.told())) == (0, 2)
 
 
-async def test_what_the_source_has_deleted_since_is_no_trouble_once_it_is_told(world: World) -> None:
+async def test_what_the_source_has_deleted_since_is_no_problem_once_it_is_recorded(world: World) -> None:
     await world.repair(ADA, damage(3, 6))
     world.source_start = 50
     for origin in (None, BOB):
@@ -176,7 +176,7 @@ async def test_what_the_source_has_deleted_since_is_no_trouble_once_it_is_told(w
         assert (gone.records, gone.trouble) == (0, "the source begins at 50 now")
 
 
-async def test_a_topic_that_was_made_anew_is_told_anew(world: World) -> None:
+async def test_a_recreated_topic_is_published_again(world: World) -> None:
     world.topic.lies = [90, 91]
     await world.repair(ADA, damage(3, 6))
     world.topic.lies = []

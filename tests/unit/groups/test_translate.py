@@ -122,7 +122,7 @@ async def test_what_mirrormaker_copied_is_not_known() -> None:
         assert told.line.startswith("not known: MirrorMaker 2")
 
 
-async def test_a_map_that_is_to_be_made_anew_tells_nothing_behind_the_difference() -> None:
+async def test_a_map_to_be_rebuilt_answers_nothing_after_the_difference() -> None:
     halted = LaneHalted(LANE, 1, "unexplained", "they differ", 16, 17)
     check = TakeoverChecked(LANE, 1, 5, 6, "different")
     known = Chart(ledger(*MAP, check, halted), copied(10, 113))

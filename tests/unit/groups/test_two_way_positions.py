@@ -36,7 +36,7 @@ def test_the_newest_lane_back_is_found_by_the_topics_ids() -> None:
     assert backs((EU, US), [("back", state, other)], []).of(FORTH) == NOT_BACK
 
 
-def test_records_of_a_third_cluster_on_either_side_are_told() -> None:
+def test_records_of_a_third_cluster_on_either_side_are_reported() -> None:
     back = ("back", FlowState(source_cluster=US), lane(THERE, HERE))
     third = ("far", FlowState(source_cluster=ASIA), lane(FAR, HERE))
     assert "by the flow far" in str(backs((EU, US), [back, third], []).of(FORTH))

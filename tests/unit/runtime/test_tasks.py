@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from mirrord.runtime.tasks import BackgroundTasks, report_failure
 
 
-async def test_only_what_fails_is_told() -> None:
+async def test_only_failures_are_reported() -> None:
     async def fail() -> None:
         raise ValueError("wrong")
 

@@ -71,7 +71,7 @@ def test_a_lane_is_urgent_by_the_settings_of_its_topic_alone() -> None:
         assert figures.urgent(told, wall_ms) == found
 
 
-def test_an_end_that_is_reached_tells_until_when_all_is_copied() -> None:
+def test_an_end_that_is_reached_shows_until_when_all_is_copied() -> None:
     figures = FlowFigures()
     assert figures.behind.held_s(LANE, 100) is None
     figures.note(report("one", lane(position=50, end=100)), 0, now=100)

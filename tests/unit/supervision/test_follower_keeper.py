@@ -112,7 +112,7 @@ async def test_another_configuration_has_another_follower() -> None:
         assert await made.keeper.report() is None
 
 
-async def test_why_there_is_none_is_told() -> None:
+async def test_the_reason_for_a_missing_follower_is_reported() -> None:
     async with kept(refusal=EnvironmentFault("no room")) as made:
         await eventually(lambda: made.keeper.note)
         assert made.keeper.remarks == ("groups are not followed: no room",)

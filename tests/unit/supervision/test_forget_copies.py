@@ -78,7 +78,7 @@ async def test_a_copy_is_kept_while_one_of_its_topics_is_there() -> None:
     assert await scene.due_after_an_hour() == []
 
 
-async def test_a_topic_that_was_seen_meanwhile_is_missing_anew() -> None:
+async def test_a_topic_that_was_seen_meanwhile_starts_its_wait_again() -> None:
     scene = Scene()
     topics = scene.source.topics, scene.target.topics
     scene.source.topics, scene.target.topics = {}, {}

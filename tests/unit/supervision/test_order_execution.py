@@ -188,7 +188,9 @@ async def test_a_lane_moves_and_stays_moved(mirror: Mirror) -> None:
     assert len(of_kind(mirror, LanePinned)) == 2
 
 
-async def test_who_gets_a_lane_is_told_before_it_leaves(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_replicator_of_a_lane_is_informed_before_it_leaves(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flow, engine = await running(mirror)
     here = engine.replicators[home_of(flow, 0)]
     (there,) = (each for each in engine.alive if each is not here)

@@ -79,7 +79,7 @@ def test_a_kind_and_its_offsets(target: str, differences: list[Difference]) -> N
     assert list(compare("ABCDEFGHIJ", target).differences) == differences
 
 
-def test_one_record_stands_twice_and_the_others_behind_it_one_further() -> None:
+def test_one_record_is_there_twice_and_the_others_after_it_one_further() -> None:
     longer = msgspec.structs.replace(TEN, target_end=21)
     assert compare("ABCDEFGHIJ", "ABCCDEFGHIJ", longer).differences == (
         Difference("displaced", 103, 14, 7),

@@ -30,16 +30,16 @@ def after(*facts: RangeRepaired) -> Repaired:
 
 
 @pytest.mark.parametrize("again", [told(3, 9, 5), told(3, 9, 7, when_ms=9), told(4, 6, 5, "altered")])
-def test_the_same_told_again_is_nothing_new(again: RangeRepaired) -> None:
+def test_the_same_repair_recorded_again_is_nothing_new(again: RangeRepaired) -> None:
     assert with_repair((told(3, 9, 5),), again) is None
 
 
-def test_ranges_that_go_on_with_each_other_become_one() -> None:
+def test_ranges_that_continue_each_other_become_one() -> None:
     assert after(told(0, 5, 7, when_ms=2), told(9, 12), told(5, 9, 3, when_ms=1)) == (told(0, 12, 0, when_ms=2),)
     assert after(told(0, 5), told(5, 9, kind="altered")) == (told(0, 5), told(5, 9, kind="altered"))
 
 
-def test_the_newer_word_counts() -> None:
+def test_the_newer_repair_counts() -> None:
     """The topic was recreated, or is another one."""
     assert after(told(0, 10, 50), told(4, 6, 2, "altered")) == (
         told(0, 4, 50),

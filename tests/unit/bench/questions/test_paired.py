@@ -17,7 +17,7 @@ def pairs(*cpu_s: tuple[float, float]) -> list[Pair]:
     return [Pair(Figures(base, 500.0), Figures(here, 400.0)) for base, here in cpu_s]
 
 
-def test_a_copy_is_told_by_stored_bytes() -> None:
+def test_a_copy_is_reported_by_stored_bytes() -> None:
     cost = Cost(
         copied_bytes=500_000_000, batches=1, records=1, cpu_s=0.6, wall_s=2.0, user_s=0.1, ticks={}, step_ticks=0,
         idle_bytes=0, peak_bytes=0,

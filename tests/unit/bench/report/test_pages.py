@@ -171,7 +171,7 @@ def grown(what: str, size: int, start_s: float) -> dict[str, Any]:
     return msgspec.to_builtins(found)
 
 
-def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
+def test_growth_is_shown_next_to_the_first_of_its_kind_and_drawn() -> None:
     results = [grown("partitions", 4, 2.0), grown("partitions", 2_048, 6.0), grown("groups", 0, 4.0)]
     (table,) = tables.TABLES["growth"](results)
     same = ["1.50", "1.0", "120", "1.0", "50"]
@@ -187,7 +187,7 @@ def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
         assert sum("over" in text for text in texts) == 3
 
 
-def test_transactions_are_told_beside_the_same_batches_without_them() -> None:
+def test_transactions_are_shown_next_to_the_same_batches_without_them() -> None:
     def copied(name: str, records: int, *, transactional: bool) -> dict[str, Any]:
         each = {"stored_bytes": 1e9, "cpu_s": 2.0, "beside_cpu_s": 0.0, "seconds": 1.0, "peak_bytes": 1, "first_s": 1.0}
         copiers = [each | {"copier": copier, "records": records} for copier in ("mirrord", "MM2", "MM2 tuned")]

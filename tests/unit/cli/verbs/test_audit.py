@@ -179,7 +179,7 @@ def result(wanted: AuditRange, *differences: Difference) -> RangeResult:
     )
 
 
-def test_proven_is_what_has_no_difference_in_front_of_it() -> None:
+def test_proven_is_what_has_no_difference_before_it() -> None:
     lane = planned(following(4))
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
     good = [result(each) for each in lane.ranges]
@@ -194,7 +194,7 @@ def test_proven_is_what_has_no_difference_in_front_of_it() -> None:
     assert (told.proven_to, told.equal, told.differences) == (None, 40, {})
 
 
-def test_a_proof_goes_on_behind_the_last_one() -> None:
+def test_a_proof_continues_after_the_last_one() -> None:
     ranges = following(3)
     before = RangeAudited(lane_id(0), "digest", 0, 10, 110, 7_000, 0)
     lane = msgspec.structs.replace(planned(ranges[1:]), proven=before)
@@ -276,7 +276,7 @@ def test_an_audit_that_is_broken_off_before_its_first_result_can_be_taken_up_aga
 
 
 @pytest.mark.usefixtures("plan")
-def test_results_that_cannot_be_kept_are_told_before_anything_is_read(
+def test_results_that_cannot_be_kept_are_reported_before_anything_is_read(
     conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -285,7 +285,7 @@ def test_results_that_cannot_be_kept_are_told_before_anything_is_read(
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
+def test_an_audit_whose_proof_cannot_be_kept_reports_its_results(
     conf: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def tell(*_: object) -> None:

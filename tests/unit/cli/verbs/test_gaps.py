@@ -73,7 +73,7 @@ def test_losses_and_what_stands_twice(ledger: MemoryLedger, conf: Path, capsys: 
 
 
 @pytest.mark.parametrize("trouble", ["", "the topic may not be read"])
-def test_what_was_brought_back_is_told_with_its_place(
+def test_what_was_brought_back_is_listed_with_its_place(
     trouble: str,
     ledger: MemoryLedger,
     conf: Path,
@@ -117,7 +117,7 @@ def test_an_entry_that_cannot_be_read_is_no_gap_less(
     assert capsys.readouterr().err.startswith("mirrord: ")
 
 
-def test_what_was_told_at_an_unknown_time_is_listed_whatever_the_time(
+def test_what_was_recorded_at_an_unknown_time_is_listed_whatever_the_time(
     conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def read(*_: object) -> list[verb.GapLine]:

@@ -275,13 +275,13 @@ def test_a_flow_without_topics_is_left_out() -> None:
         ("config.providers.file.param.allowed.paths = /x", "has no meaning here: a declared provider may read"),
     ],
 )
-def test_what_is_told_of_a_property(lines: str, notice: str) -> None:
+def test_what_is_reported_of_a_property(lines: str, notice: str) -> None:
     found = told(lines + "\n")
     assert len(found) == 1, found
     assert notice in found[0]
 
 
-def test_nothing_is_told_of_what_belongs_to_no_enabled_flow() -> None:
+def test_nothing_is_reported_of_properties_that_belong_to_no_enabled_flow() -> None:
     text = HEAD.replace("eu, us", "eu, us, asia") + "eu->us.enabled = true\n"
     more = "us->eu.topics = x\nasia.bootstrap.servers = x\nasia.sasl.jaas.config = y\neu->asia.tasks.max = 3\n"
     assert told(more, text) == []

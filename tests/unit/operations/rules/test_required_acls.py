@@ -186,7 +186,7 @@ def test_what_is_left_out_has_to_be_parked_by_somebody(on_reject: OnReject, miss
     ]
 
 
-def test_every_ledger_that_may_tell_of_a_copy_is_read() -> None:
+def test_every_ledger_that_may_describe_a_copy_is_read() -> None:
     there = ["mirrord.us-eu.ledger", "mirrord.ap-eu.ledger", "mirrord.ap-eu.state", "orders", "mirrord.x.y.ledger"]
     assert flows_into_source(FLOW, [], there) == []
     same = msgspec.structs.replace(FLOW, naming="identity", groups=GroupsConfig(both_ways=True))

@@ -48,7 +48,7 @@ class Lane:
         return told
 
 
-def test_the_next_one_gets_the_word_of_who_left_and_nobody_after_it() -> None:
+def test_the_next_holder_gets_the_handoff_checkpoint_and_nobody_after_it() -> None:
     lane = Lane()
     assert lane.give("a").word is None
     lane.custody.left(LANE, "a", Parting(clean=True, word=word(1)))
@@ -75,7 +75,7 @@ def test_without_a_word(parting: Parting) -> None:
     assert lane.give("b", LATER).word is None
 
 
-def test_a_word_does_not_speak_for_the_one_before() -> None:
+def test_a_handoff_checkpoint_does_not_count_for_an_earlier_holder() -> None:
     lane = Lane()
     lane.give("a")
     lane.give("b")  # whether the first one still writes is not known
@@ -86,7 +86,7 @@ def test_a_word_does_not_speak_for_the_one_before() -> None:
     assert lane.give("d", 2 * LATER).word == word(3)
 
 
-def test_somebody_elses_word_does_not_count() -> None:
+def test_another_replicators_handoff_checkpoint_does_not_count() -> None:
     lane = Lane()
     lane.give("a")
     lane.custody.left(LANE, "another", Parting(clean=True, word=word(1)))

@@ -135,7 +135,7 @@ def test_an_older_broker_may_say_duplicate() -> None:
         ({"stored": ()}, broker_probe.KEEPS),
     ],
 )
-def test_what_is_told_and_stored_wrongly_is_named(changes: dict[str, object], rule: str) -> None:
+def test_what_is_answered_and_stored_wrongly_is_named(changes: dict[str, object], rule: str) -> None:
     assert broken(judge(msgspec.structs.replace(kept(), **changes))) == [rule]
 
 
@@ -197,7 +197,7 @@ def test_what_a_flow_promises() -> None:
     assert [mode(each) for each in (None, passed, failed)] == ["sequence", "sequence", "at-least-once"]
 
 
-def test_brokers_are_told_apart_by_what_they_offer() -> None:
+def test_brokers_are_distinguished_by_what_they_offer() -> None:
     old, new = {0: (0, 12), 1: (0, 15)}, {0: (3, 13), 1: (4, 18), 2: (1, 1)}
     assert fingerprint([old, dict(reversed(old.items()))]) == fingerprint([old])
     assert fingerprint([new, old]) == fingerprint([old, new, old, {}])

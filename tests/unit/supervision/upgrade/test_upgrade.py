@@ -134,7 +134,7 @@ async def test_a_daemon_that_vanishes_while_it_takes_over_gives_the_flow_back(
     assert old.status().lease is not None
 
 
-async def test_a_daemon_that_does_not_answer_is_waited_for_and_goes_on(
+async def test_a_daemon_that_does_not_answer_is_waited_for_and_continues(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror.clusters["eu"].add("orders", 2)
@@ -260,7 +260,7 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
-async def test_the_old_daemon_is_told_to_end_until_it_hears(
+async def test_the_old_daemon_is_asked_to_end_until_it_answers(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, patience_s: float
 ) -> None:
     answers = [NoAnswer("no answer in time"), HandoverAnswer(refused="not yet"), HandoverAnswer(), HandoverAnswer()]
@@ -300,7 +300,7 @@ class Held:
         ([OLD], None, "`mirrord stop` and `mirrord start` do the same with a pause"),
     ],
 )
-async def test_bad_uses_are_told_in_one_line(
+async def test_bad_uses_are_reported_in_one_line(
     mirror: Mirror,
     monkeypatch: pytest.MonkeyPatch,
     holders: list[str | None],
@@ -327,7 +327,7 @@ async def test_bad_uses_are_told_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-async def test_the_same_version_is_allowed_and_told(
+async def test_the_same_version_is_allowed_and_reported(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = Config(clusters=mirror.config.clusters, flows=(FLOW,))

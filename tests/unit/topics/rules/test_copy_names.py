@@ -152,7 +152,7 @@ async def test_a_name_that_anybody_has_is_not_chosen() -> None:
     assert plan.names == {"orders": "eu.orders.5", "orders.4": "eu.orders.4"}
 
 
-async def test_a_later_topic_whose_copy_would_have_that_name_is_told() -> None:
+async def test_a_later_topic_whose_copy_would_have_that_name_is_reported() -> None:
     for later in ("orders.2", "a"):  # they sort on either side of orders
         flow = Flow(msgspec.structs.replace(FRESH, topics=(".*",)))
         flow.source.add("orders", 1)
@@ -261,7 +261,7 @@ async def test_another_configuration_shows_the_names_as_they_are() -> None:
     ]
 
 
-async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would_take_for_another() -> None:
+async def test_mirrormaker_2s_clients_get_no_records_of_a_copy_that_they_would_mistake_for_another() -> None:
     flow = Flow()
     for _ in range(2):
         flow.source.add("orders", 1)

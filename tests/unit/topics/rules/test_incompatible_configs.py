@@ -70,7 +70,7 @@ def test_an_append_time_takes_any_record_time() -> None:
     assert told({"message.timestamp.type": "LogAppendTime"}, target) == []
 
 
-def test_a_setting_that_is_not_told_is_not_judged() -> None:
+def test_a_config_that_is_not_reported_is_not_judged() -> None:
     assert list(refusals(FLOW, [TopicPairConfigs("orders", "eu.orders", SAME, {})])) == []
 
 
