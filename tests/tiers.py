@@ -105,12 +105,12 @@ def run(tier: Tier, folders: Sequence[str]) -> Ended:
             code = STOPPED
             stop(process)
             print(f"tier {tier.name}: stopped at three times its budget")
-        told = (
+        counted = (
             json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": [], "slowest": []}
         )
     print(f"--- tier {tier.name}: {(time.monotonic() - started) / 60:.1f} of {tier.budget_minutes:g} min", flush=True)
-    slowest = [(float(seconds), str(name)) for seconds, name in told["slowest"]]
-    return Ended(code, told["counts"], told["failed"], slowest)
+    slowest = [(float(seconds), str(name)) for seconds, name in counted["slowest"]]
+    return Ended(code, counted["counts"], counted["failed"], slowest)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -126,8 +126,8 @@ def test_a_cluster_that_cannot_be_reached_is_reported_once_and_tried_again(lab_p
     with Daemon(path) as daemon:
         daemon.until(lambda: daemon.flow().source.error)
         time.sleep(3)
-        told = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
-        assert [event["cluster"] for event in told] == ["eu"]
+        events = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
+        assert [event["cluster"] for event in events] == ["eu"]
         source.restart()
         daemon.until(lambda: daemon.flow().state == "running" and daemon.flow().source.reachable)
         assert daemon.stop() == 0

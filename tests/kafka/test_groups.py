@@ -237,7 +237,7 @@ def test_the_verb_shows_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_
         flow_more=f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}',
     )
 
-    def told() -> GroupsReport:
+    def shown() -> GroupsReport:
         answer = mirrord("groups", path, "--json")
         assert answer.returncode == 0, answer.stderr
         (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
@@ -246,14 +246,14 @@ def test_the_verb_shows_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_
     with Daemon(path) as daemon:
         daemon.until_copied({(topic, 0): 100})
         commit(lab_pair.source, group, topic, {0: 40})
-        daemon.until(lambda: [each.target_offset for each in told().groups] == [40])
-        report = told()
+        daemon.until(lambda: [each.target_offset for each in shown().groups] == [40])
+        report = shown()
         (status,) = report.groups
         assert (report.source, report.note) == ("log", "")
         assert (status.state, status.lag_records, status.target_topic) == ("in step", 60, f"eu.{topic}")
         assert daemon.stop() == 0
     commit(lab_pair.source, group, topic, {0: 70})
-    report = told()
+    report = shown()
     (status,) = report.groups
     assert report.note == "no daemon answers: determined from both clusters, and nothing is committed"
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("behind", 70, 40, 70)

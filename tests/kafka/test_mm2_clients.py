@@ -107,11 +107,11 @@ def test_heartbeats_show_the_flow_and_its_latency(java: JavaClients, lab_cluster
     with mirror.daemon as daemon:
         daemon.until_copied(all_ends(lab_pair.source, topic))
         daemon.until(lambda: latency(daemon).latency_ms is not None and latency(daemon).clock_offset_ms is not None)
-        told = latency(daemon)
-        assert told.latency_error_ms == 0, "this daemon wrote the beats itself"
-        assert told.clock_offset_ms is not None
-        assert told.clock_error_ms is not None
-        assert abs(told.clock_offset_ms) <= told.clock_error_ms, "both clusters run on this machine"
+        measured = latency(daemon)
+        assert measured.latency_error_ms == 0, "this daemon wrote the beats itself"
+        assert measured.clock_offset_ms is not None
+        assert measured.clock_error_ms is not None
+        assert abs(measured.clock_offset_ms) <= measured.clock_error_ms, "both clusters run on this machine"
         copies = f"{mirror.source}.heartbeats"
         with java.mirror_client(lab_pair.target, {}) as client:
             assert client.replicationHops(mirror.source) == 1
@@ -352,13 +352,13 @@ async def test_heartbeats_of_others_are_corrected_by_the_sources_clock(lab_pair:
     heartbeats.carry(copy)
     running = asyncio.create_task(heartbeats.run())
 
-    def told() -> LatencyStatus:
+    def measured() -> LatencyStatus:
         beat = Heartbeat("us", "eu", SystemClock().wall_ms() - 5_000)
         write(lab_pair.target, copy, [Written(b"other", b"bytes"), Written(beat.key, beat.value)])
         return heartbeats.status() or LatencyStatus()
 
     try:
-        await until(lambda: told().latency_ms is not None)
+        await until(lambda: measured().latency_ms is not None)
         status = heartbeats.status()
         assert status is not None
         assert status.latency_ms is not None

@@ -71,9 +71,9 @@ def test_each_of_several_topics_of_a_paused_name_is_a_loss(
         assert sum(each.offsets for each in status.losses if each.topic == topic) == 10 + 3 + 4 + 6
         assert daemon.stop() == 0
     assert gaps(path) == (3, {(topic, start, end, "recreated") for start, end in ((10, 20), (0, 3), (0, 4), (5, 11))})
-    told = {0: [*range(10)], 3: [*range(300, 305)], 4: [*range(400, 407)]}
+    keys_by_copy = {0: [*range(10)], 3: [*range(300, 305)], 4: [*range(400, 407)]}
     for copy in set(copies):
-        wanted = [key for at, some in told.items() if copies[at] == copy for key in some]
+        wanted = [key for at, some in keys_by_copy.items() if copies[at] == copy for key in some]
         assert (keys(target, copy) if wanted else ends(target, copy)) == (wanted or {0: 0}), copy
 
 

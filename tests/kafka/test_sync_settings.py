@@ -155,10 +155,10 @@ async def test_copies_are_created_alike_and_drift_is_repaired(lab_pair: LabPair)
             "max.message.bytes": (None, "2000000"),
         }
         # Nothing differs any more, so nothing is written.
-        told = len(changes(flow.ledger))
+        recorded = len(changes(flow.ledger))
         for _ in range(3):
             await flow.round()
-        assert len(changes(flow.ledger)) == told
+        assert len(changes(flow.ledger)) == recorded
         assert flow.sync.topics.faults == {}
 
 
@@ -278,5 +278,5 @@ def test_records_that_need_new_settings_are_copied_and_not_left_out(lab_pair: La
         daemon.until_copied(all_ends(source, compacted, small))
         assert daemon.stop() == 0
     assert_same(source, target, [compacted, small], 6)
-    told = json.loads(mirrord("quarantine", "list", path, "--json").stdout)
-    assert not [each for each in told["quarantine"] if each["start"] >= 0], told
+    listed = json.loads(mirrord("quarantine", "list", path, "--json").stdout)
+    assert not [each for each in listed["quarantine"] if each["start"] >= 0], listed

@@ -37,8 +37,8 @@ def seen(contents: Log, *, own: bool = False) -> list[Seen]:
 
 
 def whole(made: RandomMirror, most: int = 1 << 40) -> list[AuditRange]:
-    told = made.lane.verdicts.recent
-    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, told))
+    verdicts = made.lane.verdicts.recent
+    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, verdicts))
 
 
 def audit(made: RandomMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:

@@ -120,11 +120,11 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
     check(found, made.sources, targets(target))
     assert found.reconstructed is not None
     left_out = {row.offset for batch in committed(source) for row in batch.rows if not keeps(row)}
-    told = {
+    filtered = {
         at for each in found.reconstructed.verdicts if each.reason == "filtered" for at in range(each.start, each.end)
     }
     passed = {at for at in left_out if made.sources[0] < at < made.sources[-1]}
-    assert passed <= told <= left_out
+    assert passed <= filtered <= left_out
     assert found.reconstructed.left_out == 0
 
 

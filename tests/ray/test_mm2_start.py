@@ -28,8 +28,8 @@ def test_an_unchanged_file_of_mirrormaker_continues(lab_pair: LabPair, tmp_path:
     with Daemon(path, "--clusters", "us", environment=environment) as daemon:
         daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
         daemon.until_copied(all_ends(source, topic))
-        told = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
-        assert any("tasks.max: has no meaning here" in line for line in told)
+        remarks = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
+        assert any("tasks.max: has no meaning here" in line for line in remarks)
         assert daemon.stop() == 0
     found = compare(source.bootstrap, target.bootstrap, [pair], processes=1)
     assert found.is_exact, found.describe()

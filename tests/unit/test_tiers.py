@@ -78,5 +78,5 @@ def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) ->
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tiers.stop(process)
-    told = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
-    assert told == ["test_bad", "test_broken"]
+    failed = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
+    assert failed == ["test_bad", "test_broken"]

@@ -89,12 +89,12 @@ def test_how_a_lane_was_left_is_known_of_every_version() -> None:
 
 
 async def test_a_replicator_of_an_older_version_receives_no_urgent_lanes() -> None:
-    told: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     async def taken(*given: object) -> None:
-        told.append(given)
+        calls.append(given)
 
     new, old = SimpleNamespace(hurry=SimpleNamespace(remote=taken)), SimpleNamespace()
     for actor in (new, old):
         await handles.ReplicatorCalls("replicator", actor, asyncio.Event(), "orders").hurry([LaneId("S.0.T")])
-    assert told == [(["S.0.T"], "orders")]
+    assert calls == [(["S.0.T"], "orders")]

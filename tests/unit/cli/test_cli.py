@@ -110,17 +110,17 @@ def test_status_shows_flows_and_what_needs_attention(conf: str, capsys: pytest.C
 
 
 def test_a_weaker_or_uncertain_guarantee_is_reported() -> None:
-    def told(guarantee: Guarantee | None, note: str) -> str:
+    def lines_of(guarantee: Guarantee | None, note: str) -> str:
         shown = msgspec.structs.replace(flow("eu-us"), guarantee=guarantee, guarantee_note=note)
         return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
-    assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in told("at-least-once", "not met: [gap]")
-    assert "eu-us: not probed: no right" in told("exactly-once", "not probed: no right")
-    assert "nce" not in told("exactly-once", "").replace("instance", "")
+    assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in lines_of("at-least-once", "not met: [gap]")
+    assert "eu-us: not probed: no right" in lines_of("exactly-once", "not probed: no right")
+    assert "nce" not in lines_of("exactly-once", "").replace("instance", "")
 
 
 def test_the_nodes_of_replicators_are_shown_if_there_are_several() -> None:
-    def told(*nodes: str, **more: object) -> str:
+    def lines_of(*nodes: str, **more: object) -> str:
         known = {"pid": 1, "lanes": 2, "cpu_seconds": 1.0, "rss_bytes": 1, "loop_age_ms": 0.0} | more
         made = [
             msgspec.convert({"name": f"replicator-{slot}", "host": "[m]", "node": node} | known, ReplicatorStatus)
@@ -129,9 +129,11 @@ def test_the_nodes_of_replicators_are_shown_if_there_are_several() -> None:
         shown = msgspec.structs.replace(flow("eu-us"), replicators=tuple(made))
         return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
-    assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in told("a" * 56, "b" * 56, "a" * 56)
-    assert "by node" not in told("a" * 56, "a" * 56)
-    assert "eu-us: replicator-0 cannot be reached; it may continue to copy" in told("a" * 56, state="unknown")
+    assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in lines_of(
+        "a" * 56, "b" * 56, "a" * 56
+    )
+    assert "by node" not in lines_of("a" * 56, "a" * 56)
+    assert "eu-us: replicator-0 cannot be reached; it may continue to copy" in lines_of("a" * 56, state="unknown")
 
 
 def test_lag_shows_the_halted_then_the_furthest_behind(conf: str, capsys: pytest.CaptureFixture[str]) -> None:

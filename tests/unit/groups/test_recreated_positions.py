@@ -38,9 +38,9 @@ def recreated() -> tuple[FlowState, LaneState, LaneState]:
 def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
     state, _, _ = recreated()
     atlas = Atlas(Lanes().of(state), state.progress)
-    told = atlas.mapped(HERE, SourcePosition(100, FORMER))
-    assert told.offset is None
-    assert "another topic orders" in told.why
+    mapped = atlas.mapped(HERE, SourcePosition(100, FORMER))
+    assert mapped.offset is None
+    assert "another topic orders" in mapped.why
     assert atlas.mapped(HERE, SourcePosition(100, NOW)).offset == 600
     assert atlas.mapped(HERE, SourcePosition(0)).offset == 500, "never a place among the former topic's records"
 

@@ -92,9 +92,11 @@ async def test_many_groups_share_a_round() -> None:
     assert world.target.groups["a"] == {("eu.orders", 0): CommittedOffset(15, -1, "note")}
     status = world.status("a")
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("in step", 10, 15, 15)
-    told = world.rounds.take_translated()
-    assert sorted(each.group for each in told) == ["a", "b", "c"]
-    assert min(told, key=lambda each: each.group) == TranslatedPosition("a", "orders", "eu.orders", 0, 10, 15, "note")
+    translated = world.rounds.take_translated()
+    assert sorted(each.group for each in translated) == ["a", "b", "c"]
+    assert min(translated, key=lambda each: each.group) == TranslatedPosition(
+        "a", "orders", "eu.orders", 0, 10, 15, "note"
+    )
     assert world.rounds.take_translated() == []
     assert not world.rounds.due
 

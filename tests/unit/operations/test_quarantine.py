@@ -38,19 +38,19 @@ ORDER = Order(verb="replay", name="orders-3", offset=5, by="ada@host", reason="i
 
 @pytest.mark.parametrize("own", [(), (("trace", b"1"), ("none", None)), headers_of(PLACE, ADA, ())])
 def test_headers_of_ours_follow_those_of_the_record(own: list[tuple[str, bytes | None]]) -> None:
-    told = headers_of(PLACE, ADA, own)
-    assert told[: len(own)] == list(own)
-    assert understood(told) == Letter(PLACE, told[: len(own)])
+    headers = headers_of(PLACE, ADA, own)
+    assert headers[: len(own)] == list(own)
+    assert understood(headers) == Letter(PLACE, headers[: len(own)])
     assert understood(headers_of(PLACE, ADA, (), "copy-3 offset 9")) == Letter(PLACE, [], "copy-3 offset 9")
 
 
 def test_what_is_not_ours_is_no_letter() -> None:
     assert understood(()) is None
     assert understood((("trace", b"1"),)) is None
-    told = headers_of(PLACE, ADA, ())
-    assert understood(told[1:]) is None
-    assert understood([*told, ("trace", b"1")]) is None
-    assert understood([(name, b"x" if name == "mirrord.offset" else value) for name, value in told]) is None
+    headers = headers_of(PLACE, ADA, ())
+    assert understood(headers[1:]) is None
+    assert understood([*headers, ("trace", b"1")]) is None
+    assert understood([(name, b"x" if name == "mirrord.offset" else value) for name, value in headers]) is None
 
 
 def test_a_receipt_names_a_place() -> None:

@@ -302,16 +302,16 @@ async def test_who_loses_the_lease_ends_its_replicators_and_stands_by(
 async def test_an_unreachable_cluster_is_reported_once_and_tried_again(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
     monkeypatch.setattr(
-        "mirrord.kafka.client.reachability.log.warning", lambda event, **_: told.append(event), raising=False
+        "mirrord.kafka.client.reachability.log.warning", lambda event, **_: events.append(event), raising=False
     )
     mirror.clusters["eu"].add("orders", 1)
     mirror.clusters["eu"].fail("eu1:9092 cannot be reached")
     flow, engine = mirror.start()
     await eventually(lambda: flow.status().source.error == "eu1:9092 cannot be reached")
     await asyncio.sleep(0.3)
-    assert told == ["cluster_unreachable"]
+    assert events == ["cluster_unreachable"]
     assert flow.ready() == "eu-us: starting"
     mirror.clusters["eu"].error = None
     await eventually(lambda: hosted(engine, 1))
@@ -319,7 +319,7 @@ async def test_an_unreachable_cluster_is_reported_once_and_tried_again(
     mirror.clusters["eu"].fail()
     await eventually(lambda: not flow.status().source.reachable)
     assert hosted(engine, 1), "what runs goes on"
-    assert told == ["cluster_unreachable"] * 2
+    assert events == ["cluster_unreachable"] * 2
 
 
 async def test_a_flow_name_of_other_clusters_is_refused(mirror: Mirror) -> None:

@@ -52,12 +52,12 @@ async def test_what_is_gone_on_both_sides_for_an_hour_is_forgotten() -> None:
     scene.clock.now += FORGOTTEN_AFTER_S - 1
     assert await scene.due() == []
     scene.clock.now += 1
-    (told,) = await scene.due()
-    assert told == scene.copy
-    assert scene.write(told)
+    (fact,) = await scene.due()
+    assert fact == scene.copy
+    assert scene.write(fact)
     assert scene.state.lanes == {}
     assert len(scene.state.forgotten_lanes) == 2
-    assert not scene.write(told), "once"
+    assert not scene.write(fact), "once"
     assert Incarnations(scene.state).is_again("orders", TopicId("a new one")), "a topic of this name was copied before"
     assert await scene.due_after_an_hour() == []
 

@@ -43,8 +43,8 @@ async def test_the_loss_of_a_deleted_topic_is_recorded_once_the_source_confirms_
     source = mirror.clusters["eu"]
     source.topics.pop("orders")
     await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 4 * 3)
-    told = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
-    assert {verdict.reason for fact in told for verdict in fact.verdicts} == {"recreated"}
+    facts = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
+    assert {verdict.reason for fact in facts for verdict in fact.verdicts} == {"recreated"}
 
 
 def lane_report(phase: str, note: str, partition: int = 0) -> LaneReport:

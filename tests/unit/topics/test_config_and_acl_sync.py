@@ -72,10 +72,10 @@ async def test_a_new_topic_is_created_with_the_source_topics_settings() -> None:
     sync = settings(source, target)
     flow = msgspec.structs.replace(FLOW, replication_factor="source")
     discovery = Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
-    created, told = (await discovery.refresh()).facts
+    created, synced = (await discovery.refresh()).facts
     assert isinstance(created, TopicCreated)
-    assert isinstance(told, ConfigsSynced)
-    assert told.changes == (ConfigChange("cleanup.policy", None, "compact"),)
+    assert isinstance(synced, ConfigsSynced)
+    assert synced.changes == (ConfigChange("cleanup.policy", None, "compact"),)
     shape = target.shapes["eu.orders"]
     assert (shape.partitions, shape.replication_factor, shape.settings) == (2, 2, {"cleanup.policy": "compact"})
     async with book() as ledger:
@@ -252,8 +252,8 @@ async def test_acls_that_a_dead_holder_granted_without_recording_them_are_ours()
 async def test_a_source_without_authorizer_is_reported_once_and_removes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(acl_sync.log, "info", lambda event, **_: told.append(event))
+    events: list[str] = []
+    monkeypatch.setattr(acl_sync.log, "info", lambda event, **_: events.append(event))
     source, target = clusters()
     source.rules, target.rules = {READ}, set()
     async with book() as ledger:
@@ -267,7 +267,7 @@ async def test_a_source_without_authorizer_is_reported_once_and_removes_nothing(
             "",
             ("the source cluster eu has no authorizer: no ACLs are synced",),
         )
-        assert told == ["acls_synced", "acls_remark"]
+        assert events == ["acls_synced", "acls_remark"]
 
 
 async def test_a_missing_right_is_named_and_tried_again() -> None:

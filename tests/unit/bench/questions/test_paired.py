@@ -38,8 +38,8 @@ def test_a_ratio_at_the_limit_is_not_above_it() -> None:
 
 
 def test_the_table_has_both_sides() -> None:
-    told = paired.table([Comparison("lz4", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
-    assert told.rows == [
+    table = paired.table([Comparison("lz4", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
+    assert table.rows == [
         ["lz4", "base", "1.000, 2.000, 4.000", "500, 500, 500", "", ""],
         ["lz4", "this", "1.100, 1.800, 4.000", "400, 400, 400", "0.900, 1.000, 1.100", "1.000"],
     ]

@@ -60,9 +60,9 @@ def test_a_move_is_shown_next_to_the_others_and_the_source() -> None:
     assert stands.rows[0] == ["ray: the moved partition", "100", "50", "99", "100", "250"]
     assert stands.rows[1][1:] == ["1", "5", "5", "5", "-"]
     assert copies.rows == [["ray", "1,234", "none"]]
-    told = [(row[0], row[1], set(row[2:])) for row in phases.rows]
+    shown = [(row[0], row[1], set(row[2:])) for row in phases.rows]
     slow = [("ray: slow", "100", {"2.0"}), ("ray: slow", "7", {"1.0"})]
-    assert told == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
+    assert shown == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
 
 
 def test_a_kill_is_compared_with_twice_the_worst_result_without_one() -> None:

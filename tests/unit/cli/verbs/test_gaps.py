@@ -89,10 +89,10 @@ def test_what_was_brought_back_is_listed_with_its_place(
     )
     monkeypatch.setattr(verb, "brought_back", brought_back)
     assert main(["gaps", str(conf), "--json"]) == 3
-    told = capsys.readouterr()
-    returned = {gap["start"]: gap["brought_back"] for gap in json.loads(told.out)["gaps"]}
+    captured = capsys.readouterr()
+    returned = {gap["start"]: gap["brought_back"] for gap in json.loads(captured.out)["gaps"]}
     assert returned == {2: [], 10: [], 40: [] if trouble else [[45, "eu.orders-0 offset 99"]]}
-    assert told.err == (f"mirrord: {trouble}\n" if trouble else "")
+    assert captured.err == (f"mirrord: {trouble}\n" if trouble else "")
     assert main(["gaps", str(conf)]) == 3
     line = "orders-0 of eu-us: brought back: source offset 45 is at eu.orders-0 offset 99"
     assert (line in capsys.readouterr().out) is not bool(trouble)

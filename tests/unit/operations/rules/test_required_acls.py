@@ -220,8 +220,8 @@ async def test_what_is_held_is_seen_by_bits_by_refusals_and_by_trying() -> None:
     us.refuses |= {"eu.orders": "TOPIC_AUTHORIZATION_FAILED: no", "mirrord.eu-us.state": "POLICY_VIOLATION: never"}
     begun, _ = plan()
     needs = needed_rights(FLOW, begun, {"mirrord.eu-us.ledger": OWN["mirrord.eu-us.ledger"]})
-    told = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
-    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, told)
+    allowed = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
+    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, allowed)
     lacking = {str(right.right) for right in seen if right.held is False}
     assert lacking == {
         "READ on the topic orders",

@@ -81,8 +81,8 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
             pass
         with JobLease(config, "compact"):
             first.set_outcome("eu-us", "differences", "1 foreign")
-    told = ledger.audit
-    assert (told.number, told.outcome, told.line, told.worker) == (1, "differences", "1 foreign", this_worker())
+    state = ledger.audit
+    assert (state.number, state.outcome, state.line, state.worker) == (1, "differences", "1 foreign", this_worker())
     with JobLease(config, "audit") as third:
         third.set_outcome("eu-us", "done", "no difference")
     assert (ledger.audit.number, ledger.audit.outcome) == (2, "done")
