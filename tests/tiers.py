@@ -131,11 +131,11 @@ def run(tier: Tier, *, quiet: bool = False) -> Ended:
             lines.append(f"tier {tier.name}: stopped at three times its budget\n")
         spent = (time.monotonic() - started) / 60
         print(*lines, f"--- tier {tier.name}: {spent:.1f} of {tier.budget_minutes:g} min", sep="", flush=True)
-        told = (
+        counted = (
             json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": [], "slowest": []}
         )
-    slowest = [(float(seconds), str(name)) for seconds, name in told["slowest"]]
-    return Ended(code, told["counts"], told["failed"], slowest)
+    slowest = [(float(seconds), str(name)) for seconds, name in counted["slowest"]]
+    return Ended(code, counted["counts"], counted["failed"], slowest)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -13,14 +13,14 @@ from mirrord.audit.rules.record_compare import compare_records, together
 from mirrord.audit.rules.results import AuditRange, Compared, Seen, Surroundings
 from mirrord.ledger.prune import floor
 from tests.fixtures.naive_audit import Log, expected, naive
-from tests.fixtures.told_mirror import WHOLE, WILD, ToldMirror
+from tests.fixtures.random_mirror import WHOLE, WILD, RandomMirror
 
 SEEDS = st.integers(0, 2**32)
 
 
-def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> ToldMirror:
+def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> RandomMirror:
     chance = random.Random(seed)
-    made = ToldMirror(chance)
+    made = RandomMirror(chance)
     for _ in range(chance.randrange(1, 20)):
         made.step(chance.choice(kinds))
     made.step("copy")
@@ -36,12 +36,12 @@ def seen(contents: Log, *, own: bool = False) -> list[Seen]:
     return [Seen(at, b"%d" % content, 0, is_own=own) for at, content in sorted(contents.items())]
 
 
-def whole(made: ToldMirror, most: int = 1 << 40) -> list[AuditRange]:
-    told = made.lane.verdicts.recent
-    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, told))
+def whole(made: RandomMirror, most: int = 1 << 40) -> list[AuditRange]:
+    verdicts = made.lane.verdicts.recent
+    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, verdicts))
 
 
-def audit(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
+def audit(made: RandomMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
     around = Surroundings(source_log_start=made.starts[0], target_log_start=made.starts[1])
     return compare_records(wanted, seen(source), seen(target, own=True), around)
 
@@ -88,7 +88,7 @@ def test_whole_histories_are_cut_where_they_are_full(seed: int, most: int) -> No
 
 
 @given(SEEDS, st.integers(1, 12))
-def test_what_is_left_out_in_silence_is_missing_whatever_was_told_of_its_offsets_before(seed: int, most: int) -> None:
+def test_what_is_silently_left_out_is_missing_whatever_was_recorded_of_its_offsets_before(seed: int, most: int) -> None:
     made = mirror(seed, tuple(kind for kind in WILD if kind != "prune"))
     first = made.lane.source_runs.first
     assert first is not None

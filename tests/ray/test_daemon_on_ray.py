@@ -158,7 +158,7 @@ def came_back(daemon: Daemon, former: int) -> bool:
     return lease is not None and lease.pid != former
 
 
-def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_continues(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, path = mirror(source, target, tmp_path)
     with Load(source, topic, PARTITIONS).running() as load:

@@ -96,7 +96,7 @@ def test_two_tracks_run_side_by_side(
     assert sorted(begins[1:]) == ["left:", "right:"]
 
 
-def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> None:
+def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) -> None:
     test = folder_with(tmp_path / "hanging", "hanging", BROKEN + HANGING)
     tally = tmp_path / "tally.json"
     process = subprocess.Popen(
@@ -111,5 +111,5 @@ def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> N
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tiers.stop(process)
-    told = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
-    assert told == ["test_bad", "test_broken"]
+    failed = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
+    assert failed == ["test_bad", "test_broken"]

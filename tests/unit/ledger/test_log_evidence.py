@@ -35,18 +35,18 @@ def test_what_was_read_and_what_others_know() -> None:
 
 
 @pytest.mark.parametrize("known", [mark(13, 3), mark(12, 1), mark(12, 2), mark(5, 0), mark(13, 9)])
-def test_marks_that_agree(known: LedgerMark) -> None:
+def test_ledger_marks_that_agree(known: LedgerMark) -> None:
     read(1, 1, 3).know(known)
 
 
 @pytest.mark.parametrize("known", [mark(13, 2), mark(13, 1), mark(11, 0), mark(20, 2), mark(13, 3, "u")])
-def test_marks_that_do_not(known: LedgerMark) -> None:
+def test_ledger_marks_that_disagree(known: LedgerMark) -> None:
     with pytest.raises(Contradicted) as raised:
         read(1, 1, 3).know(known)
     assert raised.value.mark == known
 
 
-def test_an_entry_of_a_later_epoch_below_a_mark_is_another_entry() -> None:
+def test_an_entry_of_a_later_epoch_below_a_ledger_mark_is_another_entry() -> None:
     evidence = read(1)
     evidence.know(mark(13, 2))
     evidence.take(11, 2)
@@ -55,7 +55,7 @@ def test_an_entry_of_a_later_epoch_below_a_mark_is_another_entry() -> None:
     assert raised.value.mark == mark(13, 2)
 
 
-def test_an_entry_in_the_place_of_an_acknowledged_one_gives_a_mark_that_it_contradicts() -> None:
+def test_an_entry_in_place_of_an_acknowledged_one_gives_a_ledger_mark_that_it_contradicts() -> None:
     for evidence, offset in ((read(1, 1, 3), 12), (read(), 9)):
         proof = evidence.replaced(offset)
         assert proof.end == offset + 1
@@ -64,7 +64,7 @@ def test_an_entry_in_the_place_of_an_acknowledged_one_gives_a_mark_that_it_contr
         read(1, 1, 3).know(read(1, 1, 3).replaced(12))
 
 
-def test_a_mark_covers_what_reaches_less_far_or_is_of_a_later_epoch() -> None:
+def test_a_ledger_mark_covers_what_reaches_less_far_or_has_a_later_epoch() -> None:
     assert covers(mark(10, 2), mark(10, 2))
     assert covers(mark(10, 2), mark(9, 3))
     assert not covers(mark(10, 2), mark(11, 2))

@@ -87,7 +87,7 @@ async def test_names_and_selection_are_those_of_the_policies() -> None:
     assert lines[3].why == f'select "{SAMPLE}:Without": a draft'
 
 
-async def test_a_topic_without_a_name_is_told_and_the_others_are_copied() -> None:
+async def test_a_topic_without_a_name_is_reported_and_the_others_are_copied() -> None:
     source, target = clusters("orders", "orders.bad")
     BROKEN.add("orders.bad")
     flow = msgspec.structs.replace(FLOW, select="")
@@ -164,7 +164,7 @@ def test_no_right_is_taken_away_while_a_name_is_not_known() -> None:
     plan = plan_acls(rights, ours, ours, acl_policy("exact"), topics, ["orders-eu"])
     assert [rule.name for rule in plan.add] == ["orders-eu"]
     assert plan.remove == ()
-    ((rule, why),) = plan.untold
+    ((rule, why),) = plan.uncopyable
     assert rule.name == "orders.bad"
     assert "no name for orders.bad" in why
 

@@ -84,7 +84,7 @@ async def test_two_flows_that_meet_in_one_target_topic() -> None:
     assert (await first.refresh()).faults == {}
 
 
-async def test_a_topic_that_cannot_grow_is_told_and_copied_as_far_as_it_goes() -> None:
+async def test_a_topic_that_cannot_grow_is_reported_and_copied_as_far_as_possible() -> None:
     source, target = clusters()
     source.add("orders", 3)
     target.add("eu.orders", 1)
@@ -142,7 +142,7 @@ async def test_what_is_not_shown_yet_holds_up_nothing_and_is_not_done_again(monk
     first = await found.refresh()
     assert [lane.source_topic for lane in first.lanes] == ["orders-2"]
     assert [fact.target_topic for fact in first.facts] == ["eu.orders-2"]
-    assert (first.faults, first.unshown, next_refresh_s(FLOW, first, untold=False)) == ({}, True, SOON_S)
+    assert (first.faults, first.unshown, next_refresh_s(FLOW, first, is_unrecorded=False)) == ({}, True, SOON_S)
     second = await found.refresh()
     assert (second.lanes, second.facts, second.faults, second.unshown) == (first.lanes, (), {}, True)
     admin.shown["eu.orders-1"] = 2
@@ -170,7 +170,7 @@ async def test_a_growth_that_is_not_shown_yet_is_not_done_again(monkeypatch: pyt
     assert (len(grown.lanes), grown.unshown) == (3, False)
 
 
-async def test_what_is_never_shown_is_told_and_then_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_is_never_listed_is_reported_and_then_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHOWN_WITHIN_S", 0)
     monkeypatch.setattr(module, "NOT_SHOWN_AFTER_S", -1)
     source, target = clusters()
@@ -189,7 +189,7 @@ async def test_a_flow_that_looks_once_looks_again_while_something_failed() -> No
     source, target = clusters()
     source.add("orders", 1)
     done = await discovery(source, target, once).refresh()
-    assert next_refresh_s(FLOW, done, untold=False) == 5
-    assert next_refresh_s(once, done, untold=False) is None
-    assert next_refresh_s(once, done, untold=True) == REPEAT_S
-    assert next_refresh_s(once, None, untold=False) == REPEAT_S
+    assert next_refresh_s(FLOW, done, is_unrecorded=False) == 5
+    assert next_refresh_s(once, done, is_unrecorded=False) is None
+    assert next_refresh_s(once, done, is_unrecorded=True) == REPEAT_S
+    assert next_refresh_s(once, None, is_unrecorded=False) == REPEAT_S

@@ -17,7 +17,7 @@ def pairs(*cpu_s: tuple[float, float]) -> list[Pair]:
     return [Pair(Figures(base, 500.0), Figures(here, 400.0)) for base, here in cpu_s]
 
 
-def test_a_copy_is_told_by_stored_bytes() -> None:
+def test_a_copy_is_reported_by_stored_bytes() -> None:
     cost = Cost(
         copied_bytes=500_000_000, batches=1, records=1, cpu_s=0.6, wall_s=2.0, user_s=0.1, ticks={}, step_ticks=0,
         idle_bytes=0, peak_bytes=0,
@@ -38,8 +38,8 @@ def test_a_ratio_at_the_limit_is_not_above_it() -> None:
 
 
 def test_the_table_has_both_sides() -> None:
-    told = paired.table([Comparison("lz4", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
-    assert told.rows == [
+    table = paired.table([Comparison("lz4", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
+    assert table.rows == [
         ["lz4", "base", "1.000, 2.000, 4.000", "500, 500, 500", "", ""],
         ["lz4", "this", "1.100, 1.800, 4.000", "400, 400, 400", "0.900, 1.000, 1.100", "1.000"],
     ]

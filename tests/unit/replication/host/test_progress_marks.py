@@ -12,7 +12,7 @@ from mirrord.runtime.clock import SystemClock
 
 
 @pytest.mark.parametrize("valid", [True, False])
-async def test_no_mark_is_saved_without_the_lease(monkeypatch: pytest.MonkeyPatch, valid: bool) -> None:
+async def test_no_progress_record_is_saved_without_the_lease(monkeypatch: pytest.MonkeyPatch, valid: bool) -> None:
     """After a long suspension the flow may have another holder, or another ledger."""
     saved: list[str] = []
 
