@@ -19,6 +19,8 @@ from tests.fixtures.lab import LabPair, client_settings, pair_of
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, send, write
 
 LAGS = (0, 1, 137, 10_000, 1_000_000)
+COMPACTED = 13_000
+"""The compacted topic has at most this number of records when the mirror begins."""
 RECORDS = 1_000_200
 TRANSACTION = 2_000
 
@@ -61,7 +63,7 @@ async def write_compacted(flow: Mirror, topic: str) -> None:
         await asyncio.to_thread(write, flow.source, topic, keys, batch_num_messages=50)
         await asyncio.sleep(0.3)
     deadline, last = time.monotonic() + SECONDS, 0
-    while len(await asyncio.to_thread(offsets, flow.source, topic)) > 13_000:
+    while len(await asyncio.to_thread(offsets, flow.source, topic)) > COMPACTED:
         # Only a segment that is no longer written to is compacted.
         await asyncio.to_thread(write, flow.source, topic, [Written(b"last", b"the last one, %d" % last)])
         last += 1
@@ -132,11 +134,13 @@ async def test_groups_that_lag_by_up_to_a_million_records(pair: LabPair) -> None
         await asyncio.to_thread(write_plain, flow.source, plain)
         await write_compacted(flow, compacted)
         wanted: dict[str, dict[int, int]] = {}
+        known: list[int] = []
         for topic in flow.topics:
             known = await asyncio.to_thread(offsets, flow.source, topic)
             wanted[topic] = await asyncio.to_thread(commit_behind, flow.source, group, topic, known)
             await asyncio.to_thread(write_foreign, flow.target, copy_of(topic), b"first")
         assert [len(each) for each in wanted.values()] == [5, 4, 4]
+        assert len(known) <= COMPACTED, f"{len(known)} records of the compacted topic, the first at {known[0]}"
         # Only now is there a mirror, and another client writes into the target topics while it copies.
         await flow.copying()
         for turn in range(3):
@@ -154,8 +158,9 @@ async def test_groups_that_lag_by_up_to_a_million_records(pair: LabPair) -> None
                         assert time.monotonic() < deadline, await follower.report()
                         await asyncio.sleep(0.1)
                     await asyncio.to_thread(assert_same_record, flow, f"{group}-{lag}", topic, lag, lags[lag])
-        verdicts = {verdict.reason for lane in flow.state.lanes.values() for verdict in lane.verdicts.recent}
-        assert verdicts >= {"control", "aborted", "compacted"}, verdicts
+        found = {lane.source_topic: list(lane.verdicts.recent) for lane in flow.state.lanes.values()}
+        reasons = {verdict.reason for verdicts in found.values() for verdict in verdicts}
+        assert reasons >= {"control", "aborted", "compacted"}, (found[compacted], known[0])
 
 
 def assert_same_record(flow: Mirror, group: str, topic: str, lag: int, next_record: int) -> None:
