@@ -21,9 +21,9 @@ from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import NOTHING, LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.store.all_ledgers import ClusterLedgers, Marks
+from mirrord.ledger.store.all_ledgers import ClusterLedgers, ProgressByLane
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.ledger.store.store import LedgerStore
@@ -66,8 +66,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
     """
     if own.mark is None or back.mark is None:
         return Mapped(None, 0, NOTHING)
-    ours = LaneMap(own.lane, ProgressMark.by(own.mark)).to_target(position)
-    theirs = LaneMap(back.lane, ProgressMark.by(back.mark)).to_source(position)
+    ours = LaneMap(own.lane, CopiedPosition.by(own.mark)).to_target(position)
+    theirs = LaneMap(back.lane, CopiedPosition.by(back.mark)).to_source(position)
     for told in (ours, theirs):
         if told.offset is None:
             return Mapped(None, 0, line_of(told))
@@ -218,7 +218,7 @@ class Crossings:
         }
 
     def _both(
-        self, lane: LaneState, marks: Mapping[LaneId, Progress], known: "Backs", there: Mapping[str, Marks]
+        self, lane: LaneState, marks: Mapping[LaneId, Progress], known: "Backs", there: Mapping[str, ProgressByLane]
     ) -> tuple[Way, Way] | str:
         found = known.of(lane)
         if isinstance(found, str):

@@ -75,7 +75,7 @@ class OffsetSyncs:
                 continue
             before = self._told.get(lane, None if lane in self._begun else PublishedPairs(0))
             mark = progress.ordinal
-            if before is not None and before.mark == mark and before.last == mark - 1:
+            if before is not None and before.considered_below == mark and before.last == mark - 1:
                 continue
             syncs, told[lane] = due_syncs(known, mark, before, self._flow.mm2_records.offset_lag_max)
             due += syncs

@@ -88,7 +88,7 @@ async def _allowed(connection: Connection) -> int | None:
         told = await ask(connection, DESCRIBE_CLUSTER, body, version, describe_cluster.decode_describe_cluster)
     except WireError:
         return None  # an old broker, or one that is not Apache Kafka
-    return None if told.error or told.allowed == metadata.NOT_TOLD else told.allowed
+    return None if told.error or told.allowed == metadata.NOT_REPORTED else told.allowed
 
 
 async def _see(

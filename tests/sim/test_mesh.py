@@ -6,7 +6,7 @@ import random
 import pytest
 
 from mirrord.replication.lane.source import loop_detection
-from mirrord.replication.lane.source.loop_detection import Origin, Origins
+from mirrord.replication.lane.source.loop_detection import BatchOrigin, Origins
 from tests.sim.mesh import SHAPE, Mesh
 from tests.sim.truth import Violation
 
@@ -49,16 +49,16 @@ def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
     assert [story.world.progress for story in mesh.stories.values()] == marks
 
 
-def never(_origins: Origins, _header: object) -> Origin:
+def never(_origins: Origins, _header: object) -> BatchOrigin:
     """Takes every batch for a record of its own cluster."""
-    return Origin.NATIVE
+    return BatchOrigin.NATIVE
 
 
 def at_once(judge: object) -> object:
     """Takes an unknown batch for no copy, without asking."""
 
-    def judged(origins: Origins, header: object) -> Origin:
-        return Origin.COPY if judge(origins, header) is Origin.COPY else Origin.NATIVE  # type: ignore[operator]
+    def judged(origins: Origins, header: object) -> BatchOrigin:
+        return BatchOrigin.COPY if judge(origins, header) is BatchOrigin.COPY else BatchOrigin.NATIVE  # type: ignore[operator]
 
     return judged
 

@@ -2,7 +2,7 @@
 
 from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
 from mirrord.ledger.facts.seeks import SeekDone, pending
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
@@ -207,7 +207,7 @@ def _translations(world: World) -> None:
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
     end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
-    lane = LaneMap(record, ProgressMark(ordinal, end, world.source.end))
+    lane = LaneMap(record, CopiedPosition(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)
     without = world.rejected | _skipped(world)
     for offset in range(world.source.end + 1):

@@ -69,7 +69,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import mark_rewind
+from mirrord.replication.lane.target import position_rewind
 from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.comparing import compared, relocated, scanned, superseded
@@ -203,7 +203,7 @@ class World:
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
         truth = self.truth.lanes.get(LANE)
-        marked = mark_rewind.valid_position(begun, truth)[1] if begun is not None else 0
+        marked = position_rewind.valid_position(begun, truth)[1] if begun is not None else 0
         self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None

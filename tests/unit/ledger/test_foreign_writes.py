@@ -33,7 +33,7 @@ class Made:
 
     def mark(self, ordinal: int, target_offset: int, lane: LaneId = LANE) -> None:
         progress = Progress(lane, 1, 1, ordinal, target_offset, 0, 0, 0, 0, 0, protected=True, state="copying")
-        assert self.state.mark_progress(progress)
+        assert self.state.accept_progress(progress)
 
     def other_lane(self) -> LaneId:
         """A lane of a source topic of the same name, into the same target topic."""

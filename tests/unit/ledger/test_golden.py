@@ -63,7 +63,7 @@ from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.state_records import LedgerEnd, state_key
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import ArchivedRuns
@@ -300,14 +300,14 @@ def write() -> None:
     state, entries = FlowState(), sample()
     for offset, entry in enumerate(entries[:CUT]):
         fold(state, entry, offset)
-    mark = LedgerMark(TopicId("ledger-topic"), CUT, 2)
+    mark = LedgerEnd(TopicId("ledger-topic"), CUT, 2)
     progress = Progress(
         LANE, 2, 2, 140, 150, 4, 256, 300, 1_700_000_000_000, 1_700_000_001_000, protected=True, state="copying"
     )
     records = [*snapshots(state, Kept(), mark).records, progress, LeaseRenewed(2, 9, 1_700_000_002_000), mark]
     for offset, entry in enumerate(entries[CUT:], CUT):
         fold(state, entry, offset)
-    state.mark_progress(progress)
+    state.accept_progress(progress)
     path(VERSION, "ledger").write_text("".join(f"{encode_entry(entry).hex()}\n" for entry in entries))
     path(VERSION, "state").write_text(
         "".join(f"{state_key(record)} {encode_state(record).hex()}\n" for record in records)
@@ -347,7 +347,7 @@ def test_a_ledger_folds_to_what_it_folded_to(version: int) -> None:
     whole, rest = FlowState(), restore(StateTopicContents(records))
     for record in records.values():
         if isinstance(record, Progress):
-            whole.mark_progress(record)
+            whole.accept_progress(record)
     assert 0 < rest.next_offset < len(entries(version))
     for offset, data in enumerate(entries(version)):
         fold(whole, decode_entry(data), offset)

@@ -3,14 +3,14 @@
 import pytest
 
 from mirrord.ledger.log_evidence import Contradicted, Evidence, covers
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.model.names import TopicId
 
 TOPIC = TopicId("t")
 
 
-def mark(end: int, epoch: int, topic: str = "t") -> LedgerMark:
-    return LedgerMark(TopicId(topic), end, epoch)
+def mark(end: int, epoch: int, topic: str = "t") -> LedgerEnd:
+    return LedgerEnd(TopicId(topic), end, epoch)
 
 
 def read(*epochs: int, first: int = 10) -> Evidence:
@@ -35,15 +35,15 @@ def test_what_was_read_and_what_others_know() -> None:
 
 
 @pytest.mark.parametrize("known", [mark(13, 3), mark(12, 1), mark(12, 2), mark(5, 0), mark(13, 9)])
-def test_marks_that_agree(known: LedgerMark) -> None:
+def test_marks_that_agree(known: LedgerEnd) -> None:
     read(1, 1, 3).know(known)
 
 
 @pytest.mark.parametrize("known", [mark(13, 2), mark(13, 1), mark(11, 0), mark(20, 2), mark(13, 3, "u")])
-def test_marks_that_do_not(known: LedgerMark) -> None:
+def test_marks_that_do_not(known: LedgerEnd) -> None:
     with pytest.raises(Contradicted) as raised:
         read(1, 1, 3).know(known)
-    assert raised.value.mark == known
+    assert raised.value.recorded == known
 
 
 def test_an_entry_of_a_later_epoch_below_a_mark_is_another_entry() -> None:
@@ -52,7 +52,7 @@ def test_an_entry_of_a_later_epoch_below_a_mark_is_another_entry() -> None:
     evidence.take(11, 2)
     with pytest.raises(Contradicted) as raised:
         evidence.take(12, 3)
-    assert raised.value.mark == mark(13, 2)
+    assert raised.value.recorded == mark(13, 2)
 
 
 def test_an_entry_in_the_place_of_an_acknowledged_one_gives_a_mark_that_it_contradicts() -> None:

@@ -28,7 +28,7 @@ def pairs(
     """The pairs that are written, and up to which ordinal."""
     syncs, after = due_syncs(known, mark, told, lag_max)
     assert all((each.topic, each.partition) == ("orders", 3) for each in syncs)
-    assert after.mark == mark
+    assert after.considered_below == mark
     return [(each.upstream, each.downstream) for each in syncs], after.last
 
 

@@ -46,7 +46,7 @@ def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
     )
     for offset, each in enumerate(entries):
         fold(made, each, offset)
-    made.mark_progress(
+    made.accept_progress(
         Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
     )
     return made
@@ -62,7 +62,7 @@ def note(ledger: FlowState, ends: Mapping[SourcePartition, int]) -> list[Progres
     for record in records:
         known = decode_state(state_key(record), encode_state(record))
         assert isinstance(known, Progress)
-        assert ledger.mark_progress(known)
+        assert ledger.accept_progress(known)
     return records
 
 
@@ -129,7 +129,7 @@ def test_a_former_copy_that_was_deleted_tells_nothing() -> None:
     other = LaneKey(OLD, 0, TopicId("second")).id
     opening = (LaneOpened(other, "orders", "eu.orders", 0, 9, 0, "all"), LaneTaken(other, 1, "r"))
     fold(ledger, entry(*opening, SourceRun(other, 1, (Run(0, 0),))), 3)
-    ledger.mark_progress(Progress(other, 1, 1, 70, 70, 0, 70, 70, 1, 1, protected=True, state="drained"))
+    ledger.accept_progress(Progress(other, 1, 1, 70, 70, 0, 70, 70, 1, 1, protected=True, state="drained"))
     note(ledger, {where(): 70})
     assert lost(ledger, OLD) == []
 
@@ -167,7 +167,7 @@ def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
     kept, removed = settle(OLD)
     assert removed == []
     for record in kept:
-        ledger.mark_progress(record)
+        ledger.accept_progress(record)
     assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 0, 7, 5_000)]
     assert LossStatus("orders", 1, "recreated", 7) in former_losses(ledger, {LANE})
     assert settle(OLD) == ([], []), "it is told once"

@@ -173,10 +173,10 @@ def test_a_recorded_lane_does_not_show_a_lag_of_0_while_records_are_known_to_wai
     for offset, each in enumerate(entries):
         fold(ledger, each, offset)
     mark = Progress(lane_id(0), 1, 1, 40, 40, 0, 40, 40, 1, 1, protected=True, state="drained")
-    ledger.mark_progress(mark)
+    ledger.accept_progress(mark)
     (before,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
     assert before.lag_records == 0
     for record in changed_records(ledger, {SourcePartition("orders", TopicId("source-topic"), 0): 55}, 1, 2):
-        ledger.mark_progress(record)
+        ledger.accept_progress(record)
     (after,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
     assert (after.source_end, after.lag_records) == (55, 15)

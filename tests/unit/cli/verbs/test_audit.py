@@ -34,10 +34,10 @@ from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
-from mirrord.ledger.store.job_lease import JobLease, JobUntold
+from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
-from mirrord.replication.dead_letters.records import Returned, Standing
+from mirrord.replication.dead_letters.records import Returned, TargetPosition
 from mirrord.topics.rules.retention import is_compacted
 from tests.fixtures.ledger import lane_id
 from tests.unit.cli.test_cli import CONF
@@ -295,7 +295,7 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
         return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
 
     def untold(*_: object) -> None:
-        raise JobUntold("the ledger is not ours to write")
+        raise JobNotRecorded("the ledger is not ours to write")
 
     monkeypatch.setattr(audit_run, "record_proof", tell)
     monkeypatch.setattr(audit_run.Audit, "_compared", compared)
@@ -321,7 +321,7 @@ def test_an_audit_knows_what_was_brought_back_to_this_very_copy() -> None:
         ranges=ranges,
     )
     back = [
-        Returned(7, str(Standing(TopicPartition(topic, at % 2), at)))
+        Returned(7, str(TargetPosition(TopicPartition(topic, at % 2), at)))
         for topic in ("eu.orders", "side")
         for at in (14, 4, 5, 12)
     ]

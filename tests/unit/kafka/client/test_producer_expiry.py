@@ -9,7 +9,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client import producer_expiry as module
 from mirrord.kafka.client.connection import Unreachable
-from mirrord.kafka.client.producer_expiry import NOT_TOLD, ProducerExpiry
+from mirrord.kafka.client.producer_expiry import NOT_VISIBLE, ProducerExpiry
 from mirrord.replication.lane.limits import Limits
 from mirrord.replication.lane.signals import ProducerEntry
 from mirrord.replication.lane.target.evidence import remembers
@@ -56,7 +56,7 @@ async def test_the_shortest_counts_and_changes_are_seen(monkeypatch: pytest.Monk
 async def test_a_setting_that_may_not_be_seen_protects_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(monkeypatch, {1: None, 2: 5_000})
     await brokers.expiry.until_known()
-    assert brokers.expiry.shortest_ms == NOT_TOLD
+    assert brokers.expiry.shortest_ms == NOT_VISIBLE
     lane, _, _ = idle()
     lane.log.entry = ProducerEntry(0, 0)
     assert remembers(lane)

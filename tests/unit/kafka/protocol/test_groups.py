@@ -52,8 +52,8 @@ def test_find_coordinator(version: int) -> None:
 def test_list_groups(version: int) -> None:
     assert groups.encode_list(version) == golden(f"ListGroupsRequest {version}")
     error, found = groups.decode_list(version, answer("ListGroupsResponse", version))
-    kinds = ("Classic", "Consumer") if version >= groups.TYPES_TOLD else ("", "")
-    assert error == (15 if version >= groups.TYPES_TOLD else 0)
+    kinds = ("Classic", "Consumer") if version >= groups.TYPES_REPORTED else ("", "")
+    assert error == (15 if version >= groups.TYPES_REPORTED else 0)
     assert found == [
         ListedGroup("billing", "consumer", "Stable", kinds[0]),
         ListedGroup("audit", "", "Empty", kinds[1]),

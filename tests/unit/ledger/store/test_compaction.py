@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.facts.archive import CompactionBegan
 from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state_records import state_key
 from mirrord.ledger.store import compaction, run_archive
 from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
@@ -169,7 +169,7 @@ async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
     async with store_of(ledger, folder) as store:
         for lane_name, lane in store.state.lanes.items():
             mark = store.state.progress[lane_name]
-            lane_map = LaneMap(lane, ProgressMark.by(mark))
+            lane_map = LaneMap(lane, CopiedPosition.by(mark))
             found[lane_name] = (
                 list(lane.source_runs),
                 list(lane.target_runs),

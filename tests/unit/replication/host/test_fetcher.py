@@ -138,11 +138,11 @@ async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
 async def test_how_old_the_word_on_the_end_is(rig: Rig) -> None:
     tap = rig.tap(0)
     await rig.want(tap, 5)
-    assert tap.told().end == -1
+    assert tap.last_bounds().end == -1
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
     heard = tap.heard
     await rig.want(tap, 5)
-    assert tap.told()[::2] == (9, 0)
+    assert tap.last_bounds()[::2] == (9, 0)
     rig.hot.answer(fetched(TOPIC))
     await settle()
     feed = tap.feed

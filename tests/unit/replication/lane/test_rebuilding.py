@@ -23,7 +23,7 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.ledger.fold import fold
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference
@@ -249,7 +249,7 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     effects = play.bind(effects)
     assert (play.record.truncations, play.record.holes[0].until) == (((16, 13),), 17)
     assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what is there instead follows it
-    assert LaneMap(play.record, ProgressMark(16, 16, 12)).to_target(14).kind == "at_end"
+    assert LaneMap(play.record, CopiedPosition(16, 16, 12)).to_target(14).kind == "at_end"
 
 
 def test_a_history_that_parts_behind_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
