@@ -24,8 +24,8 @@ _store: Any = internal_kv
 def kept_config(daemon: str) -> Config | None:
     """Return the configuration stored last, or None if there is none. Blocks on Ray for a few milliseconds."""
     try:
-        told = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
-        return None if told is None else msgspec.msgpack.decode(told, type=Config)
+        stored = cast(bytes | None, _store._internal_kv_get(_key(daemon)))
+        return None if stored is None else msgspec.msgpack.decode(stored, type=Config)
     except (RayError, RuntimeError, msgspec.DecodeError) as error:
         log.warning("kept_configuration_unreadable", error=str(error))
         return None

@@ -156,8 +156,8 @@ class RayDaemon:
 
     async def _learn_successor(self) -> None:
         with suppress(ReplicatorDead, ReplicatorUnsure):
-            told = await call(self._actor.replaced_by.remote(), CALL_S)
-            self.replaced_by = msgspec.msgpack.decode(told, type=Successor) if told else None
+            answer = await call(self._actor.replaced_by.remote(), CALL_S)
+            self.replaced_by = msgspec.msgpack.decode(answer, type=Successor) if answer else None
 
     async def _address(self) -> str:
         while True:

@@ -188,9 +188,9 @@ class ActorCalls:
 
     async def greet(self) -> Greeting:
         """Return the actor's identity. From then on, the actor takes its orders from this process."""
-        told = await call(self._actor.greet.remote(self._orders), CALL_S)
+        answer = await call(self._actor.greet.remote(self._orders), CALL_S)
         try:
-            return _greeting.decode(told)
+            return _greeting.decode(answer)
         except msgspec.DecodeError as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
@@ -222,8 +222,8 @@ class ReplicatorCalls(ActorCalls):
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
         """Ask the replicator to drain lanes."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
-        told: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
-        return {lane: _parting(each) for lane, each in told.items()}
+        partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
+        return {lane: _parting(each) for lane, each in partings.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
         """Ask the replicator to fetch these lanes first."""
@@ -233,9 +233,9 @@ class ReplicatorCalls(ActorCalls):
 
     async def report(self) -> ReplicatorReport:
         """Return the current state of the replicator."""
-        told = await call(self._actor.report.remote(), CALL_S)
+        answer = await call(self._actor.report.remote(), CALL_S)
         try:
-            report = _report.decode(told)
+            report = _report.decode(answer)
         except msgspec.DecodeError as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
         if self._process is None and report.host == socket.gethostname():
@@ -277,13 +277,13 @@ class GroupCalls(ActorCalls):
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
 
 
-def _parting(told: bytes | bool) -> Parting:
+def _parting(answer: bytes | bool) -> Parting:
     """Decode the answer of a release. A replicator of an older version reports only whether it left
     the lane cleanly."""
     try:
-        return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
+        return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # from another version; the state topic holds its mark, too
+        return Parting(clean=True)  # from another version; the state topic holds its resume position, too
 
 
 def _runs(process: psutil.Process) -> bool:

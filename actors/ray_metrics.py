@@ -30,7 +30,7 @@ class RayMetrics:
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
-        self._told: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._published: dict[tuple[str, tuple[str, ...]], float] = {}
 
     async def run(self, status: Callable[[], Status]) -> None:
         """Publish the status periodically until cancelled."""
@@ -46,19 +46,19 @@ class RayMetrics:
 
     def publish(self, status: Status) -> None:
         """Pass the current values to Ray."""
-        told: dict[tuple[str, tuple[str, ...]], float] = {}
+        published: dict[tuple[str, tuple[str, ...]], float] = {}
         for sample in samples(status):
             metric = BY_NAME[sample.metric]
             for name, value in _values(metric, sample):
                 key = (name, sample.labels)
-                told[key] = value
-                self._record(metric, name, sample.labels, value, self._told.get(key))
-        for (name, labels), value in self._told.items():
-            if (name, labels) not in told and name in BY_NAME and BY_NAME[name].kind == "gauge":
+                published[key] = value
+                self._record(metric, name, sample.labels, value, self._published.get(key))
+        for (name, labels), value in self._published.items():
+            if (name, labels) not in published and name in BY_NAME and BY_NAME[name].kind == "gauge":
                 gone = 0.0 if name in ONE_HOT else math.nan
                 if value != gone:
                     self._record(BY_NAME[name], name, labels, gone, None)
-        self._told = told
+        self._published = published
 
     def _record(self, metric: Metric, name: str, labels: tuple[str, ...], value: float, before: float | None) -> None:
         made = self._made.get(name)

@@ -65,7 +65,8 @@ class ReplicatorActor(WorkerActor):
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bytes]:
-        """Drain lanes. Return each lane's last mark as msgpack, or empty bytes if the lane was not left cleanly."""
+        """Drain lanes. Return each lane's last progress record as msgpack, or empty bytes if the lane was not left
+        cleanly."""
         self._check(orders)
         partings = await self._replicator.part_with(lanes, deadline_s)
         return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}

@@ -70,8 +70,8 @@ def _header_names(setting: str, found: object) -> frozenset[str]:
     nothing."""
     names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
     if not all(isinstance(name, str) for name in names):
-        told = shown(cast(object, found))
-        raise ValueError(f'{setting}: found {told}; allowed: a list of header names, such as ["user"]')
+        value = shown(cast(object, found))
+        raise ValueError(f'{setting}: found {value}; allowed: a list of header names, such as ["user"]')
     return frozenset(cast("Sequence[str]", names))
 
 

@@ -39,7 +39,7 @@ PAUSE_S = 5.0
 CATCH_UP_S = 300.0
 AUDIT_S = 600.0
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Outcome(NamedTuple):
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     """Alarms, by kind; the ranges that are not proven in the end; the findings of librdkafka."""
 
 
-def run(engine: Literal["ray", "process"], minutes: float, seed: int, tell: Tell) -> Outcome:
+def run(engine: Literal["ray", "process"], minutes: float, seed: int, print_line: PrintLine) -> Outcome:
     """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     chance = random.Random(seed)
     options = LabOptions(properties=LASTING)
@@ -72,7 +72,7 @@ def run(engine: Literal["ray", "process"], minutes: float, seed: int, tell: Tell
         flood.begin()
         daemon.start()
         began = time.monotonic()
-        audits = _Audits(daemon.conf, tell)
+        audits = _Audits(daemon.conf, print_line)
         kills, next_kill = 0, began + KILL_S
         try:
             while time.monotonic() < began + minutes * 60:
@@ -124,11 +124,11 @@ def _until_copied(daemon: Daemon, ends: Mapping[tuple[str, int], int]) -> None:
 class _Audits:
     """A thread that runs audits one after the other, until `end`."""
 
-    def __init__(self, conf: Path, tell: Tell) -> None:
+    def __init__(self, conf: Path, print_line: PrintLine) -> None:
         self.done = 0
         self.wrong: Counter[str] = Counter()
         self._conf = conf
-        self._tell = tell
+        self._print_line = print_line
         self._ending = threading.Event()
         self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -160,7 +160,7 @@ class _Audits:
             words += ["--spark", "spark.master=local[1]"]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=AUDIT_S, check=False)
         if ended.returncode not in {0, 3}:
-            self._tell(f"audit {' '.join(options)}: exit code {ended.returncode}: {ended.stderr.strip()[-4000:]}")
+            self._print_line(f"audit {' '.join(options)}: exit code {ended.returncode}: {ended.stderr.strip()[-4000:]}")
             if ended.returncode != 1:
                 raise EnvironmentFault(f"an audit ended with exit code {ended.returncode}")
             return None
@@ -168,7 +168,7 @@ class _Audits:
         self.done += 1
         for each in document["differences"]:
             self.wrong[each["difference"]["kind"]] += each["difference"]["length"]
-            self._tell(f"audit {' '.join(options)}: {each}")
+            self._print_line(f"audit {' '.join(options)}: {each}")
         records = sum(each["records"] for each in document["partitions"])
-        self._tell(f"audit {' '.join(options)}: {records:,} records, {dict(self.wrong) or 'nothing wrong'}")
+        self._print_line(f"audit {' '.join(options)}: {records:,} records, {dict(self.wrong) or 'nothing wrong'}")
         return document

@@ -63,11 +63,11 @@ class Writer:
         while not self._ending.wait(0.02):
             for _ in range(RECORDS_PER_S // 50):
                 value = f"{self._side} {number}"
-                self._producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=self._told)
+                self._producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=self._acknowledge)
                 number += 1
             self._producer.poll(0)
 
-    def _told(self, error: object, _message: object) -> None:
+    def _acknowledge(self, error: object, _message: object) -> None:
         if error is None:
             self.acknowledged += 1
 
@@ -79,7 +79,7 @@ class Writer:
             raise EnvironmentFault(f"the writer of {self._side} has records that were not acknowledged")
 
 
-def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Callable[[str], None]) -> Outcome:
+def run(engine: Literal["ray", "process"], kills: int, seed: int, print_line: Callable[[str], None]) -> Outcome:
     """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     options = LabOptions(properties=LASTING)
     with tempfile.TemporaryDirectory(prefix="mirrord-both-ways-") as name, ExitStack() as everything:
@@ -98,12 +98,12 @@ def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Callable
         began = time.monotonic()
         daemon.start()
         wanted: dict[Kind, int] = {"daemon": kills, "source": kills, "target": kills}
-        faults = Faults(Mirror(eu, us, [daemon], lambda: {TOPIC: PARTITIONS}), wanted, random.Random(seed), tell)
+        faults = Faults(Mirror(eu, us, [daemon], lambda: {TOPIC: PARTITIONS}), wanted, random.Random(seed), print_line)
         faults.run()
         for writer in writers:
             writer.end()
         records = sum(writer.acknowledged for writer in writers)
-        tell(f"all kills done, {records:,} records written; waiting until each side has all of them")
+        print_line(f"all kills done, {records:,} records written; waiting until each side has all of them")
         _await(eu.bootstrap, us.bootstrap, records)
         seconds = time.monotonic() - began
         daemon.stop()

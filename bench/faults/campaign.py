@@ -49,7 +49,7 @@ STATUS_AGE_S = 5.0
 """Maximum age of the status on a busy machine."""
 _LOOK_S = 0.2
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class Outcome:
         return self.comparison.is_exact and self.kills == self.plan.wanted
 
 
-def run(plan: Plan, tell: Tell) -> Outcome:
+def run(plan: Plan, print_line: PrintLine) -> Outcome:
     """Run one campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     options = LabOptions(properties=LASTING)
     target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant in OLD else options
@@ -130,13 +130,13 @@ def run(plan: Plan, tell: Tell) -> Outcome:
                 # The other daemon is quicker without Ray, and the first one must be stopped first.
                 daemon.wait_for("flow", lambda flow: flow.state == "running", CATCH_UP_S)
         mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
-        faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
-        _kill_while_flowing(plan, flood, faults, tell)
-        flow = _await_end(daemons, _ends(source, flood), tell)
+        faults = Faults(mirror, plan.wanted, random.Random(plan.seed), print_line)
+        _kill_while_flowing(plan, flood, faults, print_line)
+        flow = _await_end(daemons, _ends(source, flood), print_line)
         seconds = time.monotonic() - began
         for daemon in daemons:
             daemon.stop()
-        tell("comparing record by record")
+        print_line("comparing record by record")
         pairs = [TopicPair(topic.name, target_name(topic.name)) for topic in flood.topics]
         comparison = compare(source.bootstrap, target.bootstrap, pairs)
         tally = faults.tally
@@ -174,7 +174,7 @@ def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list
     ]
 
 
-def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) -> None:
+def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, print_line: PrintLine) -> None:
     """Wait until all kills are done and all records are written."""
     deadline = time.monotonic() + plan.minutes * 60
     with ThreadPoolExecutor(1) as thread:
@@ -191,7 +191,7 @@ def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) ->
             faults.end.set()
         killing.result()
     flood.stop()
-    tell(f"all kills done, {flood.records:,} records written; waiting until all are copied")
+    print_line(f"all kills done, {flood.records:,} records written; waiting until all are copied")
 
 
 def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
@@ -207,7 +207,7 @@ def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
         time.sleep(_LOOK_S)
 
 
-def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell: Tell) -> FlowStatus:
+def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], print_line: PrintLine) -> FlowStatus:
     """Return the status of the copying daemon once it has nothing left to copy. It must not report that earlier."""
     deadline = time.monotonic() + CATCH_UP_S
     since: float | None = None
@@ -235,7 +235,7 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
             word = f"{flow.totals.lanes}, lag {flow.totals.lag_records}"
             if word != said:
                 said = word
-                tell(word)
+                print_line(word)
         if time.monotonic() > deadline:
             raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s: {behind}")
         time.sleep(_LOOK_S)
@@ -258,29 +258,29 @@ def main() -> int:
     arguments = parser.parse_args()
     began = time.monotonic()
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
 
     failed: list[str] = []
     for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "audits", "sim"):
-        tell(f"--- {variant}, seed {arguments.seed}")
+        print_line(f"--- {variant}, seed {arguments.seed}")
         try:
             if variant == "sim":
-                passed = _simulate(arguments, tell)
+                passed = _simulate(arguments, print_line)
             elif variant == "groups":
-                passed = _move_groups(arguments, tell)
+                passed = _move_groups(arguments, print_line)
             elif variant == "both-ways":
-                passed = _copy_both_ways(arguments, tell)
+                passed = _copy_both_ways(arguments, print_line)
             elif variant == "audits":
-                passed = _audit(arguments, tell)
+                passed = _audit(arguments, print_line)
             else:
-                passed = _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
+                passed = _fault_campaign(_plan(variant, arguments), print_line, keep=arguments.keep)
         except EnvironmentFault as fault:
-            tell(f"{variant}: {fault}")
+            print_line(f"{variant}: {fault}")
             passed = False
         if not passed:
             failed.append(variant)
-    tell(f"failed: {', '.join(failed)}" if failed else "passed")
+    print_line(f"failed: {', '.join(failed)}" if failed else "passed")
     return 1 if failed else 0
 
 
@@ -295,10 +295,10 @@ def _plan(variant: Variant, arguments: argparse.Namespace) -> Plan:
     )
 
 
-def _fault_campaign(plan: Plan, tell: Tell, *, keep: bool) -> bool:
-    outcome = run(plan, tell)
+def _fault_campaign(plan: Plan, print_line: PrintLine, *, keep: bool) -> bool:
+    outcome = run(plan, print_line)
     comparison = outcome.comparison
-    tell(f"{plan.variant}: {comparison.records:,} records, {outcome.kills}, {comparison.difference}")
+    print_line(f"{plan.variant}: {comparison.records:,} records, {outcome.kills}, {comparison.difference}")
     if not comparison.is_exact:
         print(comparison.describe())
     if keep:
@@ -323,9 +323,9 @@ def _result(outcome: Outcome) -> pages.Result:
     }
 
 
-def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
-    moved = moving.run(arguments.engine, arguments.kills, arguments.seed, tell)
-    tell(
+def _move_groups(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
+    moved = moving.run(arguments.engine, arguments.kills, arguments.seed, print_line)
+    print_line(
         f"groups: {moved.records:,} records read and committed, {moved.moves:,} moves, {moved.commits:,} commits seen, "
         f"{dict(moved.kills)}, wrong: {dict(moved.wrong) or 'nothing'}{' - ' if moved.first_wrong else ''}"
         f"{moved.first_wrong}"
@@ -334,17 +334,17 @@ def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
     return _judge(arguments, variant, moving.PARTITIONS, moved, passed=not moved.wrong and moved.moves > 0)
 
 
-def _copy_both_ways(arguments: argparse.Namespace, tell: Tell) -> bool:
-    outcome = both_ways.run(arguments.engine, arguments.kills, arguments.seed, tell)
-    tell(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
+def _copy_both_ways(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
+    outcome = both_ways.run(arguments.engine, arguments.kills, arguments.seed, print_line)
+    print_line(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
     passed = not outcome.wrong and outcome.records > 0
     return _judge(arguments, "both-ways", both_ways.PARTITIONS, outcome, passed=passed)
 
 
-def _audit(arguments: argparse.Namespace, tell: Tell) -> bool:
-    outcome = auditing.run(arguments.engine, arguments.audit_minutes, arguments.seed, tell)
+def _audit(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
+    outcome = auditing.run(arguments.engine, arguments.audit_minutes, arguments.seed, print_line)
     wrong = outcome.wrong or "nothing"
-    tell(f"audits: {outcome.records:,} records, {outcome.audits} audits, {outcome.kills}, wrong: {wrong}")
+    print_line(f"audits: {outcome.records:,} records, {outcome.audits} audits, {outcome.kills}, wrong: {wrong}")
     variant = f"audits, {outcome.audits:,} of them in {outcome.seconds / 60:.0f} minutes"
     passed = not outcome.wrong and outcome.audits > 0
     return _judge(arguments, variant, outcome.partitions, outcome, passed=passed)
@@ -376,8 +376,8 @@ def _judge(
     return passed
 
 
-def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:
-    outcome = stories.run(arguments.seed, arguments.stories, tell)
+def _simulate(arguments: argparse.Namespace, print_line: PrintLine) -> bool:
+    outcome = stories.run(arguments.seed, arguments.stories, print_line)
     result: pages.Result = {
         "seed": outcome.seed,
         "stories": outcome.stories,

@@ -224,8 +224,8 @@ class Demo:
                 rate = f", {totals.bytes_per_s / 1e6:.0f} MB/s" if totals.bytes_per_s else ""
                 self._story.progress(f"{writers.records:,} records written, lag {totals.lag_records or 0:,}{rate}")
             if time.monotonic() > deadline:
-                told = f"{flow.totals}, {flow.note}" if flow else "the daemon does not answer"
-                raise EnvironmentFault(f"not everything is copied after {COPY_S:g} s: {told}\n{daemon.tail()}")
+                state = f"{flow.totals}, {flow.note}" if flow else "the daemon does not answer"
+                raise EnvironmentFault(f"not everything is copied after {COPY_S:g} s: {state}\n{daemon.tail()}")
             time.sleep(POLL_S)
 
     def _compare(self, source: Side, target: Side) -> CopyComparison:
@@ -233,12 +233,12 @@ class Demo:
         self._story.say(f"comparing both clusters record by record, {count} partitions")
         done: list[PartitionResult] = []
 
-        def told(result: PartitionResult) -> None:
+        def print_result(result: PartitionResult) -> None:
             done.append(result)
             self._story.progress(f"{len(done)} of {count} partitions, {sum(each.records for each in done):,} records")
 
         pairs = [TopicPair(topic.name, target_name(topic.name)) for topic in TOPICS]
-        return compare(source.bootstrap, target.bootstrap, pairs, report=told)
+        return compare(source.bootstrap, target.bootstrap, pairs, report=print_result)
 
     def _show(self, outcome: Outcome, daemon: Daemon) -> None:
         console.print()

@@ -58,7 +58,7 @@ class Faults:
     """A list of kills in random order. `run` must be called in a separate thread."""
 
     def __init__(
-        self, mirror: Mirror, wanted: dict[Kind, int], rng: random.Random, told: Callable[[str], None]
+        self, mirror: Mirror, wanted: dict[Kind, int], rng: random.Random, print_line: Callable[[str], None]
     ) -> None:
         self.tally = Tally()
         self.end = threading.Event()
@@ -66,7 +66,7 @@ class Faults:
         self._mirror = mirror
         self._order: list[Kind] = [kind for kind, count in wanted.items() for _ in range(count)]
         self._rng = rng
-        self._told = told
+        self._print_line = print_line
         self._admin = Admin(mirror.target.bootstrap)
         self._restarters = ThreadPoolExecutor(4)
         self._restarting: dict[object, Future[None]] = {}
@@ -85,7 +85,7 @@ class Faults:
                     continue
                 self.tally.kills[kind] += 1
                 self.tally.while_copying[kind] += moved
-                self._told(f"{number} of {len(self._order)}: {what}")
+                self._print_line(f"{number} of {len(self._order)}: {what}")
         finally:
             self._restarters.shutdown()
             for restart in self._restarting.values():
@@ -127,7 +127,7 @@ class Faults:
             if flow is not None and kind == "supervisor" and flow.lease is not None and _kill(flow.lease.pid):
                 return "the supervisor killed"
             time.sleep(_LOOK_S)
-        self._told(f"no {kind} to be found for {_FIND_S:g} s")
+        self._print_line(f"no {kind} to be found for {_FIND_S:g} s")
         return None
 
     def _stall(self) -> str:
@@ -150,11 +150,11 @@ class Faults:
         daemons, ended = self._mirror.daemons, self.end.is_set
         while time.monotonic() < deadline and not ended():
             if kind == "zombie":
-                told = zombies.stop_the_holder(daemons, ended)
+                stopped = zombies.stop_the_holder(daemons, ended)
             else:
-                told = zombies.stop_a_replicator(daemons, self._rng.randrange(1 << 16), ended)
-            if told is not None:
-                return told
+                stopped = zombies.stop_a_replicator(daemons, self._rng.randrange(1 << 16), ended)
+            if stopped is not None:
+                return stopped
             if kind == "frozen" and (other := self._holder()) is not None and other.settings.engine != "ray":
                 # The daemon on Ray is the standby: it gets the flow.
                 other.stop()

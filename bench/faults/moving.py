@@ -43,7 +43,7 @@ HURRIED_SHARE = 0.2
 LIMIT_S = 120.0
 _LOOK_S = 0.05
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Moved:
         self.first_wrong = self.first_wrong or line
 
 
-def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Tell) -> Moved:
+def run(engine: Literal["ray", "process"], kills: int, seed: int, print_line: PrintLine) -> Moved:
     """Run the variant, from empty clusters until all kills are done and every group has come to rest. Raises
     EnvironmentFault."""
     options, moved, ending, faults = LabOptions(properties=LASTING), Moved(), threading.Event(), list[BaseException]()
@@ -85,7 +85,7 @@ def run(engine: Literal["ray", "process"], kills: int, seed: int, tell: Tell) ->
         with ExitStack() as moving:
             for mover in movers:
                 moving.enter_context(_running(mover.run, ending, faults))
-            _kill(daemon, kills, random.Random(seed), moved, faults, tell)
+            _kill(daemon, kills, random.Random(seed), moved, faults, print_line)
         moved.seconds = time.monotonic() - began
         if faults:
             raise EnvironmentFault(f"{faults[0]}") from faults[0]
@@ -128,7 +128,7 @@ def _running(work: Callable[[], None], ending: threading.Event, faults: list[Bas
 
 
 def _kill(
-    daemon: Daemon, kills: int, chance: random.Random, moved: Moved, faults: list[BaseException], tell: Tell
+    daemon: Daemon, kills: int, chance: random.Random, moved: Moved, faults: list[BaseException], print_line: PrintLine
 ) -> None:
     """Kill, with Ray mostly only the process of the follower; otherwise, and now and then, the whole daemon."""
     while sum(moved.kills.values()) < kills and not faults:
@@ -145,7 +145,7 @@ def _kill(
             moved.kills["daemon"] += 1
         else:
             continue
-        tell(f"{sum(moved.kills.values())} of {kills}: {dict(moved.kills)}, {moved.moves} moves")
+        print_line(f"{sum(moved.kills.values())} of {kills}: {dict(moved.kills)}, {moved.moves} moves")
 
 
 def _await_move(moved: Moved, faults: list[BaseException]) -> None:
@@ -238,10 +238,10 @@ class _Mover:
             time.sleep(_LOOK_S)
             (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group, places)]).values()
             try:
-                told = future.result(LIMIT_S).topic_partitions
+                listed = future.result(LIMIT_S).topic_partitions
             except KafkaException:
                 continue
-            there = {each.partition: each.offset for each in told}
+            there = {each.partition: each.offset for each in listed}
 
 
 def _write(source: Cluster, ending: threading.Event) -> None:

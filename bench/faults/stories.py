@@ -92,7 +92,7 @@ def play(drawn: Drawn, story: Story) -> None:
 def run(
     seed: int,
     stories: int,
-    tell: Callable[[str], None],
+    print_line: Callable[[str], None],
     *,
     themes: tuple[str, ...] = tuple(THEMES),
     processes: int | None = None,
@@ -117,12 +117,14 @@ def run(
                 done += played
                 failed += found
                 for violation in found:
-                    tell(f"{violation.story}: {violation.why}")
+                    print_line(f"{violation.story}: {violation.why}")
             running |= set(begin(len(finished)))
             if time.monotonic() > next_word or not running:
                 next_word = time.monotonic() + _PROGRESS_S
                 rate = done / (time.monotonic() - began)
-                tell(f"seed {seed}: {done:,} of {stories:,} stories, {rate:.0f} a second, {len(failed)} violations")
+                print_line(
+                    f"seed {seed}: {done:,} of {stories:,} stories, {rate:.0f} a second, {len(failed)} violations"
+                )
     return Outcome(seed, done, STEPS, count, time.monotonic() - began, failed)
 
 

@@ -73,10 +73,10 @@ class Stream:
     def stop(self) -> Arrivals:
         """Wait until every record has arrived at both readers. Raises EnvironmentFault if they do not arrive."""
         self._end.set()
-        self._total.value = self._told(2)
-        return Arrivals(self._told(0), self._told(1))
+        self._total.value = self._received(2)
+        return Arrivals(self._received(0), self._received(1))
 
-    def _told(self, at: int) -> Any:
+    def _received(self, at: int) -> Any:
         pipe = self._pipes[at]
         if not pipe.poll(PATIENCE_S):
             raise EnvironmentFault(f"not all records arrived within {PATIENCE_S:g} s")

@@ -81,8 +81,8 @@ class Admin:
         asked = {TopicPartition(name, at): latest for name, partitions in topics.items() for at in range(partitions)}
         ends: dict[tuple[str, int], int] = {}
         if asked:
-            told = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
-            for at, future in told.items():
+            answers = self._client.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
+            for at, future in answers.items():
                 with suppress(KafkaException, TimeoutError):
                     ends[at.topic, at.partition] = future.result(timeout_s + 1).offset
             if len(ends) < len(asked):

@@ -142,13 +142,13 @@ class Daemon:
         try:
             connection.request("POST", "/order", msgspec.json.encode(order))
             answer = connection.getresponse()
-            told = answer.read().decode(errors="replace")
+            reason = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise EnvironmentFault(f"no daemon accepts the command: {error}") from error
         finally:
             connection.close()
         if answer.status != http.HTTPStatus.OK:
-            raise EnvironmentFault(f"the command is refused: {told}")
+            raise EnvironmentFault(f"the command is refused: {reason}")
 
     def flow(self) -> FlowStatus | None:
         """Return the status of its only flow, or None if it does not answer."""

@@ -40,10 +40,10 @@ def counted(copy: Copy) -> Count:
         log = Path(folder) / "log"
         options = ("--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", f"--log-file={log}")
         batches = copy(under=(valgrind, *options)).batches
-        told = log.read_text()
-    found = _REFS.search(told)
+        text = log.read_text()
+    found = _REFS.search(text)
     if found is None:
-        raise EnvironmentFault(f"valgrind counted nothing:\n{told[-2_000:]}")
+        raise EnvironmentFault(f"valgrind counted nothing:\n{text[-2_000:]}")
     return Count(batches, int(found[1].replace(",", "")))
 
 

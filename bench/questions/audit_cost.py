@@ -39,7 +39,7 @@ _AUDIT_S = 600.0
 _FLUSH_S = 120
 _LOOK_S = 0.1
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class AuditCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class _Turn(msgspec.Struct, frozen=True):
     driver_cpu_s: float
 
 
-def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> AuditCost:
+def measure(source: Cluster, target: Cluster, share: float, print_line: PrintLine) -> AuditCost:
     """Fill, copy and audit. Raises EnvironmentFault, also if an audit finds a difference."""
     batches = max(1, round(STORED_BYTES * share / (VALUE_BYTES + 16) / BATCH_RECORDS / len(CODECS)))
     for codec in CODECS:
         _fill(source.bootstrap, codec, batches)
-        tell(f"audit: {batches:,} batches with {codec}")
+        print_line(f"audit: {batches:,} batches with {codec}")
     topics = {f"audit.{codec}": PARTITIONS for codec in CODECS}
     with tempfile.TemporaryDirectory(prefix="mirrord-audit-") as name:
         settings = Settings(
@@ -81,7 +81,7 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
             daemon.wait_for("copy", lambda flow: sum(lane.ordinal or 0 for lane in flow.lanes) >= ends, _COPY_S)
         finally:
             daemon.stop()
-        tell("audit: copied")
+        print_line("audit: copied")
         turns: list[tuple[_Turn, float]] = []
         for number in range(max(2, round(TURNS * share))):
             relayed = relay(RELAY_BYTES)
@@ -90,7 +90,7 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
                 raise EnvironmentFault("the audit has read nothing: no copied records are reported")
             ratio = turn.read_bytes / turn.reader_cpu_s / (relayed.relayed_bytes / relayed.cpu_s)
             turns.append((turn, ratio))
-            tell(
+            print_line(
                 f"audit: turn {number + 1}, {turn.read_bytes / turn.reader_cpu_s / 1e6:,.0f} MB per CPU-second, the "
                 f"relay {relayed.relayed_bytes / relayed.cpu_s / 1e6:,.0f} MB: {ratio:.0%}"
             )
@@ -145,7 +145,7 @@ def _audit(conf: Path) -> _Turn:
     ) as process:
         looks = _Looks(process.pid)
         try:
-            told, fault = process.communicate(timeout=_AUDIT_S)
+            output, fault = process.communicate(timeout=_AUDIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise EnvironmentFault(f"an audit does not end within {_AUDIT_S:g} s") from None
@@ -153,7 +153,7 @@ def _audit(conf: Path) -> _Turn:
             looks.end()
     if process.returncode:
         raise EnvironmentFault(f"an audit of a good copy ended with {process.returncode}: {fault.decode()[-500:]}")
-    document = msgspec.json.decode(told)
+    document = msgspec.json.decode(output)
     read_bytes = sum(each["read_bytes"] for each in document["partitions"])
     return _Turn(read_bytes, document["reader_cpu_s"], looks.java_s, looks.driver_s)
 

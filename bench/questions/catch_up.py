@@ -34,7 +34,7 @@ STILL_S = 120.0
 """Time without a record after which a copier is given up."""
 _LOOK_S = 0.05
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
     copied: list[Copied]
 
 
-class _Mark(NamedTuple):
+class _Arrived(NamedTuple):
     """The records that have arrived at a time."""
 
     at_s: float
@@ -74,14 +74,14 @@ class _Mark(NamedTuple):
     used: Used
 
 
-def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> list[CatchUp]:
+def measure(source: Cluster, target: Cluster, share: float, print_line: PrintLine) -> list[CatchUp]:
     """Measure all backlogs, one after the other, or those of a short run. Raises EnvironmentFault."""
     backlogs = BACKLOGS[:SHORT_BACKLOGS] if share < copiers.SHORT_SHARE else BACKLOGS
-    return [_measure(source, target, each.scaled(share), number, tell) for number, each in enumerate(backlogs)]
+    return [_measure(source, target, each.scaled(share), number, print_line) for number, each in enumerate(backlogs)]
 
 
-def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, tell: Tell) -> CatchUp:
-    tell(f"{backlog.name}: writing {backlog.stored_bytes / 1e6:,.0f} MB")
+def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, print_line: PrintLine) -> CatchUp:
+    print_line(f"{backlog.name}: writing {backlog.stored_bytes / 1e6:,.0f} MB")
     filled = fill(source.bootstrap, backlog)
     stored_bytes = Side(source.bootstrap, source.folder).stored_bytes({backlog.topic: backlog.partitions})
     relayed = relay(RELAY_BYTES)
@@ -98,7 +98,7 @@ def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, te
     for name, way in ways.items():
         found = copy(target, name, way, backlog, filled, stored_bytes)
         copied.append(found)
-        tell(
+        print_line(
             f"{backlog.name}: {name}, {found.stored_bytes / found.seconds / 1e6:,.0f} MB/s, "
             f"{found.stored_bytes / found.cpu_s / 1e6:,.0f} MB per CPU-second"
         )
@@ -158,7 +158,7 @@ class _Looks:
         self._copier = copier
         self._partitions = partitions
 
-    def until(self, records: int, patience_s: float = math.inf) -> _Mark:
+    def until(self, records: int, patience_s: float = math.inf) -> _Arrived:
         """Return the first sample that shows this many, or the one when time is up. Raises EnvironmentFault if nothing
         arrives."""
         seen, moved = -1, time.monotonic()
@@ -167,7 +167,7 @@ class _Looks:
             ends = self._admin.ends({self._copier.copy: self._partitions})
             now, arrived = time.monotonic(), sum(ends.values())
             if arrived >= records or now > end:
-                return _Mark(now, arrived, self._copier.used())
+                return _Arrived(now, arrived, self._copier.used())
             if arrived > seen:
                 seen, moved = arrived, now
             elif now - moved > STILL_S:

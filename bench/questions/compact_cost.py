@@ -31,7 +31,7 @@ RUNS = 10_000_000
 TRANSLATIONS = 2_000
 DEADLINE_S = 120.0
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +57,10 @@ class CompactCost(msgspec.Struct, frozen=True, kw_only=True):
     opened: tuple[Answered, Answered]
 
 
-def measure(target: Cluster, share: float, seed: int, tell: Tell) -> CompactCost:
+def measure(target: Cluster, share: float, seed: int, print_line: PrintLine) -> CompactCost:
     """Measure one map. Raises EnvironmentFault."""
     flow, runs = f"compact-{uuid.uuid4().hex[:8]}", round(RUNS * share)
-    tell(f"compact: {runs:,} runs")
+    print_line(f"compact: {runs:,} runs")
     with tempfile.TemporaryDirectory(prefix="mirrord-compact-") as folder:
         conf = Path(folder) / "conf.toml"
         conf.write_text(
@@ -68,12 +68,12 @@ def measure(target: Cluster, share: float, seed: int, tell: Tell) -> CompactCost
             f'[[flows]]\nname = "{flow}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n[compact]\npath = "maps"\n'
         )
         before = asyncio.run(_filled(flow, target.bootstrap, runs, seed))
-        tell("compact: filled")
+        print_line("compact: filled")
         opened = _asked(conf)
         began = time.monotonic()
         (done,) = msgspec.json.decode(_run("mirrord.cli.main", "compact", str(conf), "--json"))["flows"]
         seconds = time.monotonic() - began
-        tell(f"compact: moved {done['runs']:,} runs in {seconds:.1f} s")
+        print_line(f"compact: moved {done['runs']:,} runs in {seconds:.1f} s")
         after = asyncio.run(_size(flow, target.bootstrap))
         reopened = _asked(conf)
     if reopened.answers != opened.answers:
@@ -95,7 +95,7 @@ async def _filled(flow: str, bootstrap: str, runs: int, seed: int) -> int:
     try:
         await open_flow(store, FlowOpened(flow, ClusterId("source"), ClusterId("target")))
         await store.append(1, [LeaseTaken(1, Holder("bench", 0, "bench", ""), 60_000)])
-        await fill(store, lane, runs, random.Random(seed), is_told=False)
+        await fill(store, lane, runs, random.Random(seed), is_recorded=False)
         last = store.state.lanes[lane].source_runs.last
         end = last.ordinal if last is not None else 0
         await store.save(Progress(lane, 1, 1, end, end, 0, end, end, 0, 0, protected=True, state="copying"))

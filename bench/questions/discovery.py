@@ -51,7 +51,7 @@ FLOW = FlowConfig(name="discovery", source="eu", target="us", topics=("topic-.*"
 REFRESH_S = (FLOW.refresh_ms or 0) / 1000
 """mirrord's default."""
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 FIRST = "discovery: all topics are new, all looks together"
 AT_REST = "discovery: nothing has changed"
@@ -115,26 +115,28 @@ class Costs:
         self.rows.append(Cost(what=what, rounds=rounds, median_s=statistics.median(used), greatest_s=max(used)))
 
 
-def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Kept:
+def measure(source: Cluster, target: Cluster, share: float, print_line: PrintLine) -> Kept:
     """Create the topics and keep them in sync. Raises EnvironmentFault."""
-    tell(f"discovery: creating {TOPICS:,} topics of {PARTITIONS} partitions")
+    print_line(f"discovery: creating {TOPICS:,} topics of {PARTITIONS} partitions")
     admin = Admin(source.bootstrap)
     names = [f"topic-{number:04}" for number in range(TOPICS)]
     for first in range(0, TOPICS, CREATED_AT_ONCE):
         admin.create([_topic(name) for name in names[first : first + CREATED_AT_ONCE]])
-    costs, rests = asyncio.run(_look_after(source, target, share, tell))
-    rests.append(_daemon_at_rest(source, target, share, tell))
+    costs, rests = asyncio.run(_look_after(source, target, share, print_line))
+    rests.append(_daemon_at_rest(source, target, share, print_line))
     return Kept(topics=TOPICS, partitions=PARTITIONS, costs=costs.rows, rests=rests)
 
 
-async def _look_after(source: Cluster, target: Cluster, share: float, tell: Tell) -> tuple[Costs, list[Rest]]:
+async def _look_after(
+    source: Cluster, target: Cluster, share: float, print_line: PrintLine
+) -> tuple[Costs, list[Rest]]:
     costs, rounds = Costs(), max(1, round(ROUNDS * share))
     async with _works(source, target) as works:
         discovery, settings, recorder = works.discovery, works.upkeep.settings, works.recorder
         await _shown(source, TOPICS)
-        tell("discovery: the first look, which creates all copies")
+        print_line("discovery: the first look, which creates all copies")
         await costs.measure(FIRST, 1, lambda: _until_lanes(discovery, TOPICS * PARTITIONS))
-        tell("discovery: more looks")
+        print_line("discovery: more looks")
         await costs.measure(AT_REST, rounds, discovery.refresh)
         lanes = (await discovery.refresh()).lanes
         await costs.measure(SETTINGS_FIRST, 1, lambda: settings.round(lanes, recorder))
@@ -144,7 +146,7 @@ async def _look_after(source: Cluster, target: Cluster, share: float, tell: Tell
         await costs.measure(CHANGED, 1, lambda: _until_lanes(discovery, (TOPICS + 1) * PARTITIONS))
         lanes = (await discovery.refresh()).lanes
         await costs.measure(SETTINGS_CHANGED, 1, lambda: settings.round(lanes, recorder))
-        tell(f"discovery: at rest for {STEADY_S * share:.0f} s")
+        print_line(f"discovery: at rest for {STEADY_S * share:.0f} s")
         return costs, [await _steady(works, STEADY_S * share)]
 
 
@@ -168,7 +170,7 @@ async def _until_lanes(discovery: Discovery, lanes: int) -> None:
     while len((found := await discovery.refresh()).lanes) < lanes:
         if time.monotonic() > deadline:
             raise EnvironmentFault(f"there are {len(found.lanes):,} of {lanes:,} lanes after {START_S:g} s")
-        await asyncio.sleep(next_refresh_s(FLOW, found, untold=False) or 0)
+        await asyncio.sleep(next_refresh_s(FLOW, found, is_unrecorded=False) or 0)
 
 
 async def _steady(works: Works, seconds: float) -> Rest:
@@ -192,7 +194,7 @@ async def _steady(works: Works, seconds: float) -> Rest:
     return Rest(what=STEADY, seconds=took_s, core_share=used / took_s)
 
 
-def _daemon_at_rest(source: Cluster, target: Cluster, share: float, tell: Tell) -> Rest:
+def _daemon_at_rest(source: Cluster, target: Cluster, share: float, print_line: PrintLine) -> Rest:
     with tempfile.TemporaryDirectory(prefix="mirrord-discovery-") as folder:
         settings = Settings(
             source=source.bootstrap,
@@ -204,12 +206,12 @@ def _daemon_at_rest(source: Cluster, target: Cluster, share: float, tell: Tell) 
         )
         daemon = Daemon(Path(folder), settings)
         try:
-            tell("discovery: a daemon starts")
+            print_line("discovery: a daemon starts")
             daemon.start()
             lanes = {"copying": (TOPICS + 1) * PARTITIONS}
             daemon.wait_for("lane", lambda flow: flow.totals.lanes == lanes, START_S)
             time.sleep(SETTLE_S)
-            tell(f"discovery: the daemon at rest for {STEADY_S * share:.0f} s")
+            print_line(f"discovery: the daemon at rest for {STEADY_S * share:.0f} s")
             process = psutil.Process(daemon.pid)
             began, before = time.monotonic(), _cpu_s(process)
             time.sleep(STEADY_S * share)

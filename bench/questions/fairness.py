@@ -45,7 +45,7 @@ LOOK_S = 0.5
 ALONE, BESIDE = "traffic alone", "beside a topic that catches up"
 
 Engine = Literal["ray", "process"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,14 +110,14 @@ class Traffic:
                 return
 
 
-def measure(source: Cluster, target: Cluster, engine: Engine, share: float, tell: Tell) -> list[Fairness]:
+def measure(source: Cluster, target: Cluster, engine: Engine, share: float, print_line: PrintLine) -> list[Fairness]:
     """Measure both windows of one engine. Raises EnvironmentFault."""
     topics = [f"fair-{engine}-{number:02}" for number in range(max(2, round(TOPICS * share)))]
     backlog = Topic(f"backlog-{engine}", BACKLOG_PARTITIONS, "none")
     Admin(source.bootstrap).create([backlog, *(Topic(each, PARTITIONS, "none") for each in topics)])
     load = Load(records=round(BACKLOG_RECORDS * share), value_bytes=BACKLOG_BYTES, seed=1, large_every=1 << 40)
     with Writers(source.bootstrap, [backlog], load) as writers:
-        tell(f"fairness, engine {engine}: {load.records:,} records into a backlog")
+        print_line(f"fairness, engine {engine}: {load.records:,} records into a backlog")
         while not writers.done:
             time.sleep(LOOK_S)
     copied = f"fair-{engine}-.*"
@@ -138,7 +138,7 @@ def measure(source: Cluster, target: Cluster, engine: Engine, share: float, tell
             daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": lanes}, START_S)
             with Traffic(source.bootstrap, topics):
                 daemon.wait_for("traffic", lambda flow: all(lane.ordinal for lane in flow.lanes), START_S)
-                tell(f"fairness, engine {engine}: {lanes:,} partitions, two windows of {window_s:.0f} s")
+                print_line(f"fairness, engine {engine}: {lanes:,} partitions, two windows of {window_s:.0f} s")
                 alone = _window(source, daemon, engine, ALONE, backlog.name, window_s)
                 daemon.apply(f"{copied}|{backlog.name}")
                 daemon.wait_for("backlog", lambda flow: bool(_of(flow, backlog.name)), START_S)

@@ -32,7 +32,7 @@ BACKLOGS = tuple(
 )
 
 FarSide = Literal["source", "target"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Far(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,12 +44,12 @@ class Far(msgspec.Struct, frozen=True, kw_only=True):
     copied: list[Copied]
 
 
-def measure(options: LabOptions, share: float, tell: Tell) -> list[Far]:
+def measure(options: LabOptions, share: float, print_line: PrintLine) -> list[Far]:
     """Measure on two separate clusters for each far side. Raises EnvironmentFault."""
-    return [found for far in ("source", "target") for found in _measure(options, far, share, tell)]
+    return [found for far in ("source", "target") for found in _measure(options, far, share, print_line)]
 
 
-def _measure(options: LabOptions, far: FarSide, share: float, tell: Tell) -> list[Far]:
+def _measure(options: LabOptions, far: FarSide, share: float, print_line: PrintLine) -> list[Far]:
     port, relay = free_ports(2)
     relayed = replace(options, relayed=(port, relay))
     source_options, target_options = (relayed, options) if far == "source" else (options, relayed)
@@ -59,10 +59,10 @@ def _measure(options: LabOptions, far: FarSide, share: float, tell: Tell) -> lis
             Side(f"{LOOPBACK}:{relay}", each.folder) if side == far else each
             for side, each in zip(("source", "target"), near, strict=True)
         ]
-        return [_backlog(near, seen, far, each.scaled(share), tell) for each in BACKLOGS]
+        return [_backlog(near, seen, far, each.scaled(share), print_line) for each in BACKLOGS]
 
 
-def _backlog(near: list[Side], seen: list[Side], far: FarSide, backlog: Backlog, tell: Tell) -> Far:
+def _backlog(near: list[Side], seen: list[Side], far: FarSide, backlog: Backlog, print_line: PrintLine) -> Far:
     """Measure one backlog. `seen` is how a copier reaches the clusters."""
     filled = fill(near[0].bootstrap, backlog)
     stored_bytes = near[0].stored_bytes({backlog.topic: backlog.partitions})
@@ -77,6 +77,6 @@ def _backlog(near: list[Side], seen: list[Side], far: FarSide, backlog: Backlog,
     for name, way in ways.items():
         found = copy(near[1], name, way, backlog, filled, stored_bytes)
         copied.append(found)
-        tell(f"far {far}, {backlog.name}: {name}, {found.stored_bytes / found.seconds / 1e6:,.0f} MB/s")
+        print_line(f"far {far}, {backlog.name}: {name}, {found.stored_bytes / found.seconds / 1e6:,.0f} MB/s")
     Admin(near[0].bootstrap).delete([backlog.topic])
     return Far(far=far, name=backlog.name, round_trip_ms=ROUND_TRIP_MS, copied=copied)

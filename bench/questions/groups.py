@@ -51,7 +51,7 @@ BETWEEN = 10
 TOPIC = "groups-orders"
 _LOOK_S = 0.05
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 Place = tuple[str, int]
 
 
@@ -110,7 +110,9 @@ class Seen:
                 self.delays_s.append(at_s - pending.popleft()[1])
 
 
-def measure(source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Tell) -> Following:
+def measure(
+    source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, print_line: PrintLine
+) -> Following:
     """Start a daemon and let groups commit. Raises EnvironmentFault."""
     topic = f"{TOPIC}-{engine}"
     rounds = max(2, round(MEASURED_S * share / EVERY_S))
@@ -129,7 +131,7 @@ def measure(source: Cluster, target: Cluster, engine: Literal["ray", "process"],
         try:
             daemon.start()
             daemon.wait_for("lane", _is_copied, START_S)
-            return _follow(source, target, daemon, topic, rounds, tell)
+            return _follow(source, target, daemon, topic, rounds, print_line)
         except psutil.Error as error:
             raise EnvironmentFault(f"the follower of groups has ended: {error}") from error
         finally:
@@ -140,18 +142,20 @@ def _is_copied(flow: FlowStatus) -> bool:
     return flow.totals.lanes == {"copying": PARTITIONS} and flow.totals.lag_records == 0
 
 
-def _follow(source: Cluster, target: Cluster, daemon: Daemon, topic: str, rounds: int, tell: Tell) -> Following:
+def _follow(
+    source: Cluster, target: Cluster, daemon: Daemon, topic: str, rounds: int, print_line: PrintLine
+) -> Following:
     engine = daemon.settings.engine
     seen = Seen(target_name(topic))
     with _watched(target, seen):
-        tell(f"groups, engine {engine}: {GROUPS:,} groups of {PARTITIONS} partitions come")
+        print_line(f"groups, engine {engine}: {GROUPS:,} groups of {PARTITIONS} partitions come")
         _commit(source, topic, seen, range(1))
         _until_right(seen)
         time.sleep(SETTLE_S)
         process = _follower(daemon)
         rest_share = _share_of(process, lambda: time.sleep(REST_S))[0]
         seen.delays_s.clear()
-        tell(f"groups, engine {engine}: they commit every {EVERY_S:g} s for {rounds * EVERY_S:.0f} s")
+        print_line(f"groups, engine {engine}: they commit every {EVERY_S:g} s for {rounds * EVERY_S:.0f} s")
 
         def work() -> None:
             _commit(source, topic, seen, range(1, rounds + 1))

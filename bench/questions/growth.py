@@ -53,7 +53,7 @@ _LOOK_S = 0.25
 _FLUSH_S = 120
 _ANSWER_S = 30.0
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Grown(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +90,10 @@ class _Case(NamedTuple):
         return [f"growth-{self.what.partition(' ')[0]}-{self.size}-{number}" for number in range(self.topics)]
 
 
-def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[Grown]:
+def measure(source: Cluster, target: Cluster, share: float, seed: int, print_line: PrintLine) -> list[Grown]:
     """Measure each size of each cause; a short run skips the largest. Raises EnvironmentFault."""
     batches = int(max(LEAST_BYTES, COPIED_BYTES * share)) // (RECORDS * VALUE_BYTES)
-    return [_measure(source, target, each, batches, seed, tell) for each in _cases(share)]
+    return [_measure(source, target, each, batches, seed, print_line) for each in _cases(share)]
 
 
 def _cases(share: float) -> Iterator[_Case]:
@@ -110,7 +110,7 @@ def _cases(share: float) -> Iterator[_Case]:
             )
 
 
-def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: int, tell: Tell) -> Grown:
+def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: int, print_line: PrintLine) -> Grown:
     flow, names = f"growth-{uuid.uuid4().hex[:8]}", case.names
     for at in range(0, len(names), _AT_ONCE):
         Admin(source.bootstrap).create([Topic(name, case.partitions, "none") for name in names[at : at + _AT_ONCE]])
@@ -118,7 +118,7 @@ def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: 
     _commit(source.bootstrap, names[0], case.partitions, case.groups)
     if case.runs:
         ids = (_cluster_id(source.bootstrap), _cluster_id(target.bootstrap))
-        asyncio.run(_told(flow, target.bootstrap, ids, case.runs, seed))
+        asyncio.run(_write_ledger(flow, target.bootstrap, ids, case.runs, seed))
     settings = Settings(
         source=source.bootstrap,
         target=target.bootstrap,
@@ -155,7 +155,7 @@ def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: 
         bytes_per_s=copied_bytes / seconds,
         peak_bytes=whole.peak_bytes,
     )
-    tell(
+    print_line(
         f"growth: {case.size:,} {case.what}: first start {first_s:.1f} s, start {start_s:.1f} s and {start.cpu_s:.2f} "
         f"CPU-s, {grown.cpu_s_per_gb:.2f} CPU-s per GB, {grown.peak_bytes / 1e6:,.0f} MB"
     )
@@ -208,14 +208,14 @@ def _cluster_id(bootstrap: str) -> ClusterId:
     return ClusterId(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=_ANSWER_S).cluster_id or "")
 
 
-async def _told(flow: str, bootstrap: str, ids: tuple[ClusterId, ClusterId], runs: int, seed: int) -> None:
+async def _write_ledger(flow: str, bootstrap: str, ids: tuple[ClusterId, ClusterId], runs: int, seed: int) -> None:
     """Write a ledger with the runs of a partition whose topic no longer exists."""
     store = store_of(flow, bootstrap)
     await store.open()
     try:
         await open_flow(store, FlowOpened(flow, *ids))
         await store.append(1, [LeaseTaken(1, Holder("bench", 0, "bench", ""), 60_000)])
-        await fill_map(store, lane_of(0), runs, random.Random(seed), is_told=False)
+        await fill_map(store, lane_of(0), runs, random.Random(seed), is_recorded=False)
         await store.append(1, [LeaseReleased(1)])
         await store.trim(0)
     finally:

@@ -22,7 +22,7 @@ SETTLE_S = 10.0
 MEASURED_S = 60.0
 _LOOK_S = 0.5
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,9 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """The largest resident memory so far."""
 
 
-def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Idle]:
+def measure(
+    source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, print_line: PrintLine
+) -> list[Idle]:
     """Measure each engine and MirrorMaker 2 with each number of partitions. Raises EnvironmentFault."""
     found: list[Idle] = []
     for size in SIZES:
@@ -48,20 +50,24 @@ def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: 
         pattern = f"idle-{size}-.*"
         for engine in engines:
             with copiers.mirrord(source, target, pattern, f"idle-{engine}-{size}", engine) as copier:
-                found.append(_measure(target, copier, engine, [f"eu.{topic}" for topic in topics], share, tell))
+                found.append(_measure(target, copier, engine, [f"eu.{topic}" for topic in topics], share, print_line))
         with copiers.mm2(source, target, pattern, f"mm2-{size}") as copier:
-            found.append(_measure(target, copier, "MM2", [f"mm2-{size}.{topic}" for topic in topics], share, tell))
+            found.append(
+                _measure(target, copier, "MM2", [f"mm2-{size}.{topic}" for topic in topics], share, print_line)
+            )
         for cluster in (source, target):
             Admin(cluster.bootstrap).delete_like(f"idle-{size}-")
     return found
 
 
-def _measure(target: Cluster, copier: Copier, name: str, copies: Sequence[str], share: float, tell: Tell) -> Idle:
+def _measure(
+    target: Cluster, copier: Copier, name: str, copies: Sequence[str], share: float, print_line: PrintLine
+) -> Idle:
     copier.used()
     _await_copies(target, copies)
     copier.await_partitions(len(copies) * PARTITIONS, START_S)
     time.sleep(SETTLE_S)
-    tell(f"idle, {name}: {len(copies) * PARTITIONS:,} partitions for {MEASURED_S * share:.0f} s")
+    print_line(f"idle, {name}: {len(copies) * PARTITIONS:,} partitions for {MEASURED_S * share:.0f} s")
     began, before = time.monotonic(), copier.used()
     time.sleep(MEASURED_S * share)
     after, seconds = copier.used(), time.monotonic() - began

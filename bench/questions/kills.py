@@ -34,7 +34,7 @@ RESIZED_EVERY = 2
 """Number of kills between two times that a replicator is added and removed."""
 _PAUSE_S = 1.0
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Kills(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,14 +116,14 @@ class _Run:
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
 
 
-def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> Kills:
+def measure(source: Cluster, target: Cluster, share: float, seed: int, print_line: PrintLine) -> Kills:
     """Start a daemon and let records flow. Raises EnvironmentFault."""
     kills = max(2, round(KILLS * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-kills-") as folder:
         run = _Run(source, target, seed, Path(folder))
-        tell(f"kills, engine ray: {kills} kills of one of {REPLICATORS} replicators")
+        print_line(f"kills, engine ray: {kills} kills of one of {REPLICATORS} replicators")
         arrivals = run.run(kills)
-    tell("kills, engine ray: comparing")
+    print_line("kills, engine ray: comparing")
     found = compare(source.bootstrap, target.bootstrap, [run.busy.pair])
     return Kills(
         engine="ray",

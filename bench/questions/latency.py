@@ -51,7 +51,7 @@ PATIENCE_S = 60.0
 _LOOK_S = 0.2
 _SERIAL_BYTES = 8
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,17 +71,19 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Time from `produce` to the source's reader, for comparison."""
 
 
-def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
+def measure(
+    source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, print_line: PrintLine
+) -> list[Latency]:
     """Measure each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
     found: list[Latency] = []
     is_short = share < copiers.SHORT_SHARE
     for rate in SHORT_RATES if is_short else RATES:
         for name in (*engines, "MM2", "MM2 tuned"):
-            tell(f"latency, {name}: {rate:,} records a second")
+            print_line(f"latency, {name}: {rate:,} records a second")
             warm_up_s = WARM_UP_S if found else FIRST_WARM_UP_S
             found.append(_measure(source, target, name, (rate, 0), share, warm_up_s))
     for name in () if is_short else engines:
-        tell(f"latency, {name}: {TRANSACTIONS[0]:,} records a second in transactions of {TRANSACTIONS[1]}")
+        print_line(f"latency, {name}: {TRANSACTIONS[0]:,} records a second in transactions of {TRANSACTIONS[1]}")
         found.append(_measure(source, target, name, TRANSACTIONS, share, WARM_UP_S))
     return found
 

@@ -26,7 +26,7 @@ START_S = 120.0
 ANSWER_S = 60.0
 
 
-def copy(source: Cluster, target: Cluster, flow_name: str, share: float, tell: Callable[[str], None]) -> int:
+def copy(source: Cluster, target: Cluster, flow_name: str, share: float, print_line: Callable[[str], None]) -> int:
     """Write and copy. Return the number of committed transactions. Raises EnvironmentFault."""
     Admin(source.bootstrap).create([Topic(TOPIC, PARTITIONS, "none")])
     with tempfile.TemporaryDirectory(prefix="mirrord-map-") as folder:
@@ -37,9 +37,9 @@ def copy(source: Cluster, target: Cluster, flow_name: str, share: float, tell: C
         try:
             daemon.start()
             daemon.wait_for("lane", lambda flow: flow.totals.lanes.get("copying", 0) >= PARTITIONS, START_S)
-            tell(f"map: copied: {COMMITS_PER_S} transactions a second in {PARTITIONS} partitions")
+            print_line(f"map: copied: {COMMITS_PER_S} transactions a second in {PARTITIONS} partitions")
             commits = _write(source.bootstrap, SECONDS * share)
-            tell(f"map: copied: {commits:,} transactions are written")
+            print_line(f"map: copied: {commits:,} transactions are written")
             daemon.wait_for("record", lambda flow: flow.totals.lag_records == 0, START_S)
         finally:
             daemon.stop()

@@ -54,7 +54,7 @@ TRANSLATIONS = 20_000
 MAP_BYTES = (8 << 20, LimitsConfig().map_bytes)
 DEADLINE_S = 120.0
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,19 +83,19 @@ class MapCost(msgspec.Struct, frozen=True, kw_only=True):
     opened: tuple[Opened, ...]
 
 
-def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
+def measure(source: Cluster, target: Cluster, share: float, seed: int, print_line: PrintLine) -> list[MapCost]:
     """Measure all maps. Raises EnvironmentFault."""
     chance = random.Random(seed)
     return [
-        asyncio.run(_measure(target.bootstrap, "one partition", 1, round(RUNS * share), chance, tell)),
-        asyncio.run(_measure(target.bootstrap, "transactions", LANES, round(COMMITS * share), chance, tell)),
-        _measure_copy(source, target, share, tell),
+        asyncio.run(_measure(target.bootstrap, "one partition", 1, round(RUNS * share), chance, print_line)),
+        asyncio.run(_measure(target.bootstrap, "transactions", LANES, round(COMMITS * share), chance, print_line)),
+        _measure_copy(source, target, share, print_line),
     ]
 
 
-def _measure_copy(source: Cluster, target: Cluster, share: float, tell: Tell) -> MapCost:
+def _measure_copy(source: Cluster, target: Cluster, share: float, print_line: PrintLine) -> MapCost:
     flow = f"map-{uuid.uuid4().hex[:8]}"
-    commits = map_copy.copy(source, target, flow, share, tell)
+    commits = map_copy.copy(source, target, flow, share, print_line)
     state = asyncio.run(_read(flow, target.bootstrap))
     lanes = [lane for lane in state.lanes.values() if lane.source_topic == map_copy.TOPIC]
     runs = sum(len(lane.source_runs) + len(lane.target_runs) for lane in lanes)
@@ -113,17 +113,19 @@ async def _read(flow: str, bootstrap: str) -> FlowState:
     return store.state
 
 
-async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: random.Random, tell: Tell) -> MapCost:
+async def _measure(
+    bootstrap: str, what: str, lanes: int, runs: int, chance: random.Random, print_line: PrintLine
+) -> MapCost:
     flow = f"map-{uuid.uuid4().hex[:8]}"
-    tell(f"map: {what}: {lanes * runs:,} runs")
+    print_line(f"map: {what}: {lanes * runs:,} runs")
     store = store_of(flow, bootstrap)
     await store.open()
     try:
         await open_flow(store, FlowOpened(flow, ClusterId("source"), ClusterId("target")))
         await store.append(1, [LeaseTaken(1, Holder("bench", 0, "bench", ""), 60_000)])
         for number in range(lanes):
-            await fill(store, lane_of(number), runs, chance, is_told=lanes > 1)
-        tell(f"map: {what}: filled")
+            await fill(store, lane_of(number), runs, chance, is_recorded=lanes > 1)
+        print_line(f"map: {what}: filled")
         await store.trim(0)
         size = snapshot_bytes(store.state)
     finally:
@@ -132,7 +134,7 @@ async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: ran
     return MapCost(what=what, partitions=lanes, runs=lanes * runs, snapshot_bytes=size, opened=tuple(opened))
 
 
-async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_told: bool) -> None:
+async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_recorded: bool) -> None:
     key = LaneKey.parse(lane)
     opening: tuple[AnyFact, ...] = (
         LaneOpened(lane, "orders", "eu.orders", key.partition, 1, 0, "all"),
@@ -144,7 +146,7 @@ async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Rando
     ordinal = offset = 0
     facts: list[AnyFact] = []
     for _ in range(runs):
-        if is_told:
+        if is_recorded:
             facts.append(SourceRun(lane, 1, (Run(ordinal, offset),)))
         else:
             # As if it had been recorded: only the work of a reader of the snapshots is measured.
@@ -202,8 +204,8 @@ def _translation_us(lane_map: LaneMap, first: int, end: int) -> float:
     asked = [chance.randrange(first, end) for _ in range(TRANSLATIONS)]
     began = time.perf_counter()
     for offset in asked:
-        told = lane_map.to_target(offset)
-        lane_map.to_source(told.offset or 0)
+        translation = lane_map.to_target(offset)
+        lane_map.to_source(translation.offset or 0)
     return (time.perf_counter() - began) / TRANSLATIONS / 2 * 1e6
 
 

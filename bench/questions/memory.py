@@ -23,17 +23,17 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True):
     """Largest resident memory overall."""
 
 
-def measure(source: Cluster, target: Cluster, share: float, tell: Callable[[str], None]) -> Sequence[Peak]:
+def measure(source: Cluster, target: Cluster, share: float, print_line: Callable[[str], None]) -> Sequence[Peak]:
     """Copy topics from their start with each limit, in a separate process each time. Raises EnvironmentFault."""
     peaks: list[Peak] = []
     # Half of the large batches. Of the small ones all, otherwise they would not fill the larger limit.
     for cell in (
         each.scaled(share if each.records_per_batch == 1 else share / 2) for each in CELLS if each.codec == "lz4"
     ):
-        tell(f"memory: writing {cell.batches:,} {cell.name}")
+        print_line(f"memory: writing {cell.batches:,} {cell.name}")
         fill(source.bootstrap, cell)
         for limit in LIMITS_BYTES:
-            tell(f"memory: catching up on {cell.name} with at most {limit >> 20} MiB in flight")
+            print_line(f"memory: catching up on {cell.name} with at most {limit >> 20} MiB in flight")
             cost = copy_once(source, target, cell, f"{cell.topic}.memory-{limit}", "--in-flight-bytes", str(limit))
             peaks.append(
                 Peak(

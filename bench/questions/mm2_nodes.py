@@ -43,7 +43,7 @@ _LOOK_S = 0.2
 KILLED, LEFT = "kill -9 of one of two nodes", "SIGTERM to one of two nodes"
 RESTARTED, NEW = "kill -9 of the only node, started again at once", "a new topic, looked for every 5 s"
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Mm2Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,16 +56,16 @@ class Mm2Waits(msgspec.Struct, frozen=True, kw_only=True):
     """The longest silence of a partition that does not belong to the lost node."""
 
 
-def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[Mm2Waits]:
+def measure(source: Cluster, target: Cluster, share: float, seed: int, print_line: PrintLine) -> list[Mm2Waits]:
     """Measure for a quarter of an hour, most of it waiting. Raises EnvironmentFault."""
     chance = random.Random(seed)
     found: list[Mm2Waits] = []
     for what in (KILLED, LEFT):
-        tell(f"MM2: {what}")
+        print_line(f"MM2: {what}")
         found.append(_Pair(source, target, what).measure())
-    tell(f"MM2: {RESTARTED}")
+    print_line(f"MM2: {RESTARTED}")
     found.append(_restarts(source, target, max(1, round(RESTARTS * share)), chance))
-    tell(f"MM2: {NEW}")
+    print_line(f"MM2: {NEW}")
     found.append(_new_topics(source, target, max(1, round(NEW_TOPICS * share)), chance))
     return found
 

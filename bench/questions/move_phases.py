@@ -27,11 +27,11 @@ class Move(msgspec.Struct, frozen=True):
 def phases_of(folder: Path, windows: Sequence[tuple[int, int]], gaps_ms: Sequence[float]) -> list[Move]:
     """Return the moves of these windows (CLOCK_MONOTONIC, nanoseconds), the slowest first."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
-    told = list(_events(folder.glob("**/*.log*")))
+    events = list(_events(folder.glob("**/*.log*")))
     moves: list[Move] = []
     for (began, ended), gap_ms in zip(windows, gaps_ms, strict=True):
         first_ms, last_ms = ((at + ahead_ns) / 1e6 for at in (began, ended))
-        here = [each for each in told if first_ms <= each["at_ms"] <= last_ms]
+        here = [each for each in events if first_ms <= each["at_ms"] <= last_ms]
         left = next((each for each in here if each["event"] == "lane_left"), None)
         left_ms = left["at_ms"] if left else last_ms
         moved = next((each for each in here if each["event"] == "lane_moved" and each["at_ms"] >= left_ms), None)
@@ -41,8 +41,8 @@ def phases_of(folder: Path, windows: Sequence[tuple[int, int]], gaps_ms: Sequenc
 
 def _phases(began_ms: float, left: dict[str, Any], moved: dict[str, Any]) -> dict[str, float]:
     drain_ms = left["drain_ms"]
-    told_ms = moved["at_ms"] - moved["produce_ms"]
-    phases = [left["at_ms"] - drain_ms - began_ms, drain_ms, told_ms - left["at_ms"]]
+    produced_ms = moved["at_ms"] - moved["produce_ms"]
+    phases = [left["at_ms"] - drain_ms - began_ms, drain_ms, produced_ms - left["at_ms"]]
     passed_ms = 0.0
     for station in _STATIONS:
         at_ms = max(moved.get(f"{station}_ms", 0.0), passed_ms)

@@ -36,7 +36,7 @@ _MOVED = 0
 """The partition that is moved."""
 
 Engine = Literal["ray", "process"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,16 +110,16 @@ class Run:
             self.quiet.append(Window(began, time.monotonic_ns()))
 
 
-def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, tell: Tell) -> Moves:
+def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, print_line: PrintLine) -> Moves:
     """Start a daemon and let records flow. Raises EnvironmentFault."""
     moves = max(5, round(MOVES * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-moves-") as folder:
         run = Run(source, target, engine, seed, Path(folder))
-        tell(f"moves, engine {engine}: {moves} moves of one of {PARTITIONS} partitions")
+        print_line(f"moves, engine {engine}: {moves} moves of one of {PARTITIONS} partitions")
         arrivals = run.run(moves)
         gaps_ms = [largest_gap_ms(arrivals.target[_MOVED : _MOVED + 1], *window) for window in run.moves]
         phases = phases_of(Path(folder), run.moves, gaps_ms)
-    tell(f"moves, engine {engine}: comparing")
+    print_line(f"moves, engine {engine}: comparing")
     found = compare(source.bootstrap, target.bootstrap, [run.busy.pair])
     return Moves(
         engine=engine,

@@ -43,7 +43,7 @@ _VALUE_BYTES = 1_010
 _GB = 1e9
 _WHERE = "import bench.copying, mirrord; print(bench.copying.__file__); print(mirrord.__file__)"
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
 
@@ -118,9 +118,11 @@ def backlog(codec: Codec, batches: int) -> Cell:
     return Cell(f"paired {codec}", _VALUE_BYTES, _BATCH_RECORDS, batches, codec)
 
 
-def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Pair]:
+def measure(
+    source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, print_line: PrintLine
+) -> list[Pair]:
     """Fill the topic and copy it, twice for each pair. Raises EnvironmentFault."""
-    tell(f"{cell.codec}: writing {cell.batches:,} batches")
+    print_line(f"{cell.codec}: writing {cell.batches:,} batches")
     fill(source.bootstrap, cell)
     copies = 0
 
@@ -140,20 +142,22 @@ def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs:
         else:
             done.append(Pair(copied(base), copied(HERE)))
         last = done[-1]
-        tell(
+        print_line(
             f"{cell.codec}: pair {at + 1} of {pairs}, {last.base.cpu_s_per_gb:.3f} and {last.here.cpu_s_per_gb:.3f} "
             f"CPU-seconds per GB, ratio {last.ratio:.3f}"
         )
     return done
 
 
-def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Instructions]:
+def count(
+    source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, print_line: PrintLine
+) -> list[Instructions]:
     """Fill two topics, the larger one with five times the batches, and count copies of both. Raises
     EnvironmentFault."""
     few = max(cell.batches // 5, 1)
     cells = [cell._replace(name=f"{cell.name} {batches}", batches=batches) for batches in (few, cell.batches)]
     for each in cells:
-        tell(f"{each.codec}: writing {each.batches:,} batches")
+        print_line(f"{each.codec}: writing {each.batches:,} batches")
         fill(source.bootstrap, each)
     copies = 0
 
@@ -169,7 +173,7 @@ def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: i
     for at in range(pairs):
         done.append(Instructions(executed(base), executed(HERE)))
         last = done[-1]
-        tell(
+        print_line(
             f"{cell.codec}: pair {at + 1} of {pairs}, {last.base:,.0f} and {last.here:,.0f} instructions per batch, "
             f"ratio {last.ratio:.3f}"
         )
@@ -243,10 +247,10 @@ def main() -> int:
     arguments = _arguments()
     began = time.monotonic()
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
 
-    tell(f"{arguments.base.folder} by {arguments.base.python}; load average {os.getloadavg()[0]:.1f}")
+    print_line(f"{arguments.base.folder} by {arguments.base.python}; load average {os.getloadavg()[0]:.1f}")
     comparisons: list[Comparison] = []
     options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
     try:
@@ -255,9 +259,9 @@ def main() -> int:
             for codec in arguments.codec:
                 cell = backlog(codec, arguments.batches)
                 if arguments.instructions:
-                    comparisons.append(Comparison(codec, (), count(*run, cell, arguments.pairs, tell)))
+                    comparisons.append(Comparison(codec, (), count(*run, cell, arguments.pairs, print_line)))
                 else:
-                    comparisons.append(Comparison(codec, measure(*run, cell, arguments.pairs, tell)))
+                    comparisons.append(Comparison(codec, measure(*run, cell, arguments.pairs, print_line)))
     except EnvironmentFault as fault:
         console.print(f"[red]{fault}[/]", soft_wrap=True, markup=False)
         return 1

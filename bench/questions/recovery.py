@@ -51,7 +51,7 @@ _PAUSE_S = 1.0
 """Minimum time between a recovery and the next fault."""
 
 Engine = Literal["ray", "process"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 Lane = tuple[str, int]
 """Target topic and partition."""
 
@@ -283,14 +283,16 @@ class Repetition:
         time.sleep(_PAUSE_S + self._rng.random() * REFRESH_S)
 
 
-def measure(source: Cluster, target: Cluster, engine: Engine, repetitions: int, seed: int, tell: Tell) -> list[Wait]:
+def measure(
+    source: Cluster, target: Cluster, engine: Engine, repetitions: int, seed: int, print_line: PrintLine
+) -> list[Wait]:
     """Measure all waits of one engine. Raises EnvironmentFault."""
     seconds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="mirrord-recovery-") as folder:
         for number in range(1, repetitions + 1):
             repetition = Repetition(source, target, engine, number, Path(folder), seed + number)
             repetition.run()
-            tell(
+            print_line(
                 f"recovery, engine {engine}, {number} of {repetitions}: "
                 + ", ".join(f"{value:.1f} s {what}" for what, value in repetition.seconds.items())
             )

@@ -93,85 +93,97 @@ class Order(NamedTuple):
 Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
 
 
-def _throughput(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [throughput.measure(source, target, cell, order.share, tell) for cell in throughput.CELLS]
+def _throughput(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
+    return [throughput.measure(source, target, cell, order.share, print_line) for cell in throughput.CELLS]
 
 
-def _catch_up(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(catch_up.measure(source, target, order.share, tell))
+def _catch_up(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
+    return list(catch_up.measure(source, target, order.share, print_line))
 
 
-def _memory(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(memory.measure(source, target, order.share, tell))
+def _memory(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(memory.measure(source, target, order.share, print_line))
 
 
-def _latency(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(latency.measure(source, target, order.engines, order.share, tell))
+def _latency(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(latency.measure(source, target, order.engines, order.share, print_line))
 
 
-def _recovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+def _recovery(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
     repetitions = max(1, round(recovery.REPETITIONS * order.share))
     waits: list[msgspec.Struct] = []
     for engine in order.engines:
-        waits += recovery.measure(source, target, engine, repetitions, order.seed, tell)
+        waits += recovery.measure(source, target, engine, repetitions, order.seed, print_line)
     return waits
 
 
-def _idle(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(idle.measure(source, target, order.engines, order.share, tell))
+def _idle(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(idle.measure(source, target, order.engines, order.share, print_line))
 
 
-def _topics(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [topics.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+def _topics(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [topics.measure(source, target, each, order.share, order.seed, print_line) for each in order.engines]
 
 
-def _moves(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [moves.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+def _moves(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [moves.measure(source, target, each, order.share, order.seed, print_line) for each in order.engines]
 
 
-def _kills(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [kills.measure(source, target, order.share, order.seed, tell)]
+def _kills(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [kills.measure(source, target, order.share, order.seed, print_line)]
 
 
-def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [discovery.measure(source, target, order.share, tell)]
+def _discovery(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
+    return [discovery.measure(source, target, order.share, print_line)]
 
 
-def _groups(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [groups.measure(source, target, engine, order.share, tell) for engine in order.engines]
+def _groups(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [groups.measure(source, target, engine, order.share, print_line) for engine in order.engines]
 
 
-def _growth(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(growth.measure(source, target, order.share, order.seed, tell))
+def _growth(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(growth.measure(source, target, order.share, order.seed, print_line))
 
 
-def _map(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(map_cost.measure(source, target, order.share, order.seed, tell))
+def _map(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(map_cost.measure(source, target, order.share, order.seed, print_line))
 
 
-def _compact(_source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [compact_cost.measure(target, order.share, order.seed, tell)]
+def _compact(
+    _source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
+    return [compact_cost.measure(target, order.share, order.seed, print_line)]
 
 
-def _audit(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [audit_cost.measure(source, target, order.share, tell)]
+def _audit(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [audit_cost.measure(source, target, order.share, print_line)]
 
 
-def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+def _fairness(
+    source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]
+) -> list[msgspec.Struct]:
     windows: list[msgspec.Struct] = []
     for engine in order.engines:
-        windows += fairness.measure(source, target, engine, order.share, tell)
+        windows += fairness.measure(source, target, engine, order.share, print_line)
     return windows
 
 
-def _mm2(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(mm2_nodes.measure(source, target, order.share, order.seed, tell))
+def _mm2(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(mm2_nodes.measure(source, target, order.share, order.seed, print_line))
 
 
-def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+def _soak(source: Cluster, target: Cluster, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     kinds: list[msgspec.Struct] = []
     for engine in order.engines:
-        kinds += soak.measure(source, target, engine, order.minutes, order.seed, tell)
+        kinds += soak.measure(source, target, engine, order.minutes, order.seed, print_line)
     return kinds
 
 
@@ -197,14 +209,14 @@ _MEASURES: dict[str, Measure] = {
 }
 
 
-def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+def ask(question: Question, order: Order, print_line: Callable[[str], None]) -> list[msgspec.Struct]:
     """Measure one question on two separate clusters. Raises EnvironmentFault."""
     options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
-    tell(f"{question}: starting two clusters")
+    print_line(f"{question}: starting two clusters")
     if question == "far":
-        return list(far.measure(options, order.share, tell))
+        return list(far.measure(options, order.share, print_line))
     with pair(options, options) as (source, target):
-        return _MEASURES[question](source, target, order, tell)
+        return _MEASURES[question](source, target, order, print_line)
 
 
 def main() -> int:
@@ -231,15 +243,15 @@ def main() -> int:
     order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed, arguments.minutes)
     began, load = time.monotonic(), os.getloadavg()[0]
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
 
-    tell(f"seed {order.seed}, share {order.share:g}, load average {load:.1f}")
+    print_line(f"seed {order.seed}, share {order.share:g}, load average {load:.1f}")
     failed: list[Question] = []
     questions: Sequence[Question] = arguments.question or [each for each in QUESTIONS if each not in LONG]
     for question in questions:
         try:
-            results = ask(question, order, tell)
+            results = ask(question, order, print_line)
         except EnvironmentFault as fault:
             console.print(f"[red]{question}: {fault}[/]", soft_wrap=True, markup=False)
             failed.append(question)
@@ -247,7 +259,7 @@ def main() -> int:
         for table in tables.TABLES[question](msgspec.to_builtins(results)):
             console.print(table.for_terminal())
         if arguments.keep:
-            told = {"share": order.share, "seed": order.seed, "load": load, "results": msgspec.to_builtins(results)}
-            pages.keep(question, told)
-    tell(f"failed: {', '.join(failed)}" if failed else "done")
+            document = {"share": order.share, "seed": order.seed, "load": load, "results": msgspec.to_builtins(results)}
+            pages.keep(question, document)
+    print_line(f"failed: {', '.join(failed)}" if failed else "done")
     return 1 if failed else 0

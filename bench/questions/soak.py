@@ -38,7 +38,7 @@ ALLOWED = 0.1
 ALLOWED_BYTES = 10 << 20
 
 Engine = Literal["ray", "process"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    source: Cluster, target: Cluster, engine: Engine, minutes: float, seed: int, tell: Tell
+    source: Cluster, target: Cluster, engine: Engine, minutes: float, seed: int, print_line: PrintLine
 ) -> list[msgspec.Struct]:
     """Measure one engine. Raises EnvironmentFault."""
     chance = random.Random(seed)
@@ -81,7 +81,7 @@ def measure(
             daemon.wait_for("lane", lambda flow: flow.totals.lanes.get("copying", 0) > 0, START_S)
             looks: list[dict[str, int]] = []
             rounds = max(2, round(minutes * 60 / ROUND_S))
-            tell(f"soak, engine {engine}: {rounds} rounds of {ROUND_S:.0f} s")
+            print_line(f"soak, engine {engine}: {rounds} rounds of {ROUND_S:.0f} s")
             for number in range(1, rounds + 1):
                 began = time.monotonic()
                 life.round(number)
@@ -90,7 +90,9 @@ def measure(
                 if number in {1, (rounds + 1) // 2, rounds}:
                     time.sleep(max(0.0, ROUND_S - LOOKS * LOOK_S - (time.monotonic() - began)))
                     looks.append(_memory(daemon))
-                    tell(f"soak, round {number}: " + ", ".join(f"{k} {v >> 20} MiB" for k, v in looks[-1].items()))
+                    print_line(
+                        f"soak, round {number}: " + ", ".join(f"{k} {v >> 20} MiB" for k, v in looks[-1].items())
+                    )
                 time.sleep(max(0.0, ROUND_S - (time.monotonic() - began)))
             files = sum(1 for _ in (folder / "logs").glob("*"))
         finally:
@@ -182,7 +184,7 @@ def _kind(process: psutil.Process, root: psutil.Process) -> str:
         return "mirrord start"
     words: Sequence[str] = process.cmdline() or [process.name()]
     line = " ".join(words)
-    for mark in ("ReplicatorActor", "SupervisorActor", "GroupsActor", "gcs_server", "raylet", "dashboard", "agent"):
-        if mark in line:
-            return mark
+    for name in ("ReplicatorActor", "SupervisorActor", "GroupsActor", "gcs_server", "raylet", "dashboard", "agent"):
+        if name in line:
+            return name
     return "ray::IDLE" if "ray::" in line else Path(words[0]).name

@@ -36,7 +36,7 @@ _NOISE_SEED = 1
 _FLUSH_S = 120
 _TURN_S = 300
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Cell(NamedTuple):
@@ -115,11 +115,11 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
 class Turns:
     """The turns of one cell."""
 
-    def __init__(self, source: Cluster, target: Cluster, cell: Cell, tell: Tell) -> None:
+    def __init__(self, source: Cluster, target: Cluster, cell: Cell, print_line: PrintLine) -> None:
         self._source = source
         self._target = target
         self._cell = cell
-        self._tell = tell
+        self._print_line = print_line
         self._copies = 0
         self.costs: list[Cost] = []
         self.relays: list[Relayed] = []
@@ -131,7 +131,7 @@ class Turns:
             cost = self.copy()
             self.relays.append(relayed)
             self.costs.append(cost)
-            self._tell(
+            self._print_line(
                 f"{self._cell.name}: turn {len(self.costs)}, {cost.copied_bytes / cost.cpu_s / 1e6:,.0f} MB and "
                 f"{cost.batches / cost.cpu_s:,.0f} batches per CPU-second, "
                 f"the relay {relayed.relayed_bytes / relayed.cpu_s / 1e6:,.0f} MB"
@@ -142,7 +142,7 @@ class Turns:
         costs: list[Cost] = []
         while sum(cost.cpu_s for cost in costs) < PROFILED_CPU_S * share:
             costs.append(self.copy("--profile"))
-            self._tell(f"{self._cell.name}: profiled {sum(cost.cpu_s for cost in costs):.1f} CPU-seconds")
+            self._print_line(f"{self._cell.name}: profiled {sum(cost.cpu_s for cost in costs):.1f} CPU-seconds")
         return costs
 
     def copy(self, *options: str) -> Cost:
@@ -181,12 +181,12 @@ def fill(bootstrap: str, cell: Cell) -> None:
         raise EnvironmentFault(f"{cell.topic} cannot be filled")
 
 
-def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Tell) -> Throughput:
+def measure(source: Cluster, target: Cluster, cell: Cell, share: float, print_line: PrintLine) -> Throughput:
     """Fill and copy one cell, or with a `share` below 1 less of it. Raises EnvironmentFault."""
     cell = cell.scaled(share)
-    tell(f"{cell.name}: writing {cell.batches:,}")
+    print_line(f"{cell.name}: writing {cell.batches:,}")
     fill(source.bootstrap, cell)
-    turns = Turns(source, target, cell, tell)
+    turns = Turns(source, target, cell, print_line)
     turns.run(share)
     return summary(cell, turns.costs, turns.relays, turns.profile(share))
 
@@ -245,11 +245,11 @@ def copy_once(
     admin.create([Topic(copy, PARTITIONS, "none")])
     try:
         addresses = (source.bootstrap, target.bootstrap, cell.topic, copy)
-        told = run_in(by, "-m", "bench.copying", *addresses, "--records", str(cell.records), *options, under=under)
+        output = run_in(by, "-m", "bench.copying", *addresses, "--records", str(cell.records), *options, under=under)
     finally:
         admin.delete([copy])
     try:
-        return msgspec.json.decode(told, type=Cost)
+        return msgspec.json.decode(output, type=Cost)
     except msgspec.DecodeError as error:
         raise EnvironmentFault(f"{by.folder} tells its figures in another way: {error}") from error
 

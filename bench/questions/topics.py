@@ -41,7 +41,7 @@ PATIENCE_S = 60.0
 _POLL_S = 0.25
 
 Engine = Literal["ray", "process"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 QUIET = "nothing else"
 BROKERS_ALONE = "100 topics are created that are not copied"
@@ -197,12 +197,12 @@ class Run:
             time.sleep(_POLL_S)
 
 
-def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, tell: Tell) -> Topics:
+def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed: int, print_line: PrintLine) -> Topics:
     """Start a daemon and let records flow. Raises EnvironmentFault."""
     rounds, new_topics = max(1, round(ROUNDS * share)), max(1, round(NEW_TOPICS * share))
     with tempfile.TemporaryDirectory(prefix="mirrord-topics-") as folder:
         run = Run(source, target, engine, seed, Path(folder))
-        tell(f"topics, engine {engine}: {new_topics} new topics, then {rounds} rounds of {len(ROUND)} windows")
+        print_line(f"topics, engine {engine}: {new_topics} new topics, then {rounds} rounds of {len(ROUND)} windows")
         arrivals = run.run(rounds, new_topics)
     return Topics(
         engine=engine,

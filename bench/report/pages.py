@@ -87,8 +87,8 @@ def write_profile(last: Result) -> None:
     """Write the figures of docs/profile.md. The rest of that page is written by hand."""
     begin, end = FIGURES
     head, _, rest = PROFILE.read_text().partition(begin)
-    told = f"{last['at']}, commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
-    PROFILE.write_text(f"{head}{begin}\n\n{told}\n{_where(last)}\n{end}{rest.partition(end)[2]}")
+    section = f"{last['at']}, commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
+    PROFILE.write_text(f"{head}{begin}\n\n{section}\n{_where(last)}\n{end}{rest.partition(end)[2]}")
 
 
 def _read(file: Path) -> list[Result]:

@@ -333,8 +333,8 @@ def _copies(title: str, results: Sequence[Result]) -> Table:
     return Table(title, ["engine", "records", "lost, doubled, altered"], rows)
 
 
-def _phases(engine: str, told: Sequence[Result]) -> list[list[str]]:
-    moves = [each for each in told if each["phases"]]
+def _phases(engine: str, results: Sequence[Result]) -> list[list[str]]:
+    moves = [each for each in results if each["phases"]]
     if not moves:
         return []
     rows: list[list[str]] = []

@@ -63,12 +63,12 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
 
 def _transactions(results: Sequence[Result]) -> list[Table]:
     """Return transactional batches compared with the same batches without transactions."""
-    told = next((each for each in results if each["transactional"]), None)
+    transactional = next((each for each in results if each["transactional"]), None)
     plain = next((each for each in results if each["name"].endswith(_PLAIN)), None)
-    if told is None or plain is None:
+    if transactional is None or plain is None:
         return []
     rows: list[list[str]] = []
-    for one, other in zip(told["copied"], plain["copied"], strict=True):
+    for one, other in zip(transactional["copied"], plain["copied"], strict=True):
         rates = [each["records"] / each["seconds"] for each in (one, other)]
         efforts = [each["records"] / each["cpu_s"] for each in (one, other)]
         rows.append(
@@ -81,7 +81,7 @@ def _transactions(results: Sequence[Result]) -> list[Table]:
             ]
         )
     head = ["copier", "records/s", "without", "of the plain rate", "goal at least", "the same by CPU"]
-    return [Table(f"{told['name']}, compared with the same batches without transactions", head, rows)]
+    return [Table(f"{transactional['name']}, compared with the same batches without transactions", head, rows)]
 
 
 def far(results: Sequence[Result]) -> list[Table]:

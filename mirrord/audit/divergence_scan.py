@@ -80,11 +80,11 @@ class AtomicParquetFile:
         except OSError as error:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
 
-    def take(self, told: dict[str, object], record: DecodedRecord) -> None:
+    def take(self, stretch_columns: dict[str, object], record: DecodedRecord) -> None:
         """Add one record."""
         headers = [{"key": name, "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
-        self._rows.append({**told, **row, "headers": headers})
+        self._rows.append({**stretch_columns, **row, "headers": headers})
         if len(self._rows) >= ROWS_AT_ONCE:
             self._flush()
 
@@ -138,8 +138,8 @@ async def diverge(
             )
             target = _later(await target_log.bounds(places["target"][1], committed=True), since[1], places["target"][1])
             ours = {"source": copied_back, "target": _ours(state, lane)}
-            told = verdicts.get(lane.key.id, [])
-            for stretch in stretches(state, lane.key.id, told, source, None if is_two_way else target):
+            lane_verdicts = verdicts.get(lane.key.id, [])
+            for stretch in stretches(state, lane.key.id, lane_verdicts, source, None if is_two_way else target):
                 log, named = places[stretch.side]
                 is_committed = committed or stretch.side == "target"
                 each = await _read(flow, log, named, stretch, ours[stretch.side], rows, committed=is_committed)
@@ -197,7 +197,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes into the same target topic, because copies may also be after a mark."""
+    """Return the producer ids of all lanes into the same target topic, because copies may also be after a resume
+    position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -244,15 +245,15 @@ async def _read(
     committed: bool,
 ) -> Diverging:
     """Read a stretch as a consumer does, without copies."""
-    told: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
-    told |= {"topic": named.topic, "partition": named.partition}
+    stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
+    stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1
     async with aclosing(_records(log, named, stretch, ours, committed=committed)) as records:
         async for record in records:
             first = record.offset if not count else first
             count, last = count + 1, record.offset
             if rows is not None:
-                rows.take(told, record)
+                rows.take(stretch_columns, record)
     return Diverging(
         flow=flow.name,
         side=stretch.side,

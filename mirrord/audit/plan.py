@@ -100,9 +100,9 @@ async def plan_flow(
 ) -> FlowPlan:
     """Return the parts of a flow that have to be audited.
 
-    These are all offsets below the flow's marks, and every selected partition of which nothing is copied. `topics` are
-    regexes that limit this to the topics that match one of them. Of a topic that was created again, only the newest
-    copy is audited.
+    These are all offsets below the resume positions of the flow, and every selected partition of which nothing is
+    copied. `topics` are regexes that limit this to the topics that match one of them. Of a topic that was created
+    again, only the newest copy is audited.
 
     Ranges that earlier audits have proven at least as closely as `level` are skipped, if `level` is "digest" or
     "records" and `again` is false. With `since_ms`, only offsets after the source's first record of that time are
@@ -139,9 +139,10 @@ async def _plan_now(
     missing = await uncopied(config, flow, state, topics, PATIENCE_S)
     there = await _Clusters.read(config, flow, lanes, since_ms)
     returned, _ = await brought_back(config, flow, state)
-    told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
+    verdicts_by_lane = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
     planned = [
-        _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
+        _plan(flow, state, lane, each, there, level, again=again)
+        for lane, each in zip(lanes, verdicts_by_lane, strict=True)
     ]
     planned = [_with(each, returned.get(each.lane, [])) for each in planned]
     planned = [msgspec.structs.replace(each, repaired=state.lanes[each.lane].repaired) for each in planned]
@@ -264,7 +265,7 @@ class _Clusters(msgspec.Struct, frozen=True):
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The marks were read earlier, so the target's log end is above them unless something is lost.
+        # The resume positions were read earlier, so the target's log end is above them unless something is lost.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None
@@ -302,13 +303,13 @@ def _plan(
     flow: FlowConfig,
     state: FlowState,
     lane: LaneState,
-    told: tuple[Sequence[Verdict], int],
+    known_verdicts: tuple[Sequence[Verdict], int],
     there: _Clusters,
     level: str,
     *,
     again: bool,
 ) -> LaneAuditPlan:
-    verdicts, forgotten_below = told
+    verdicts, forgotten_below = known_verdicts
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
     audited = AuditedLane(
@@ -320,24 +321,27 @@ def _plan(
         others_write=there.others_write,
     )
     planned = LaneAuditPlan(lane=lane.key.id, audited=audited)
-    mark = state.progress.get(lane.key.id)
+    progress = state.progress.get(lane.key.id)
     skipped, lost = "", 0
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
         skipped = "the source topic is gone, or was created again"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
-        skipped, lost = "the target topic is gone, or was created again", mark.ordinal if mark is not None else 0
+        skipped, lost = (
+            "the target topic is gone, or was created again",
+            progress.ordinal if progress is not None else 0,
+        )
     elif level != "ledger" and _is_transformed(flow, source.topic):
         skipped = "its records are transformed, which an audit does not support yet"
-    elif mark is None or not len(lane.source_runs):
+    elif progress is None or not len(lane.source_runs):
         skipped = "nothing of it is copied yet"
-    if skipped or mark is None:
+    if skipped or progress is None:
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
     proven = lane.audited if not again and _is_enough(lane.audited, level) else None
     first = max(floor(lane), proven.end if proven else 0)
     if not _has_forgotten(lane, verdicts, audited):
         forgotten_below = 0
     found = every = list(
-        ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below, _proven_to(lane, proven))
+        ranges(lane, first, progress.ordinal, RANGE_RECORDS, verdicts, forgotten_below, _proven_to(lane, proven))
     )
     if there.since is not None:
         begin = there.since.get(source)
@@ -351,8 +355,8 @@ def _plan(
         is_from_begin=found[:1] == every[:1],
         verdicts_are_known=known == counted,
         left_out=len(every) - len(found),
-        waiting=max(0, there.source_ends.get(source, 0) - mark.source_offset),
-        beyond=max(0, there.target_logs[target][1] - max(mark.target_offset, there.target_logs[target][0])),
+        waiting=max(0, there.source_ends.get(source, 0) - progress.source_offset),
+        beyond=max(0, there.target_logs[target][1] - max(progress.target_offset, there.target_logs[target][0])),
         target_log=there.target_logs[target],
         source_start=there.source_starts.get(source, 0),
     )
@@ -384,9 +388,9 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 
 
 async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
-    """Read the ledger with its marks, and every verdict that it still holds.
+    """Read the ledger with its resume positions, and every verdict that it still holds.
 
-    The marks are read first: everything below them is explained by what the ledger already held then.
+    The resume positions are read first: everything below them is explained by what the ledger already held then.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

@@ -18,9 +18,9 @@ log = structlog.get_logger()
 async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
     """Append what is proven, if the map is still the one that was audited.
 
-    The map is checked right before the append. If ordinals below the mark were mapped again in the moment between, the
-    next audit would not check them. That can only happen if the target loses its log end at exactly that time. Raises
-    EnvironmentFault.
+    The map is checked right before the append. If ordinals below the resume position were mapped again in the moment
+    between, the next audit would not check them. That can only happen if the target loses its log end at exactly that
+    time. Raises EnvironmentFault.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)

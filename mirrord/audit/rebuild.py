@@ -2,8 +2,8 @@
 
 A ledger under construction must not be mistaken for a complete one: a daemon that found half of it would copy the other
 half again from the beginning. So the first step is to write into the state topic that a different ledger is expected.
-Every client that opens the ledger then stops there (`LedgerWentBack`). The correct mark is written last. A rebuild that
-is interrupted at any point is repeated from the beginning.
+Every client that opens the ledger then stops there (`LedgerWentBack`). The correct end of the ledger is written last. A
+rebuild that is interrupted at any point is repeated from the beginning.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""A mark that matches no ledger: a client that finds it gets the error that facts are lost."""
+"""A recorded end that matches no ledger: a client that finds it gets the error that facts are lost."""
 TOGETHER = 500
 """Largest number of facts in one ledger entry; large facts are split into more entries."""
 STEP_S = 0.1
@@ -188,8 +188,8 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
         ends = await ledger.ends()
         if ends.end != len(entries):
             raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
-        marks = [*_marks(found), LedgerEnd(ends.topic_id, ends.end, ends.leader_epoch)]
-        await ledger.save([StateRow(state_key(mark), encode_state(mark)) for mark in marks])
+        records = [*_progress_records(found), LedgerEnd(ends.topic_id, ends.end, ends.leader_epoch)]
+        await ledger.save([StateRow(state_key(record), encode_state(record)) for record in records])
     finally:
         await ledger.close()
     log.info("ledger_rebuilt", flow=flow.name, entries=len(entries), lanes=len(found.lanes))
@@ -238,7 +238,7 @@ async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bo
         header = batch.header
         if header.base_offset < lane.target_end or header.producer_id < 0:
             continue
-        if lane.told is None or (header.producer_id, header.producer_epoch) == lane.producer:
+        if lane.reconstructed is None or (header.producer_id, header.producer_epoch) == lane.producer:
             return True
     return False
 
@@ -281,9 +281,9 @@ def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -
     writer = secrets.token_hex(6)
     opened = FlowOpened(found.flow, found.source_cluster, found.target_cluster)
     yield Entry(0, now_ms, (opened,), writer_text(writer, 0))
-    told = [LeaseTaken(LEASE_EPOCH, this_process(instance, ""), ttl_ms), *_facts(flow, found, now_ms)]
+    opening_facts = [LeaseTaken(LEASE_EPOCH, this_process(instance, ""), ttl_ms), *_facts(flow, found, now_ms)]
     number = 1
-    for together in _together([*told, LeaseReleased(LEASE_EPOCH)]):
+    for together in _together([*opening_facts, LeaseReleased(LEASE_EPOCH)]):
         yield Entry(LEASE_EPOCH, now_ms, together, writer_text(writer, number))
         number += 1
 
@@ -295,7 +295,7 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
         if lane.outcome == "refused":
             origin = Origin(BY, lane.why, now_ms)
             yield CopyingPaused(planned.source_topic, planned.key.partition, origin)
-        if lane.told is not None:
+        if lane.reconstructed is not None:
             named = LaneNames(
                 lane=planned.lane,
                 source_topic=planned.source_topic,
@@ -306,14 +306,14 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
                 policy=shaping.fingerprint if shaping.concerns(planned.source_topic) else flow.isolation,
                 by=BY,
             )
-            yield from facts(named, lane.told)
+            yield from facts(named, lane.reconstructed)
 
 
-def _together(told: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
+def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
     """Group facts into those of one entry each."""
     some: list[AnyFact] = []
     size = 0
-    for fact in told:
+    for fact in all_facts:
         some.append(fact)
         size += len(encode_entry(Entry(0, 0, (fact,))))
         if len(some) >= TOGETHER or size > 1 << 18:
@@ -332,25 +332,25 @@ def _check(entries: Sequence[Entry]) -> None:
                 raise EnvironmentFault(f"the new ledger would be wrong, because this has no effect: {fact}")
 
 
-def _marks(found: FlowRebuilt) -> Iterator[Progress]:
-    """Yield the progress mark of each lane."""
+def _progress_records(found: FlowRebuilt) -> Iterator[Progress]:
+    """Yield the progress record of each lane."""
     now_ms = SystemClock().wall_ms()
     for lane in found.lanes:
-        told = lane.told
-        if told is not None:
+        reconstructed = lane.reconstructed
+        if reconstructed is not None:
             yield Progress(
                 lane=lane.planned.lane,
                 lease_epoch=LEASE_EPOCH,
                 grant=GRANT,
-                ordinal=told.ordinal,
-                target_offset=told.target_offset,
-                leader_epoch=told.target_epoch,
-                source_offset=told.source_offset,
+                ordinal=reconstructed.ordinal,
+                target_offset=reconstructed.target_offset,
+                leader_epoch=reconstructed.target_epoch,
+                source_offset=reconstructed.source_offset,
                 source_end=lane.source_end,
                 last_record_ms=-1,
                 at_ms=now_ms,
                 protected=False,
                 state=DRAINED,
-                source_epoch=told.source_epoch,
+                source_epoch=reconstructed.source_epoch,
                 epochs_told=True,
             )

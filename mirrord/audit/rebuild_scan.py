@@ -64,7 +64,7 @@ class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: RebuildOutcome
     why: str = ""
     """Why the lane is refused; for other outcomes, a remark on the lane."""
-    told: ReconstructedLane | None = None
+    reconstructed: ReconstructedLane | None = None
     producer: tuple[int, int] = (-1, -1)
     """The lane's producer id and epoch."""
     target_end: int = 0
@@ -134,11 +134,13 @@ class LaneLook:
         lane_of = _Lane(self, source, target, found, await self._read_source(source, start, end, rules))
         try:
             for producer in reversed(list(found.producers)):
-                told = await lane_of.of(producer)
-                if told is not None:
+                reconstructed = await lane_of.of(producer)
+                if reconstructed is not None:
                     await lane_of.refuse_rivals(producer)
-                    told = await self._filtered(source, told, rules)
-                    return msgspec.structs.replace(made, outcome="rebuilt", told=told, producer=producer)
+                    reconstructed = await self._filtered(source, reconstructed, rules)
+                    return msgspec.structs.replace(
+                        made, outcome="rebuilt", reconstructed=reconstructed, producer=producer
+                    )
         except (Unplaced, ValueError) as why:
             return msgspec.structs.replace(made, why=str(why))
         return _without_copies(made, found, rules, is_empty=start == end)
@@ -239,11 +241,13 @@ class LaneLook:
                 async for batch in batches:
                     yield batch
 
-    async def _filtered(self, named: TopicPartition, told: ReconstructedLane, rules: Rules) -> ReconstructedLane:
+    async def _filtered(
+        self, named: TopicPartition, reconstructed: ReconstructedLane, rules: Rules
+    ) -> ReconstructedLane:
         """Give the verdict `filtered` to records that the lane skipped and that the filter skips today."""
-        if rules.keeps is None or not told.left_out:
-            return told
-        spans = [(each.start, each.end) for each in told.verdicts if each.reason == "unexplained"]
+        if rules.keeps is None or not reconstructed.left_out:
+            return reconstructed
+        spans = [(each.start, each.end) for each in reconstructed.verdicts if each.reason == "unexplained"]
         filtered: list[Interval] = []
         async for batch in self._batches(self._source, named, spans):
             if batch.is_old or not batch.header.attributes & CONTROL:
@@ -251,7 +255,9 @@ class LaneLook:
                     each.offset for each in decode(batch.buffer, batch.start, batch.end) if _leaves(rules, each)
                 }
                 filtered += ranges(sorted(left_out))
-        return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, joined(filtered))))
+        return msgspec.structs.replace(
+            reconstructed, verdicts=tuple(_explained(reconstructed.verdicts, joined(filtered)))
+        )
 
 
 def _leaves(rules: Rules, record: DecodedRecord) -> bool:

@@ -67,20 +67,20 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
     """Return the ranges to be repaired, according to the results of an audit."""
-    told = sorted(
+    reported = sorted(
         Damage(flow, result.lane, each.source, each.source + each.length, kind)
         for (flow, *_), result in found.items()
         for each in result.compared.differences
         for kind in REPAIRED
         if each.kind == kind and each.source is not None
     )
-    return list(_joined(told))
+    return list(_joined(reported))
 
 
-def _joined(told: Iterable[Damage]) -> Iterator[Damage]:
+def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
     """Join adjacent ranges into one, and remove overlaps."""
     last: Damage | None = None
-    for damage in told:
+    for damage in damaged:
         each = damage
         if last is not None and (last.flow, last.lane) == (each.flow, each.lane) and each.start <= last.end:
             if each.kind == last.kind or each.end <= last.end:
@@ -108,12 +108,12 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
     for name, some in flows.items():
         if name not in known:
             continue
-        told: list[RangeRepaired] = []
+        receipts: list[RangeRepaired] = []
         try:
-            made += await _flow(config, known[name], some, origin, told)
+            made += await _flow(config, known[name], some, origin, receipts)
         finally:
             # The facts are also recorded when a range cannot be read: the ranges before it have been copied.
-            line = await record_repairs(config, known[name], told) if told else ""
+            line = await record_repairs(config, known[name], receipts) if receipts else ""
             lines += [line] if line else []
     if flows and not made:
         raise ConfigError(f"the results belong to {', '.join(flows)}, which is not a flow of this configuration")
@@ -136,7 +136,7 @@ async def _flow(
             continue  # nothing is left of the lane's topic
         start = starts.get(TopicPartition(lane.source_topic, lane.partition))
         place = LetterPlace(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
-        told = Repair(
+        result = Repair(
             flow=flow.name,
             topic=place.topic,
             partition=place.partition,
@@ -149,28 +149,28 @@ async def _flow(
         )
         before = repaired_at(lane.repaired, each.start, each.end)
         if before is not None:
-            told = _as_recorded(told, before)
+            result = _as_recorded(result, before)
             if origin is None:
-                made.append(told)
+                made.append(result)
                 continue
         if start is not None and start <= each.start and origin is not None:
             lying = await letters.park(place, each.end, msgspec.structs.replace(origin, reason=each.kind))
             facts += _facts(each, letters.topic, lying, origin)
-            told = msgspec.structs.replace(told, by=origin.by, at_ms=origin.at_ms) if before is None else told
+            result = msgspec.structs.replace(result, by=origin.by, at_ms=origin.at_ms) if before is None else result
         else:
             lying = await letters.lying(place, each.end, compared=start is not None and start <= each.start)
             if start is None or each.start < start:
                 gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
-                told = msgspec.structs.replace(told, trouble="" if before is not None and lying.letters else gone)
+                result = msgspec.structs.replace(result, trouble="" if before is not None and lying.letters else gone)
         at, lacks = lying.at if lying.letters else None, lying.lacks if lying.lacks >= 0 else None
-        made.append(msgspec.structs.replace(told, records=lying.letters, at=at, lacks=lacks))
+        made.append(msgspec.structs.replace(result, records=lying.letters, at=at, lacks=lacks))
     return made
 
 
-def _as_recorded(told: Repair, before: RangeRepaired) -> Repair:
+def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
     """Return a repair with the details that the ledger records."""
     return msgspec.structs.replace(
-        told,
+        result,
         into=before.topic,
         records=before.records,
         at=before.at,

@@ -61,8 +61,8 @@ RangeKey = tuple[str, LaneId, int, int, str]
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
     """Return the key of a range that is to be audited."""
-    told = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=_MAP_BYTES).hexdigest()
-    return flow, wanted.lane, wanted.first, wanted.end, told
+    digest = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=_MAP_BYTES).hexdigest()
+    return flow, wanted.lane, wanted.first, wanted.end, digest
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -94,9 +94,9 @@ def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[Topic
     ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state is not None else ():
-        mark = state.progress.get(lane.key.id) if state is not None else None
-        if mark is not None and lane.key.source_topic_id in ids:
-            found[TopicPartition(lane.source_topic, lane.partition)] = mark.source_offset
+        progress = state.progress.get(lane.key.id) if state is not None else None
+        if progress is not None and lane.key.source_topic_id in ids:
+            found[TopicPartition(lane.source_topic, lane.partition)] = progress.source_offset
     return found
 
 

@@ -53,9 +53,9 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
         _, errors = daemon.communicate()
         print(errors.decode(errors="replace"), end="", file=sys.stderr)
         return daemon.returncode or 1
-    told = msgspec.json.decode(document, type=DaemonReport)
-    print(f"mirrord runs in the background: pid {told.pid}, {told.http}")
-    for flow, state in told.waiting.items():
+    report = msgspec.json.decode(document, type=DaemonReport)
+    print(f"mirrord runs in the background: pid {report.pid}, {report.http}")
+    for flow, state in report.waiting.items():
         print(f"flow {flow}: {state}; `mirrord status` shows more", file=sys.stderr)
     return 0
 

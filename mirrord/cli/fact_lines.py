@@ -89,18 +89,18 @@ def describe(fact: AnyFact, name: LaneName) -> str:
         case AclsPlanned():
             return f"ACLs about to be added: {_listed(fact.rules)}"
         case AclsSynced():
-            told = [("added", fact.added), ("removed", fact.removed)]
-            return f"ACLs {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
+            changes = [("added", fact.added), ("removed", fact.removed)]
+            return f"ACLs {'; '.join(f'{done}: {_listed(rules)}' for done, rules in changes if rules) or 'unchanged'}"
         case _:
-            told = _describe_audit(fact) if isinstance(fact, AuditFact) else _describe_lane(fact)
-            return f"{name(fact.lane)}: {told}"
+            line = _describe_audit(fact) if isinstance(fact, AuditFact) else _describe_lane(fact)
+            return f"{name(fact.lane)}: {line}"
 
 
 def _describe_config(fact: ConfigChanged) -> str:
-    told = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []
-    told += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
-    told += ["all topics that the configuration selects have been seen"] if fact.selected is not None else []
-    return "; ".join(told)
+    parts = [f"configuration changed: {'; '.join(fact.changes)}"] if fact.changes else []
+    parts += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
+    parts += ["all topics that the configuration selects have been seen"] if fact.selected is not None else []
+    return "; ".join(parts)
 
 
 def _offsets(starts: TopicStarts) -> str:
@@ -136,16 +136,16 @@ def _describe_order(fact: OrderFact) -> str:
     match fact:
         case CopyingPaused() | CopyingResumed():
             what = "paused" if isinstance(fact, CopyingPaused) else "no longer paused"
-            told = f"{pausable(fact.topic, fact.partition)} {what}"
+            change = f"{pausable(fact.topic, fact.partition)} {what}"
         case LanePinned():
-            told = f"{fact.topic}-{fact.partition} is pinned to replicator {fact.slot}"
+            change = f"{fact.topic}-{fact.partition} is pinned to replicator {fact.slot}"
         case LaneUnpinned():
-            told = f"{fact.topic}-{fact.partition} is no longer pinned"
+            change = f"{fact.topic}-{fact.partition} is no longer pinned"
         case HostDrained():
-            told = f"{fact.replicator} is drained"
+            change = f"{fact.replicator} is drained"
         case HostRestored():
-            told = f"{fact.replicator} is no longer drained"
-    return f"{told}, {_by(fact.origin)}"
+            change = f"{fact.replicator} is no longer drained"
+    return f"{change}, {_by(fact.origin)}"
 
 
 def _value(value: str | None) -> str:
@@ -206,7 +206,7 @@ def _rewound(fact: SourceRun) -> str:
     if fact.rewound is None:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
-    return f"; ordinals from {first} on are reassigned, and older marks count up to {limit}"
+    return f"; ordinals from {first} on are reassigned, and older resume positions count up to {limit}"
 
 
 def _describe_named(fact: _Named, name: LaneName) -> str:
@@ -281,9 +281,9 @@ def describe_inherited(fact: CopyInherited) -> str:
     beside = [
         f"{what} {_ranges(found)}" for what, found in (("doubled", fact.doubled), ("missing", fact.missing)) if found
     ]
-    told = f"MirrorMaker 2 had copied up to source offset {fact.said}, {words[fact.found]}"
+    copied = f"MirrorMaker 2 had copied up to source offset {fact.said}, {words[fact.found]}"
     goes_on = f"continues at {fact.position}" if fact.position >= 0 else "does not begin"
-    return "; ".join([told, goes_on, *beside])
+    return "; ".join([copied, goes_on, *beside])
 
 
 def _ranges(found: Sequence[tuple[int, int]]) -> str:
@@ -300,8 +300,8 @@ def _runs(fact: SourceRun) -> str:
 
 def _epochs(fact: SourceRun) -> str:
     """Describe where the source's leader epoch changes."""
-    told = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
-    return f"; source epoch {', '.join(told)}" if told else ""
+    epochs = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
+    return f"; source epoch {', '.join(epochs)}" if epochs else ""
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
@@ -309,11 +309,11 @@ def _verdicts(verdicts: Iterable[Verdict]) -> str:
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")
-    told: list[str] = []
+    parts: list[str] = []
     for reason, found in ranges.items():
         more = len(found) - SHOWN_RUNS
-        told.append(f"{reason} {' '.join(found[:SHOWN_RUNS])}{f' and {more} more' if more > 0 else ''}")
-    return f"; not copied: {', '.join(told)}" if told else ""
+        parts.append(f"{reason} {' '.join(found[:SHOWN_RUNS])}{f' and {more} more' if more > 0 else ''}")
+    return f"; not copied: {', '.join(parts)}" if parts else ""
 
 
 def _note(note: str) -> str:

@@ -257,17 +257,19 @@ def _rpo_lines(rpo: RpoStatus | None) -> Iterator[str]:
     yield f"within {goal}" if rpo.within else f"[bold red]NOT within[/] {goal}: {escape(rpo.why)}"
 
 
-def _latency_line(flow: FlowStatus, told: LatencyStatus) -> str:
-    if told.latency_ms is None:
+def _latency_line(flow: FlowStatus, measured: LatencyStatus) -> str:
+    if measured.latency_ms is None:
         latency = "latency unknown"
     else:
-        error = f" ± {milliseconds(told.latency_error_ms)}" if told.latency_error_ms else ""
-        latency = f"latency {milliseconds(told.latency_ms)}{error}"
-    if told.clock_offset_ms is None:
-        clocks = f"clocks not compared{f': {escape(told.note)}' if told.note else ''}"
+        error = f" ± {milliseconds(measured.latency_error_ms)}" if measured.latency_error_ms else ""
+        latency = f"latency {milliseconds(measured.latency_ms)}{error}"
+    if measured.clock_offset_ms is None:
+        clocks = f"clocks not compared{f': {escape(measured.note)}' if measured.note else ''}"
     else:
-        ahead = f"{milliseconds(abs(told.clock_offset_ms))} {'ahead' if told.clock_offset_ms >= 0 else 'behind'}"
-        clocks = f"the clock of {escape(flow.source.alias)} is {ahead} ± {milliseconds(told.clock_error_ms)}"
+        ahead = (
+            f"{milliseconds(abs(measured.clock_offset_ms))} {'ahead' if measured.clock_offset_ms >= 0 else 'behind'}"
+        )
+        clocks = f"the clock of {escape(flow.source.alias)} is {ahead} ± {milliseconds(measured.clock_error_ms)}"
     return f"{latency}; {clocks}"
 
 

@@ -184,8 +184,8 @@ class HttpServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002
         ready, reasons = self._source.ready()
-        told = {"ready": ready, "reasons": reasons, "losses": losses(self._source.status())}
-        return _json(told, status=200 if ready else 503)
+        body = {"ready": ready, "reasons": reasons, "losses": losses(self._source.status())}
+        return _json(body, status=200 if ready else 503)
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)

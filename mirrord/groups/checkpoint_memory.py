@@ -47,9 +47,9 @@ async def remember(
         await topic.end()
     for key, value in records:
         try:
-            told = Checkpoint.decode(key, value)
+            checkpoint = Checkpoint.decode(key, value)
         except WireError:
             continue  # as MirrorCheckpointTask does
-        place = copies.get((told.topic, told.partition))
+        place = copies.get((checkpoint.topic, checkpoint.partition))
         if place is not None:
-            pairs.learn(told.group, place, told.upstream, told.downstream)
+            pairs.learn(checkpoint.group, place, checkpoint.upstream, checkpoint.downstream)

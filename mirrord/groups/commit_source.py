@@ -120,11 +120,11 @@ class GroupSource:
             self._listed = {name for name, each in listed.items() if each.kind != "Share" and self._filter.passes(name)}
             self._list_at = now
         changed = {group for group in set(self.book.groups()) - self._listed if self.book.replace(group, {})}
-        for group, told in (await self._admin.offsets(self._listed)).items():
-            if told.error:
-                if told.error not in LATER:
-                    self._note_fault(f"the commits of {group} are not known: {ErrorCode.name_of(told.error)}")
-            elif self.book.replace(group, values_of(told)):
+        for group, answer in (await self._admin.offsets(self._listed)).items():
+            if answer.error:
+                if answer.error not in LATER:
+                    self._note_fault(f"the commits of {group} are not known: {ErrorCode.name_of(answer.error)}")
+            elif self.book.replace(group, values_of(answer)):
                 changed.add(group)
         if changed:
             self._changed(changed)
@@ -135,8 +135,8 @@ class GroupSource:
         self.note = line
 
 
-def values_of(told: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
+def values_of(answer: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
     """Return polled offsets in the form of read ones. The commit time is missing, because it is only in the log."""
     return {
-        place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in told.offsets.items()
+        place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in answer.offsets.items()
     }

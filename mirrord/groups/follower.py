@@ -165,23 +165,23 @@ class GroupSync(LeasedWorker):
     async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         """Return the maps.
 
-        Marks and ends are taken first, because the ledger that is read next explains everything below them.
+        Resume positions and ends are taken first, because the ledger that is read next explains everything below them.
         """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
-        marks = dict(self._store.state.progress)
-        lanes = ahead_of(self._lanes.of(self._store.state), marks, furthest)
+        progress_by_lane = dict(self._store.state.progress)
+        lanes = ahead_of(self._lanes.of(self._store.state), progress_by_lane, furthest)
         ends = await self._parts.ends.ask(lanes) if self._parts is not None and lanes else {}
         await self._store.read_to_end()
-        return Atlas(self._lanes.of(self._store.state), marks, ends)
+        return Atlas(self._lanes.of(self._store.state), progress_by_lane, ends)
 
     async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
         lanes = self._lanes.of(self._store.state)
         await crossings.read_ends([lanes[place] for place in furthest if place in lanes])
-        marks = dict(self._store.state.progress)
+        progress_by_lane = dict(self._store.state.progress)
         await self._store.read_to_end()
         lanes = self._lanes.of(self._store.state)
-        return CrossedAtlas(lanes, marks, await crossings.ways(lanes, marks))
+        return CrossedAtlas(lanes, progress_by_lane, await crossings.ways(lanes, progress_by_lane))
 
     async def _rounds(self, parts: "_Parts") -> None:
         setup, rounds = self._setup, parts.rounds

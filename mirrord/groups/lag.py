@@ -101,11 +101,11 @@ async def with_lags(
             wanted.setdefault(partition, set()).add(each.target_offset)
     found = await lags.ask(wanted) if wanted else {}
     now_ms = clock.wall_ms()
-    told = list(statuses)
+    updated = list(statuses)
     for at, place in places.items():
         lag = found.get(place)
         if lag is not None:
             lag_s = max(0, now_ms - lag.first_ms) / 1000 if lag.first_ms is not None else None
             lag_s = 0.0 if lag.records == 0 else lag_s
-            told[at] = msgspec.structs.replace(told[at], lag_records=lag.records, lag_s=lag_s)
-    return tuple(told)
+            updated[at] = msgspec.structs.replace(updated[at], lag_records=lag.records, lag_s=lag_s)
+    return tuple(updated)

@@ -1,7 +1,7 @@
 """Requests the start and end of partitions often.
 
-At the target, the end shows how far a lane is copied between two of its marks. At the source, it shows how far a
-position may be set.
+At the target, the end shows how far a lane is copied between two of its progress records. At the source, it shows how
+far a position may be set.
 """
 
 import asyncio

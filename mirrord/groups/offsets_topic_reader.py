@@ -88,8 +88,8 @@ class GroupLog:
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
-        told = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
-        topic = next((each for each in told.topics if each.name == TOPIC), None)
+        response = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
+        topic = next((each for each in response.topics if each.name == TOPIC), None)
         if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")
         if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

@@ -46,10 +46,10 @@ class SourcePosition(NamedTuple):
 
 def ahead_of(
     lanes: Mapping[TopicAndPartition, LaneState],
-    marks: Mapping[LaneId, Progress],
+    progress_by_lane: Mapping[LaneId, Progress],
     positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
-    """Return the lanes whose marks may lag the copy to an extent that matters for these source positions.
+    """Return the lanes whose resume positions may lag the copy to an extent that matters for these source positions.
 
     The end of a target partition says how far its lane is copied only if the target's broker itself refuses gaps
     (`protected`).
@@ -57,8 +57,14 @@ def ahead_of(
     found: list[LaneState] = []
     for place, offset in positions.items():
         lane = lanes.get(place)
-        mark = marks.get(lane.key.id) if lane is not None else None
-        if lane is not None and mark is not None and mark.protected and offset > mark.source_offset and not lane.halted:
+        progress = progress_by_lane.get(lane.key.id) if lane is not None else None
+        if (
+            lane is not None
+            and progress is not None
+            and progress.protected
+            and offset > progress.source_offset
+            and not lane.halted
+        ):
             found.append(lane)
     return found
 
@@ -66,20 +72,20 @@ def ahead_of(
 class Atlas:
     """The maps of all lanes at one moment.
 
-    `marks` and `ends` must be taken before the ledger is read to its end. Then everything below them is explained by
-    intents that were read, because an intent precedes its records. Marks are at most one second old. `ends` are the
-    high watermarks of some target partitions, whose lanes are copied up to there. If others also write to such a
-    partition, the answer is slightly too low until the next mark, but never too high.
+    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. Then everything below them is
+    explained by intents that were read, because an intent precedes its records. Resume positions are at most one second
+    old. `ends` are the high watermarks of some target partitions, whose lanes are copied up to there. If others also
+    write to such a partition, the answer is slightly too low until the next progress record, but never too high.
     """
 
     def __init__(
         self,
         lanes: Mapping[TopicAndPartition, LaneState],
-        marks: Mapping[LaneId, Progress],
+        progress_by_lane: Mapping[LaneId, Progress],
         ends: Mapping[LaneId, int] | None = None,
     ) -> None:
         self._lanes = lanes
-        self._marks = marks
+        self._progress_by_lane = progress_by_lane
         self._ends = ends or {}
         self._maps: dict[LaneId, LaneMap] = {}
 
@@ -99,64 +105,70 @@ class Atlas:
             return Mapped(None, 0, NOT_COPIED)
         if position.topic_id not in {None, lane.key.source_topic_id}:
             return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
-        mark = self._marks.get(lane.key.id)
+        progress = self._progress_by_lane.get(lane.key.id)
         try:
-            told = self._map(lane, mark).to_target(position.offset)
+            translation = self._map(lane, progress).to_target(position.offset)
         except ArchiveLost as fault:
             return Mapped(None, 0, str(fault))
         end = self._ends.get(lane.key.id)
-        if told.ahead and mark is not None and end is not None:
-            newer = _by_end(lane, mark, end)
-            sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else told
+        if translation.ahead and progress is not None and end is not None:
+            newer = _by_end(lane, progress, end)
+            sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else translation
             if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
                 return Mapped(sooner.offset, 0, "", provisional=True)
-        return Mapped(told.offset, told.ahead, line_of(told))
+        return Mapped(translation.offset, translation.ahead, line_of(translation))
 
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
         """Return the source position for a position that the target has in the copy of this partition.
 
-        Only marks are used. After a mark there may be records of other writers, and counting them as copied records
-        would skip records of the source.
+        Only resume positions are used. After a resume position there may be records of other writers, and counting them
+        as copied records would skip records of the source.
         """
         lane = self._lanes.get(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
-        mark = self._marks.get(lane.key.id)
+        progress = self._progress_by_lane.get(lane.key.id)
         try:
-            told = self._map(lane, mark).to_source(offset)
+            translation = self._map(lane, progress).to_source(offset)
         except ArchiveLost as fault:
             return Mapped(None, 0, str(fault))
-        if told.kind != "at_end" or mark is None:
-            return Mapped(told.offset, 0, line_of(told))
-        return Mapped(told.offset, max(0, offset - mark.target_offset))
+        if translation.kind != "at_end" or progress is None:
+            return Mapped(translation.offset, 0, line_of(translation))
+        return Mapped(translation.offset, max(0, offset - progress.target_offset))
 
-    def _map(self, lane: LaneState, mark: Progress | None) -> LaneMap:
+    def _map(self, lane: LaneState, progress: Progress | None) -> LaneMap:
         known = self._maps.get(lane.key.id)
         if known is None:
-            known = self._maps[lane.key.id] = LaneMap(lane, CopiedPosition.by(mark) if mark is not None else None)
+            known = self._maps[lane.key.id] = LaneMap(
+                lane, CopiedPosition.by(progress) if progress is not None else None
+            )
         return known
 
 
-def _by_end(lane: LaneState, mark: Progress, end: int) -> CopiedPosition | None:
-    """Return how far a lane is copied, by the end of its target partition; None if the mark says as much."""
+def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
+    """Return how far a lane is copied, by the end of its target partition; None if the progress record says as much."""
     run = lane.target_runs.last
-    if run is None or end <= mark.target_offset or end < run.offset:
+    if run is None or end <= progress.target_offset or end < run.offset:
         return None
     ordinal = run.ordinal + end - run.offset
     source_offset = lane.source_runs.offset_of(ordinal)
-    return CopiedPosition(ordinal, end, mark.source_offset if source_offset is None else source_offset)
+    return CopiedPosition(ordinal, end, progress.source_offset if source_offset is None else source_offset)
 
 
-def line_of(told: Translation) -> str:
+def line_of(translation: Translation) -> str:
     """Return for operators why an answer is not the exact record; empty if it is."""
-    match told.kind:
-        case "before_map" if told.reason == "inherited":
+    match translation.kind:
+        case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"
         case "before_map":
             return "it is before everything in the map"
         case "not_copied":
-            return f"there is no copied record at it ({told.reason})" if told.reason else "there is no record at it"
+            return (
+                f"there is no copied record at it ({translation.reason})"
+                if translation.reason
+                else "there is no record at it"
+            )
         case "unknown":
-            return told.reason
+            return translation.reason
         case _:
             return ""

@@ -75,7 +75,7 @@ class GroupBack:
         """Statuses by group and source partition, as of the last round that the group was part of."""
         self.waiting: set[str] = set()
         """Groups whose positions wait for the map."""
-        self.untold: set[str] = set()
+        self.without_log_ends: set[str] = set()
         """Groups for which the source did not return the ends of their partitions."""
         self._source = source
         self._bounds = bounds
@@ -127,7 +127,7 @@ class GroupBack:
         partition, nothing is synced back for it.
         """
         self.waiting.discard(group)
-        self.untold.discard(group)
+        self.without_log_ends.discard(group)
         statuses = self.statuses[group] = {}
         for copy, newest in there.offsets.items():
             place = atlas.copies.get(copy)
@@ -191,7 +191,7 @@ class GroupBack:
             if end >= 0:
                 why = f"the source ends at {end}, before it"
             else:
-                self.untold.add(each.group)
+                self.without_log_ends.add(each.group)
             self._replace(each, state="unknown", why=why)
         self._writes = kept
 
@@ -212,12 +212,12 @@ class GroupBack:
             self._answered(each, answers[each.group][each.place], settled)
 
     def _answered(self, each: BackWrite, error: int, settled: Settled) -> None:
-        told = refusal(error, "source")
+        refused = refusal(error, "source")
         offset = each.write.commit.offset
-        if told.is_later:
+        if refused.is_later:
             self._due.add(each.group)
         elif error:
-            self._refused(each, told)
+            self._refused(each, refused)
         else:
             self._pairs.met(each.group, each.place, offset, each.newest.offset, back=True)
             settled(each.group, each.place, offset, None if each.write.waits else each.newest.offset)
@@ -237,18 +237,18 @@ class GroupBack:
                 known, state="in step", why="", source_offset=source, target_offset=target, translated=source
             )
 
-    def _refused(self, each: BackWrite, told: CommitRefusal) -> None:
-        if told.has_members:
+    def _refused(self, each: BackWrite, refused: CommitRefusal) -> None:
+        if refused.has_members:
             self._members.setdefault(each.group, ListedGroup(each.group, "", "active"))
         else:
-            log.warning("group_not_committed", group=each.group, topic=each.place[0], reason=told.name, at="source")
-        self._replace(each, state=told.state, why=told.why)
+            log.warning("group_not_committed", group=each.group, topic=each.place[0], reason=refused.name, at="source")
+        self._replace(each, state=refused.state, why=refused.why)
 
     def _replace(self, each: BackWrite, *, state: GroupState, why: str, source_offset: int | None = None) -> None:
         statuses = self.statuses[each.group]
         known = statuses[each.place]
-        told = known.source_offset if source_offset is None else source_offset
-        statuses[each.place] = msgspec.structs.replace(known, state=state, why=why, source_offset=told)
+        new_offset = known.source_offset if source_offset is None else source_offset
+        statuses[each.place] = msgspec.structs.replace(known, state=state, why=why, source_offset=new_offset)
 
 
 def _status(

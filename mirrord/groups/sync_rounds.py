@@ -118,7 +118,7 @@ class GroupRounds:
         self._members = kept(listed)
         self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
         if self._back is not None:
-            self._due |= self._back.untold | await self._back.read_members()
+            self._due |= self._back.without_log_ends | await self._back.read_members()
 
     async def round(self) -> None:
         """Process all groups that are due, once.
@@ -161,12 +161,12 @@ class GroupRounds:
                     furthest[place] = max(furthest.get(place, 0), course.newest.offset)
         atlas = await self._chart(furthest)
         if self._back is None:
-            told = await self._target.offsets(groups)
-            planned = {group: self._decide(group, told[group], atlas) for group in groups}
+            there = await self._target.offsets(groups)
+            planned = {group: self._decide(group, there[group], atlas) for group in groups}
         else:
             self._back.begin()
-            told, here = await asyncio.gather(self._target.offsets(groups), self._back.offsets(groups))
-            planned = {group: self._both(self._back, group, told[group], here[group], atlas) for group in groups}
+            there, here = await asyncio.gather(self._target.offsets(groups), self._back.offsets(groups))
+            planned = {group: self._both(self._back, group, there[group], here[group], atlas) for group in groups}
             await self._back.weigh()
         return atlas, {group: writes for group, writes in planned.items() if writes}
 
@@ -184,7 +184,7 @@ class GroupRounds:
     def _decide(
         self,
         group: str,
-        told: GroupOffsets,
+        there: GroupOffsets,
         atlas: Atlas,
         asked: Mapping[TopicAndPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
@@ -193,13 +193,13 @@ class GroupRounds:
         `asked` holds the source's latest answer, if it was asked.
         """
         self._waiting.discard(group)
-        if told.error in LATER:
+        if there.error in LATER:
             self._due.add(group)
             return []
         writes: list[_Planned] = []
         statuses = self.statuses[group] = {}
-        for place, told_course in self._book.courses(group):
-            course = told_course if asked is None else _as_asked(told_course, asked.get(place))
+        for place, known_course in self._book.courses(group):
+            course = known_course if asked is None else _as_asked(known_course, asked.get(place))
             lane = atlas.lane(place)
             if lane is None:
                 if course.newest is not None:
@@ -207,9 +207,9 @@ class GroupRounds:
                 continue
             mapped = _mapped(atlas, place, course)
             self._record_translated(group, place, lane.target_topic, course, mapped)
-            present = told.offsets.get((lane.target_topic, place[1]))
-            if told.error:
-                hold = Hold("refused", f"the target's position is not known: {refusal(told.error, 'target').name}")
+            present = there.offsets.get((lane.target_topic, place[1]))
+            if there.error:
+                hold = Hold("refused", f"the target's position is not known: {refusal(there.error, 'target').name}")
                 statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
                 continue
             step = self._step(group, place, course, mapped, present, atlas)
@@ -297,15 +297,15 @@ class GroupRounds:
     def _answered(self, group: str, planned: _Planned, status: GroupStatus, error: int) -> GroupStatus:
         replace = msgspec.structs.replace
         if error:
-            told = refusal(error, "target")
-            if told.is_later:
+            refused = refusal(error, "target")
+            if refused.is_later:
                 self._due.add(group)
                 return status
-            if told.has_members:
+            if refused.has_members:
                 self._members.setdefault(group, ListedGroup(group, "", "active"))
             else:
-                log.warning("group_not_committed", group=group, topic=status.target_topic, reason=told.name)
-            return replace(status, state=told.state, why=told.why)
+                log.warning("group_not_committed", group=group, topic=status.target_topic, reason=refused.name)
+            return replace(status, state=refused.state, why=refused.why)
         offset = planned.write.commit.offset
         if planned.write.why == "the source went back":
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
@@ -325,14 +325,14 @@ class GroupRounds:
         return replace(status, state="in step", target_offset=offset, why=planned.mapped.why)
 
 
-def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
+def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
     """Return the course with the source's latest answer as its newest commit, which the book may not know yet."""
-    if told is None:
+    if commit is None:
         return Course(None, course.peak)
     known = course.newest
-    if known is not None and (known.offset, known.metadata) == (told.offset, told.metadata):
+    if known is not None and (known.offset, known.metadata) == (commit.offset, commit.metadata):
         return course
-    return Course(OffsetValue(told.offset, told.leader_epoch, told.metadata, 0), max(course.peak, told.offset))
+    return Course(OffsetValue(commit.offset, commit.leader_epoch, commit.metadata, 0), max(course.peak, commit.offset))
 
 
 def _mapped(atlas: Atlas, place: TopicAndPartition, course: Course) -> Mapped:

@@ -66,20 +66,21 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """A ledger, and the mark up to which each lane is known to be copied."""
+    """A ledger, and the resume position up to which each lane is known to be copied."""
 
     state: FlowState
-    marks: dict[LaneId, Progress]
+    progress_by_lane: dict[LaneId, Progress]
 
 
 async def chart(store: LedgerStore) -> Chart:
     """Return the current chart of an open store. Raises LedgerUnavailable.
 
-    The marks are taken first: everything below them is explained by the entries that the ledger held by then.
+    The resume positions are taken first: everything below them is explained by the entries that the ledger held by
+    then.
     """
-    marks = dict(store.state.progress)
+    progress_by_lane = dict(store.state.progress)
     await store.read_to_end()
-    return Chart(store.state, marks)
+    return Chart(store.state, progress_by_lane)
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
@@ -90,49 +91,51 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
     target = Place(flow.target, lane.target_topic, lane.partition)
     here, there = (target, source) if question.reverse else (source, target)
     offset, time_ms = await _offset(config, flow, here, question)
-    mark = known.marks.get(lane.key.id)
-    lane_map = LaneMap(lane, CopiedPosition.by(mark) if mark is not None else None)
-    told = lane_map.to_source(offset) if question.reverse else lane_map.to_target(offset)
+    progress = known.progress_by_lane.get(lane.key.id)
+    lane_map = LaneMap(lane, CopiedPosition.by(progress) if progress is not None else None)
+    translation = lane_map.to_source(offset) if question.reverse else lane_map.to_target(offset)
     return Answer(
         flow=flow.name,
         here=here,
         there=there,
-        kind=told.kind,
-        asked=told.asked,
-        offset=told.offset,
-        record=told.record,
-        reason=told.reason,
-        ahead=told.ahead,
+        kind=translation.kind,
+        asked=translation.asked,
+        offset=translation.offset,
+        record=translation.record,
+        reason=translation.reason,
+        ahead=translation.ahead,
         time_ms=time_ms,
-        line=describe(told, there),
+        line=describe(translation, there),
     )
 
 
-def describe(told: Translation, there: Place) -> str:
+def describe(translation: Translation, there: Place) -> str:
     """Return a translation as a sentence."""
-    goes_on = f"resume at offset {told.offset} of {there}"
-    match told.kind:
+    goes_on = f"resume at offset {translation.offset} of {there}"
+    match translation.kind:
         case "exact":
             return f"{goes_on}: this is the same record"
         case "reordered":
             return (
-                f"{goes_on}: the same record is at offset {told.record}, and some records before that one "
+                f"{goes_on}: the same record is at offset {translation.record}, and some records before that one "
                 "come after it "
                 "on the side that was asked about"
             )
         case "not_copied":
-            return f"{goes_on}: {_NOT_COPIED.get(told.reason, _verdict(told.reason))}"
-        case "before_map" if told.offset is None:
+            return f"{goes_on}: {_NOT_COPIED.get(translation.reason, _verdict(translation.reason))}"
+        case "before_map" if translation.offset is None:
             return "not known: MirrorMaker 2 copied the record there, and its target offset was not recorded"
-        case "before_map" if told.reason == "forgotten":
+        case "before_map" if translation.reason == "forgotten":
             return f"{goes_on}: both logs began after the offset when the map was pruned; the map begins there"
         case "before_map":
             return f"{goes_on}: the copy begins there"
         case "at_end":
-            behind = f", and {told.ahead} source offsets before it are not processed yet" if told.ahead else ""
+            behind = (
+                f", and {translation.ahead} source offsets before it are not processed yet" if translation.ahead else ""
+            )
             return f"{goes_on}: nothing after the offset is copied yet{behind}"
         case "unknown":
-            return f"not known: {told.reason}"
+            return f"not known: {translation.reason}"
 
 
 _NOT_COPIED = {

@@ -55,7 +55,7 @@ class Way(NamedTuple):
     """One direction of a partition, with what is known of it."""
 
     lane: LaneState
-    mark: Progress | None
+    progress: Progress | None
     sights: Sequence[Sight] = ()
 
 
@@ -64,43 +64,46 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
     The reader has read up to a position of the log that the lane `own` reads and the lane `back` writes to.
     """
-    if own.mark is None or back.mark is None:
+    if own.progress is None or back.progress is None:
         return Mapped(None, 0, NOTHING)
-    ours = LaneMap(own.lane, CopiedPosition.by(own.mark)).to_target(position)
-    theirs = LaneMap(back.lane, CopiedPosition.by(back.mark)).to_source(position)
-    for told in (ours, theirs):
-        if told.offset is None:
-            return Mapped(None, 0, line_of(told))
-    first, other = _copied_from(ours, own, own.mark), _read_from(theirs, back, back.mark)
+    ours = LaneMap(own.lane, CopiedPosition.by(own.progress)).to_target(position)
+    theirs = LaneMap(back.lane, CopiedPosition.by(back.progress)).to_source(position)
+    for translation in (ours, theirs):
+        if translation.offset is None:
+            return Mapped(None, 0, line_of(translation))
+    first, other = _copied_from(ours, own, own.progress), _read_from(theirs, back, back.progress)
     offset = min(first, other)
-    told = ours if first <= other else theirs
+    translation = ours if first <= other else theirs
     end = own.sights[-1].written if own.sights else offset + 1
-    if told.kind != "at_end" or offset >= end:
+    if translation.kind != "at_end" or offset >= end:
         return Mapped(offset)
-    return Mapped(offset, max(1, told.ahead), OPEN)
+    return Mapped(offset, max(1, translation.ahead), OPEN)
 
 
-def _copied_from(told: Translation, way: Way, mark: Progress) -> int:
+def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
     """Return an offset of the log that the lane writes to; no record before it is still to be read."""
-    offset = told.offset or 0
-    if told.kind != "at_end" or not _is_all(way.lane, mark):
+    offset = translation.offset or 0
+    if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
     # Records that the lane has not read were written after the source log ended at `read`. So their copies are after
     # the end that the other log had before that.
-    return max([offset, *(each.written for each in way.sights if each.read <= mark.source_offset)])
+    return max([offset, *(each.written for each in way.sights if each.read <= progress.source_offset)])
 
 
-def _read_from(told: Translation, way: Way, mark: Progress) -> int:
+def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
     """Return the same kind of offset for the log that the lane reads."""
-    offset = told.offset or 0
-    return max(offset, mark.source_offset) if told.kind == "at_end" and _is_all(way.lane, mark) else offset
+    offset = translation.offset or 0
+    return (
+        max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset
+    )
 
 
-def _is_all(lane: LaneState, mark: Progress) -> bool:
-    """Return whether every record before the mark's source offset is below the mark, and none must be copied again."""
+def _is_all(lane: LaneState, progress: Progress) -> bool:
+    """Return whether every record before the source offset of the resume position is below it, and none must be copied
+    again."""
     last = lane.source_runs.last
-    is_last = last is not None and last.ordinal <= mark.ordinal
-    return mark.settled and is_last and not any(ordinal >= mark.ordinal for ordinal, _ in lane.truncations)
+    is_last = last is not None and last.ordinal <= progress.ordinal
+    return progress.settled and is_last and not any(ordinal >= progress.ordinal for ordinal, _ in lane.truncations)
 
 
 class CrossedAtlas(Atlas):
@@ -109,14 +112,14 @@ class CrossedAtlas(Atlas):
     def __init__(
         self,
         lanes: Mapping[TopicAndPartition, LaneState],
-        marks: Mapping[LaneId, Progress],
+        progress_by_lane: Mapping[LaneId, Progress],
         backs: Mapping[TopicAndPartition, tuple[Way, Way] | str],
     ) -> None:
         """`backs` holds both directions of each partition, or why its positions are unknown.
 
         Heartbeats have other names.
         """
-        super().__init__(lanes, marks)
+        super().__init__(lanes, progress_by_lane)
         self._backs = backs
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
@@ -201,31 +204,35 @@ class Crossings:
                 self._ends.note(key, first[key], source[key], again[key])
 
     async def ways(
-        self, lanes: Mapping[TopicAndPartition, LaneState], marks: Mapping[LaneId, Progress]
+        self, lanes: Mapping[TopicAndPartition, LaneState], progress_by_lane: Mapping[LaneId, Progress]
     ) -> dict[TopicAndPartition, tuple[Way, Way] | str]:
         """Return both directions of each partition.
 
-        The ledger of these lanes must have been read after the marks were taken, and `read_ends` must have been
-        called before both. Raises MirrordError.
+        The ledger of these lanes must have been read after the resume positions were taken, and `read_ends` must have
+        been called before both. Raises MirrordError.
         """
         there = await self._at_source.read()
         await self._at_target.read()
         known = backs(self._ids, self._at_source.lanes(), self._at_target.lanes())
         return {
-            place: self._both(lane, marks, known, there)
+            place: self._both(lane, progress_by_lane, known, there)
             for place, lane in lanes.items()
             if lane.source_topic == lane.target_topic
         }
 
     def _both(
-        self, lane: LaneState, marks: Mapping[LaneId, Progress], known: "Backs", there: Mapping[str, ProgressByLane]
+        self,
+        lane: LaneState,
+        progress_by_lane: Mapping[LaneId, Progress],
+        known: "Backs",
+        there: Mapping[str, ProgressByLane],
     ) -> tuple[Way, Way] | str:
         found = known.of(lane)
         if isinstance(found, str):
             return found
         flow, back = found
         key = lane.key.id
-        own = Way(lane, marks.get(key), self._ends.forth(key))
+        own = Way(lane, progress_by_lane.get(key), self._ends.forth(key))
         return own, Way(back, there[flow].get(back.key.id), self._ends.back(key))
 
     async def close(self) -> None:

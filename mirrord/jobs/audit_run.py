@@ -138,10 +138,10 @@ class Audit:
                     for each in result.compared.explained
                     if each.cause == "repaired"
                 }
-                for told in lane.repaired:
-                    if any(start < told.end and told.start < end for start, end in found):
-                        place = (plan.flow, source.topic, source.partition, told.difference, told.start, told.end)
-                        yield LaneRepaired(*place, told.topic, told.at, told.origin.by, told.origin.at_ms)
+                for repair in lane.repaired:
+                    if any(start < repair.end and repair.start < end for start, end in found):
+                        place = (plan.flow, source.topic, source.partition, repair.difference, repair.start, repair.end)
+                        yield LaneRepaired(*place, repair.topic, repair.at, repair.origin.by, repair.origin.at_ms)
 
     def troubles(self) -> list[str]:
         """Return why flows could not be audited, one line for each."""
@@ -190,11 +190,11 @@ class Audit:
         for plan in self._plans:
             found = [(lane, self._found.get((plan.flow, lane.lane), [])) for lane in plan.lanes]
             now_ms = SystemClock().wall_ms()
-            told = [fact for each in found if (fact := proven(*each, self._order.level, now_ms)) is not None]
-            if not told:
+            proofs = [fact for each in found if (fact := proven(*each, self._order.level, now_ms)) is not None]
+            if not proofs:
                 continue
             try:
-                asyncio.run(record_proof(self._config, self._config.flow(plan.flow), plan, told))
+                asyncio.run(record_proof(self._config, self._config.flow(plan.flow), plan, proofs))
             except EnvironmentFault as fault:
                 lines.append(f"the proof for {plan.flow} is not recorded, so the next audit reads it again: {fault}")
         return lines

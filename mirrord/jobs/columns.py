@@ -95,8 +95,16 @@ class BatchColumns:
         size = batch.end - batch.start
         if batch.is_old:
             # Message formats 0 and 1 do not store the other fields in one place.
-            told = (header.base_offset, header.last_offset, None, header.magic, *(None,) * 2, False, batch.aborted)
-            self._values.append((*told, *(None,) * 6, size, None, None))
+            batch_values = (
+                header.base_offset,
+                header.last_offset,
+                None,
+                header.magic,
+                *(None,) * 2,
+                False,
+                batch.aborted,
+            )
+            self._values.append((*batch_values, *(None,) * 6, size, None, None))
         else:
             attributes = header.attributes
             self._values.append(

@@ -137,8 +137,8 @@ def _dependency(organisation: str, name: str, revision: str, conf: str, artifact
 def ivy_complaint(output: str) -> str:
     """Return the line of Ivy's output that best describes the error."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
-    for telling in ("Exception", "Server access error", "not found", "FAILED", "rror"):
+    for phrase in ("Exception", "Server access error", "not found", "FAILED", "rror"):
         for line in lines:
-            if telling in line:
+            if phrase in line:
                 return line
     return next((line for line in reversed(lines) if line), "Ivy said nothing")

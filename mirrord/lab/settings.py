@@ -137,8 +137,8 @@ def jvm_options(options: LabOptions) -> list[str]:
 
 
 def _relayed(listeners: Mapping[str, int], relay: int) -> dict[str, str]:
-    told = {name: port for name, port in listeners.items() if name != "CONTROLLER"} | {"RELAYED": relay}
-    return {"advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in told.items())}
+    advertised = {name: port for name, port in listeners.items() if name != "CONTROLLER"} | {"RELAYED": relay}
+    return {"advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in advertised.items())}
 
 
 def _common(options: LabOptions) -> dict[str, str]:

@@ -61,5 +61,5 @@ def _run(tool: Sequence[str], credentials: Sequence[str], config: Path) -> None:
         command += ["--add-scram", credential]
     answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if answer.returncode != 0:
-        told = (answer.stdout + answer.stderr).strip()
-        raise EnvironmentFault(f"Kafka's storage tool refuses the settings of the lab:\n{told}")
+        output = (answer.stdout + answer.stderr).strip()
+        raise EnvironmentFault(f"Kafka's storage tool refuses the settings of the lab:\n{output}")

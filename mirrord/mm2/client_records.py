@@ -87,8 +87,12 @@ class Mm2Upkeep:
         """The operations that currently fail, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
         apart = () if self._checkpoints is self._syncs is None else self._apart
-        told = [f"{topic}: no mm2_records, because their readers would misread its name" for topic in apart]
-        return (*self._failed.values(), *told, *(line for part in parts if part is not None for line in part.remarks))
+        misread = [f"{topic}: no mm2_records, because their readers would misread its name" for topic in apart]
+        return (
+            *self._failed.values(),
+            *misread,
+            *(line for part in parts if part is not None for line in part.remarks),
+        )
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Run all loops until cancelled."""

@@ -44,18 +44,18 @@ class ClusterClock:
 
         sample = None
         try:
-            told, answered_ms = await self._asker.ask(DESCRIBE_QUORUM, encode, decode)
+            answer, answered_ms = await self._asker.ask(DESCRIBE_QUORUM, encode, decode)
         except NotOffered:
             self.why_unknown = f"the brokers of {self._alias} do not report the time (they need Kafka 3.3 with KRaft)"
         except EnvironmentFault as fault:
             self.why_unknown = f"the clock of {self._alias} is not known: {fault}"
         else:
-            if told.now_ms is not None:
-                sample = clock_sample(asked_ms[-1], told.now_ms, answered_ms)
+            if answer.now_ms is not None:
+                sample = clock_sample(asked_ms[-1], answer.now_ms, answered_ms)
                 self.why_unknown = ""
             else:
-                need = "; DESCRIBE on the cluster is missing" if told.error else ""
-                self.why_unknown = f"the clock of {self._alias} is not known: {ErrorCode.name_of(told.error)}{need}"
+                need = "; DESCRIBE on the cluster is missing" if answer.error else ""
+                self.why_unknown = f"the clock of {self._alias} is not known: {ErrorCode.name_of(answer.error)}{need}"
         self._estimate.add(sample)
 
     def close(self) -> None:

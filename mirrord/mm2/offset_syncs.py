@@ -18,7 +18,7 @@ from mirrord.runtime.warn_once import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Interval between two writes, in seconds. Lanes save their marks at the same interval."""
+"""Interval between two writes, in seconds. Lanes save their resume positions at the same interval."""
 RETRY_S = 5.0
 
 
@@ -33,14 +33,14 @@ class OffsetSyncs:
         self._flow = flow
         self._timeout_s = timeout_s
         self._lanes: tuple[LaneId, ...] = ()
-        self._told: dict[LaneId, PublishedPairs] = {}
+        self._published: dict[LaneId, PublishedPairs] = {}
         self._begun: frozenset[LaneId] = frozenset()
         self._troubles = Troubles("offset_syncs", flow=flow.name)
 
     def see(self, lanes: Iterable[LaneId]) -> None:
         """Set the lanes that exist now."""
         self._lanes = tuple(lanes)
-        self._told = {lane: self._told[lane] for lane in self._lanes if lane in self._told}
+        self._published = {lane: self._published[lane] for lane in self._lanes if lane in self._published}
 
     @property
     def remarks(self) -> list[str]:
@@ -50,7 +50,7 @@ class OffsetSyncs:
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Write offset syncs until cancelled."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
-        self._told.clear()
+        self._published.clear()
         # The topic may already have offset syncs of a lane that has copied before. It cannot have any of another lane.
         self._begun = frozenset(ledger().progress)
         try:
@@ -68,18 +68,18 @@ class OffsetSyncs:
 
     async def _write(self, topic: Mm2Topic, state: FlowState) -> None:
         due: list[OffsetSync] = []
-        told: dict[LaneId, PublishedPairs] = {}
+        published: dict[LaneId, PublishedPairs] = {}
         for lane in self._lanes:
             known, progress = state.lanes.get(lane), state.progress.get(lane)
             if known is None or progress is None:
                 continue
-            before = self._told.get(lane, None if lane in self._begun else PublishedPairs(0))
+            before = self._published.get(lane, None if lane in self._begun else PublishedPairs(0))
             mark = progress.ordinal
             if before is not None and before.considered_below == mark and before.last == mark - 1:
                 continue
-            syncs, told[lane] = due_syncs(known, mark, before, self._flow.mm2_records.offset_lag_max)
+            syncs, published[lane] = due_syncs(known, mark, before, self._flow.mm2_records.offset_lag_max)
             due += syncs
         if due:
             await topic.write([(sync.key, sync.value) for sync in due])
-        self._told |= told
+        self._published |= published
         self._troubles.report("")

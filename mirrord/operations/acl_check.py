@@ -69,8 +69,8 @@ async def rights_findings(
         }
         others = [need.right for need in needs if need.right.resource != "topic"]
         answers = await asyncio.gather(*(_is_allowed(config, right, seen[right.cluster]) for right in others))
-        told = dict(zip(others, answers, strict=True))
-        rights, refused = await see_rights(flow, needs, admins, shapes, told)
+        allowed = dict(zip(others, answers, strict=True))
+        rights, refused = await see_rights(flow, needs, admins, shapes, allowed)
     finally:
         await asyncio.gather(*(each.close() for each in admins.values()))
     return rights, [*map(_missing, (right for right in rights if right.held is False)), *_not_created(flow, refused)]

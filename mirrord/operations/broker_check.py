@@ -57,14 +57,14 @@ async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -
     try:
         version = first.version(METADATA)
         body = metadata.encode(version, [])
-        told = await ask(first, METADATA, body, version, partial(metadata.decode, version))
+        response = await ask(first, METADATA, body, version, partial(metadata.decode, version))
         allowed = await _allowed(first)
     except MirrordError as fault:
         return ClusterSeen(alias, error=str(fault))
     finally:
         first.close()
-    seen = await asyncio.gather(*(_see(broker, config, pool, options) for broker in told.brokers))
-    return ClusterSeen(alias, ClusterId(told.cluster_id or ""), tuple(seen), allowed)
+    seen = await asyncio.gather(*(_see(broker, config, pool, options) for broker in response.brokers))
+    return ClusterSeen(alias, ClusterId(response.cluster_id or ""), tuple(seen), allowed)
 
 
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
@@ -85,10 +85,10 @@ async def _allowed(connection: Connection) -> int | None:
     try:
         version = connection.version(DESCRIBE_CLUSTER)
         body = describe_cluster.encode_describe_cluster()
-        told = await ask(connection, DESCRIBE_CLUSTER, body, version, describe_cluster.decode_describe_cluster)
+        response = await ask(connection, DESCRIBE_CLUSTER, body, version, describe_cluster.decode_describe_cluster)
     except WireError:
         return None  # an old broker, or one that is not Apache Kafka
-    return None if told.error or told.allowed == metadata.NOT_REPORTED else told.allowed
+    return None if response.error or response.allowed == metadata.NOT_REPORTED else response.allowed
 
 
 async def _see(

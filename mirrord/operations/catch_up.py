@@ -153,8 +153,8 @@ class CatchUp:
             partition = TopicPartition(planned.source_topic, planned.key.partition)
             if key in state.lanes and partition in ends:
                 copy = TopicPartition(planned.target_topic, planned.key.partition)
-                mark = state.progress.get(key)
-                accounts[partition] = account(state.lanes[key], mark, ends[partition], target_ends.get(copy))
+                progress = state.progress.get(key)
+                accounts[partition] = account(state.lanes[key], progress, ends[partition], target_ends.get(copy))
         differences = [f"{partition}: nothing is known about it" for partition in sorted(ends.keys() - accounts.keys())]
         differences += [f"{where}: {line}" for where, each in sorted(accounts.items()) for line in each.differences]
         return FlowProof(

@@ -28,8 +28,8 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
     defaults: dict[str, str] = {}
     node = any_node(target_seen)
     if node is not None and len(there) < len(targets):
-        told = await broker_settings(cluster, node, sorted(set(BROKER_NAMES.values())), timeout_s) or {}
-        defaults = {name: told[broker] for name, broker in BROKER_NAMES.items() if broker in told}
+        reported = await broker_settings(cluster, node, sorted(set(BROKER_NAMES.values())), timeout_s) or {}
+        defaults = {name: reported[broker] for name, broker in BROKER_NAMES.items() if broker in reported}
     pairs = [
         TopicPairConfigs(
             source,

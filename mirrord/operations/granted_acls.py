@@ -36,11 +36,11 @@ async def see_rights(
     needs: Sequence[Need],
     admins: Mapping[Alias, TopicAdmin],
     shapes: Mapping[str, TopicShape],
-    told: Mapping[Right, bool | None],
+    allowed: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
     """Return the permissions, and why target topics cannot be created for any reason other than a missing permission.
 
-    `shapes` describe the missing target topics. `told` holds the known permissions on resources other than topics.
+    `shapes` describe the missing target topics. `allowed` holds the known permissions on resources other than topics.
     Raises EnvironmentFault when a cluster does not answer.
     """
     topics = [need.right for need in needs if need.right.resource == "topic"]
@@ -56,7 +56,7 @@ async def see_rights(
     for need in needs:
         right = need.right
         if right.resource != "topic":
-            held = told.get(right)
+            held = allowed.get(right)
         elif right.operation == "CREATE":
             # The topic's operation bits are not enough: the permission to create topics can also be on the cluster.
             held = UNAUTHORIZED not in refused.get(right, "")

@@ -43,13 +43,13 @@ async def _gather(config: Config) -> list[GroupsReport]:
     views = await read_ledgers(config, access)
     if all(isinstance(view, MirrordError) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
-    told: dict[str, GroupsReport] = {}
+    reports: dict[str, GroupsReport] = {}
     for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
         try:
-            told |= {report.flow: report for report in await ask_groups(http)}
+            reports |= {report.flow: report for report in await ask_groups(http)}
         except NoAnswer:
             continue
-    return [told.get(flow.name) or await _report(config, flow, views[flow.name]) for flow in config.flows]
+    return [reports.get(flow.name) or await _report(config, flow, views[flow.name]) for flow in config.flows]
 
 
 async def _report(config: Config, flow: FlowConfig, view: LedgerView | MirrordError) -> GroupsReport:
@@ -104,8 +104,8 @@ async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook) -> None:
     try:
         async with asyncio.timeout(ANSWER_S):
             listed = [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
-            for group, told in (await admin.offsets(listed)).items():
-                book.replace(group, values_of(told))
+            for group, answer in (await admin.offsets(listed)).items():
+                book.replace(group, values_of(answer))
     except TimeoutError:
         raise EnvironmentFault(f"{flow.source} did not answer within {ANSWER_S:g} s") from None
 
@@ -116,11 +116,11 @@ async def _target_alone(
     copies = {(lane.target_topic, lane.partition): place for place, lane in lanes.items()}
     passes = GroupFilter(flow.groups).passes
     listed = sorted(name for name in await admin.listed() if passes(name))
-    told = await admin.offsets(listed)
+    committed = await admin.offsets(listed)
     return [
         _unknown(group, copies[place], place, commit)
         for group in listed
-        for place, commit in sorted(told[group].offsets.items(), key=lambda item: item[0])
+        for place, commit in sorted(committed[group].offsets.items(), key=lambda item: item[0])
         if place in copies
     ]
 

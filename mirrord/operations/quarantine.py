@@ -65,8 +65,8 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     """Return the same order once the records that it skips are in the dead-letter topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
-        told = f"the ledger does not say yet at which record {order.name} waits; try again"
-        raise EnvironmentFault(f"nothing is changed: {told}")
+        reason = f"the ledger does not say yet at which record {order.name} waits; try again"
+        raise EnvironmentFault(f"nothing is changed: {reason}")
     end = found.entry.end if order.until < 0 else order.until
     try:
         _check_policies(found)
@@ -174,8 +174,8 @@ async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> st
         await upkeep.close()
     policy = settings.get("cleanup.policy")
     if policy is None or policy.value is None or "compact" in policy.value:
-        told = "may be compacted" if policy is None or policy.value is None else "is compacted"
-        return f"{lane.target_topic} {told}: an older record after newer ones of its key would replace them"
+        compaction = "may be compacted" if policy is None or policy.value is None else "is compacted"
+        return f"{lane.target_topic} {compaction}: an older record after newer ones of its key would replace them"
     if flow.naming == "identity":
         source = access.admin(flow.source)
         try:

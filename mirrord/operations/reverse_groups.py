@@ -60,14 +60,14 @@ async def _gather(config: Config, order: ReverseOptions) -> list[GroupsReport]:
     views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     if all(isinstance(view, MirrordError) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
-    told: dict[str, GroupsReport] = {}
+    reports: dict[str, GroupsReport] = {}
     if order == ReverseOptions():
         for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
             try:
-                told |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
+                reports |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
             except NoAnswer:
                 continue
-    return [told.get(flow.name) or await _report(config, flow, views[flow.name], order) for flow in config.flows]
+    return [reports.get(flow.name) or await _report(config, flow, views[flow.name], order) for flow in config.flows]
 
 
 async def _report(

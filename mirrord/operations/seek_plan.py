@@ -37,7 +37,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     position: int
-    """The lane's position according to its last mark. A lane that is copying advances from there."""
+    """The lane's position according to its last progress record. A lane that is copying advances from there."""
     to: int
     log_start: int
     log_end: int
@@ -57,26 +57,26 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         name, end = f"{self.topic}-{self.partition}", f"{self.target_topic}-{self.partition}"
         if self.standing:
             return [self.standing]
-        told = [
+        steps = [
             f"{name} of {self.flow} is at source offset {self.position}; the source holds "
             f"[{self.log_start}, {self.log_end})"
         ]
         if self.expired:
-            told.append(
+            steps.append(
                 f"[{self.position}, {self.position + self.expired}) is deleted at the source: recorded as expired"
             )
         skipped = self.to - self.position - self.expired
         if skipped:
             start = self.position + self.expired
-            told.append(
+            steps.append(
                 f"[{start}, {self.to}) is skipped: {skipped} offsets, at most as many records, minus what is copied "
                 "by then; `mirrord gaps` lists them as skipped"
             )
-        told.append(
+        steps.append(
             f"the record at source offset {self.to} follows after target offset {self.target_offset} of {end}, "
             "and the skipped records do not follow later"
         )
-        return told
+        return steps
 
 
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
@@ -111,7 +111,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
             f"--to: found {to}; allowed: {log_start} to {log_end}, which is what the source holds of {name}"
         )
     ruling = rule(f"{name} of {flow_name}", lane.key.id, standing, to, log_start, Origin("", "", 0))
-    mark = view.state.progress.get(lane.key.id)
+    progress = view.state.progress.get(lane.key.id)
     return SeekPlan(
         flow=flow_name,
         topic=lane.source_topic,
@@ -121,7 +121,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
         log_start=log_start,
         log_end=log_end,
         target_topic=lane.target_topic,
-        target_offset=0 if mark is None else mark.target_offset,
+        target_offset=0 if progress is None else progress.target_offset,
         standing="" if ruling.fact is not None else ruling.line,
     )
 
@@ -135,11 +135,11 @@ def _newest(view: LedgerView, name: str) -> LaneState | None:
 def _refuse(name: str, views: Mapping[str, object], found: list[str]) -> None:
     if found:
         raise of_several(name, found)
-    told = [view for view in views.values() if isinstance(view, LedgerView)]
+    readable = [view for view in views.values() if isinstance(view, LedgerView)]
     faults = [f"flow {flow}: {view}" for flow, view in views.items() if not isinstance(view, LedgerView)]
-    if not told:
+    if not readable:
         raise EnvironmentFault("\n".join(faults))
-    known = {f"{lane.source_topic}-{lane.partition}" for view in told for lane in view.state.lanes.values()}
+    known = {f"{lane.source_topic}-{lane.partition}" for view in readable for lane in view.state.lanes.values()}
     like = closest_name(name, sorted(known))
     hint = f'; did you mean "{like}"?' if like else ""
     raise ConfigError(f'no partition "{name}" is copied{hint}')

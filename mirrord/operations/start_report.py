@@ -155,7 +155,7 @@ class _Look:
             raise EnvironmentFault(f"{lane.target_topic}-{lane.key.partition}: {fault}") from fault
 
     def _beginning(self, lane: PlannedLane, by: By, **fields: object) -> Beginning:
-        told = {
+        common = {
             "flow": self._flow.name,
             "topic": lane.source_topic,
             "partition": lane.key.partition,
@@ -163,7 +163,7 @@ class _Look:
             "by": by,
             "note": "",
         }
-        return msgspec.convert(told | fields, Beginning)
+        return msgspec.convert(common | fields, Beginning)
 
 
 def _note(decided: PartitionStart, start: StartPoint) -> str:

@@ -1,8 +1,8 @@
 """Gathers a status document outside the daemon: from the daemon, or otherwise from the target cluster alone.
 
 The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If it does not
-answer, the ledger and the progress marks show how far every lane is. The source is asked for its ends. If it does not
-answer either, the ends are those of the last marks. Nothing is written.
+answer, the ledger and the progress records show how far every lane is. The source is asked for its ends. If it does not
+answer either, the ends are those of the last progress records. Nothing is written.
 """
 
 import asyncio
@@ -91,19 +91,19 @@ async def _gather(config: Config) -> Status:
     if any(isinstance(view, LedgerWentBack) for view in views.values()):
         there = await _ask_daemons([configured(config.http)])
         daemons += [daemon for daemon in there if daemon.instance == config.instance]
-    told = {flow.name: flow for daemon in daemons for flow in daemon.flows}
+    reported = {flow.name: flow for daemon in daemons for flow in daemon.flows}
     known = (LedgerMissing, LedgerWentBack, LedgerView)
-    if not told and not any(isinstance(view, known) for view in views.values()):
+    if not reported and not any(isinstance(view, known) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     flows = [
-        told[flow.name] if flow.name in told else await _from_ledger(config, access, flow, views[flow.name])
+        reported[flow.name] if flow.name in reported else await _from_ledger(config, access, flow, views[flow.name])
         for flow in config.flows
     ]
     return Status(
         version=version(),
         instance=config.instance,
         at_ms=access.clock.wall_ms(),
-        gathered="daemon" if told else "target",
+        gathered="daemon" if reported else "target",
         flows=tuple(flows),
     )
 

@@ -24,9 +24,9 @@ def program() -> str:
 @cache
 def commit() -> str:
     """Return the installed commit, or the commit of the checkout that it runs from; empty when neither is known."""
-    told = metadata.distribution("mirrord").read_text("direct_url.json")
+    document = metadata.distribution("mirrord").read_text("direct_url.json")
     # PEP 610: the origin of an installation that did not come from an index.
-    installed = json.loads(told).get("vcs_info", {}).get("commit_id", "") if told else ""
+    installed = json.loads(document).get("vcs_info", {}).get("commit_id", "") if document else ""
     return (installed or _checked_out(Path(__file__).parents[2] / ".git"))[:SHORT]
 
 

@@ -195,8 +195,8 @@ class _Probe:
         answer = await admin.create_topics([wanted], int(self._timeout_s * 1000))
         for _, code, message in answer.topic_errors:
             if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                told = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
-                raise NotProbed(f"the topic {self._topic} cannot be created: {told}")
+                reason = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+                raise NotProbed(f"the topic {self._topic} cannot be created: {reason}")
 
     async def _delete(self, admin: Any) -> None:
         # The client raises its own errors, network errors and timeouts. In each case the topic stays.
@@ -217,9 +217,9 @@ class _Probe:
                 raise NotProbed(f"the topic {self._topic} may not be used: {ErrorCode.name_of(topic.error)}")
             if topic is not None and partition is not None and partition.leader in self._brokers:
                 self._topic_id, self._epoch = topic.id, partition.leader_epoch
-                told = await self._end(self._brokers[partition.leader])
-                if told.error == 0:
-                    return next(broker for broker in seen.brokers if broker.node == partition.leader), told.end
+                answer = await self._end(self._brokers[partition.leader])
+                if answer.error == 0:
+                    return next(broker for broker in seen.brokers if broker.node == partition.leader), answer.end
             await asyncio.sleep(POLL_S)
 
     # the requests of the probe
@@ -252,31 +252,31 @@ class _Probe:
         """Return a new producer id. A broker gives none just after its start, so the request is repeated."""
         version = connection.version(INIT_PRODUCER_ID)
         while True:
-            told = await ask(
+            answer = await ask(
                 connection,
                 INIT_PRODUCER_ID,
                 producer_ids.encode_init_producer_id(),
                 version,
                 producer_ids.decode_init_producer_id,
             )
-            if told.error == 0:
-                return told.producer_id
-            if produced(told.error) is Produced.DENIED:
-                raise NotProbed(f"no producer id was assigned: {ErrorCode.name_of(told.error)}")
+            if answer.error == 0:
+                return answer.producer_id
+            if produced(answer.error) is Produced.DENIED:
+                raise NotProbed(f"no producer id was assigned: {ErrorCode.name_of(answer.error)}")
             await asyncio.sleep(POLL_S)
 
     async def _produce(self, connection: Connection, batch: bytes) -> ProbeAnswer:
         version = connection.version(PRODUCE)
         topic = self._topic_id if version >= PRODUCE_BY_TOPIC_ID else self._topic
         parts, _ = produce.encode(version, int(self._timeout_s * 1000), [(topic, 0, batch)])
-        (told,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
-        if _passes(told.error):
-            raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(told.error)}")
-        return ProbeAnswer(told.error, told.base_offset)
+        (answer,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
+        if _passes(answer.error):
+            raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(answer.error)}")
+        return ProbeAnswer(answer.error, answer.base_offset)
 
     async def _remembered(self, connection: Connection, ids: list[int]) -> dict[int, int] | None:
         try:
-            (told,) = await self._ask(
+            (answer,) = await self._ask(
                 connection,
                 DESCRIBE_PRODUCERS,
                 producer_ids.encode_describe_producers({self._topic: [0]}),
@@ -284,15 +284,15 @@ class _Probe:
             )
         except UnsupportedBroker:
             return None
-        if told.error:
-            raise NotProbed(f"the state of the producers is not known: {ErrorCode.name_of(told.error)}")
-        return {ids.index(each.producer_id): each.last_sequence for each in told.producers if each.producer_id in ids}
+        if answer.error:
+            raise NotProbed(f"the state of the producers is not known: {ErrorCode.name_of(answer.error)}")
+        return {ids.index(each.producer_id): each.last_sequence for each in answer.producers if each.producer_id in ids}
 
     async def _end(self, connection: Connection) -> list_offsets.EpochEnd:
         question = list_offsets.EpochQuestion(self._topic, 0, self._epoch, self._epoch)
         body = list_offsets.encode_epoch_ends([question])
-        (told,) = await self._ask(connection, OFFSET_FOR_LEADER_EPOCH, body, list_offsets.decode_epoch_ends)
-        return told
+        (answer,) = await self._ask(connection, OFFSET_FOR_LEADER_EPOCH, body, list_offsets.decode_epoch_ends)
+        return answer
 
     async def _read(
         self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]

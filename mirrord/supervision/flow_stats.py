@@ -163,15 +163,15 @@ class _Lane:
 
     __slots__ = ("bytes", "raw", "rebuilt", "records")
 
-    def __init__(self, told: LaneReport | None = None) -> None:
+    def __init__(self, report: LaneReport | None = None) -> None:
         self.records = self.bytes = self.raw = 0
         self.rebuilt: Mapping[str, int] = {}
-        if told is not None:
-            self.take(told)
+        if report is not None:
+            self.take(report)
 
-    def take(self, told: LaneReport) -> None:
-        self.records, self.bytes, self.raw = told.copied_records, told.copied_bytes, told.raw_batches
-        self.rebuilt = told.rebuilt
+    def take(self, report: LaneReport) -> None:
+        self.records, self.bytes, self.raw = report.copied_records, report.copied_bytes, report.raw_batches
+        self.rebuilt = report.rebuilt
 
 
 class Counts:
@@ -182,7 +182,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._records = self._bytes = self._raw = 0
-        self._deaths = self._deaths_told = 0
+        self._deaths = self._deaths_reported = 0
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
@@ -205,10 +205,10 @@ class Counts:
             self.adopted.discard(host)
         self._lanes, self._seen = lanes, seen
 
-    def note_deaths(self, told: int) -> None:
+    def note_deaths(self, deaths: int) -> None:
         """Record the number of replicators that died under the current lease; a new lease begins at zero."""
-        self._deaths += told - self._deaths_told if told >= self._deaths_told else told
-        self._deaths_told = told
+        self._deaths += deaths - self._deaths_reported if deaths >= self._deaths_reported else deaths
+        self._deaths_reported = deaths
 
     def status(self) -> CountsStatus:
         """Return the current values."""

@@ -79,7 +79,7 @@ class FlowSupervisor:
         self._ends = UncoveredEnds(services.clock)
         self._next: FlowConfig | None = None
         """The configuration that will replace `flow`."""
-        self._untold: list[str] = []
+        self._unrecorded: list[str] = []
         """Changes in that configuration that the ledger does not contain yet."""
         self._drains = False
         """Whether all lanes have to be drained for that configuration."""
@@ -139,7 +139,7 @@ class FlowSupervisor:
         Lanes that are still wanted are not touched, unless all have to be drained for the change.
         """
         self._next = flow
-        self._untold += lines
+        self._unrecorded += lines
         self._drains = self._drains or drains
         self._changed.set()
 
@@ -148,7 +148,7 @@ class FlowSupervisor:
         self._replicators = replicators
         if self._fleet is not None:
             self._fleet.place_by(replicators)
-        self._untold += lines
+        self._unrecorded += lines
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
@@ -382,7 +382,7 @@ class FlowSupervisor:
         self._upkeep, self._discovery, self._first_look = self._make_upkeep(self.flow)
         self._discovery.go_on_from(discovery)
         self._replaced.set()
-        self._log.info("flow_changed", changes=self._untold)
+        self._log.info("flow_changed", changes=self._unrecorded)
         if self._fleet is None:
             await former.close()
 
@@ -408,9 +408,9 @@ class FlowSupervisor:
         while not self._drains:
             self._changed.clear()
             await self._take_up()
-            if self._untold:
-                untold, self._untold = self._untold, []
-                await recorder.write([ConfigChanged(tuple(untold))])
+            if self._unrecorded:
+                unrecorded, self._unrecorded = self._unrecorded, []
+                await recorder.write([ConfigChanged(tuple(unrecorded))])
             try:
                 if self.flow.on_recreated == "fresh":
                     await recorder.read()  # find out what was copied before a topic was created again
@@ -428,7 +428,7 @@ class FlowSupervisor:
                 forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_reports)
                 await recorder.write((*self._discovered.facts, *forgotten))
                 self._upkeep.see(self._discovered)
-            await wait_for(self._changed, next_refresh_s(self.flow, looked, untold=recorder.waiting))
+            await wait_for(self._changed, next_refresh_s(self.flow, looked, is_unrecorded=recorder.waiting))
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
@@ -488,11 +488,11 @@ class FlowSupervisor:
 
     def _remarks(self) -> tuple[str, ...]:
         hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
-        told = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
+        orders = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
         if self._fleet is None:
-            return told
+            return orders
         waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})
-        return (*told, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
+        return (*orders, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
 
     def _note_fault(self, line: str) -> None:
         if line and line != self._note:

@@ -26,7 +26,7 @@ class OwnSettings:
         """Problems that only an operator can fix, one line each."""
         self._flow = flow
         self._target = target
-        self._told: set[tuple[str, str, str]] = set()
+        self._logged: set[tuple[str, str, str]] = set()
         """Wrong values that were logged. Some brokers keep returning values other than those that were set."""
 
     async def round(self, target: ClusterTopics) -> None:
@@ -48,9 +48,9 @@ class OwnSettings:
                 continue
             refused = await self._target.alter({name: {each.key: each.must_be for each in wrong}})
             for each in wrong:
-                if (name, each.key, each.value) not in self._told:
+                if (name, each.key, each.value) not in self._logged:
                     log.warning("own_topic_setting", topic=name, key=each.key, was=each.value, now=each.must_be)
-                    self._told.add((name, each.key, each.value))
+                    self._logged.add((name, each.key, each.value))
                 if name in refused:
                     what = f"the topic {name} has {each.key}={each.value}, which loses facts; it must be {each.must_be}"
                     faults.append(f"{what} and cannot be set: {refused[name]}")

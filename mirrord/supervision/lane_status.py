@@ -273,10 +273,10 @@ def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_
         return None
     if lag_records == 0:
         return held_s if held_s is not None and held_s > FRESH_S else 0.0
-    told = [] if held_s is None else [held_s]
+    ages = [] if held_s is None else [held_s]
     if 0 <= last_record_ms <= now_ms:
-        told.append((now_ms - last_record_ms) / 1000)
-    return min(told, default=None)
+        ages.append((now_ms - last_record_ms) / 1000)
+    return min(ages, default=None)
 
 
 def _verdicts(ledger: LaneState | None) -> dict[str, int]:

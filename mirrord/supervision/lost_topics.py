@@ -91,8 +91,8 @@ async def _record(
         lost = ", ".join(f"[{each.start}, {each.end})" for each in fact.verdicts)
         log.error("records_lost", flow=flow.name, lane=fact.lane, source_offsets=lost, line=fact.note)
     await recorder.write(verdicts)
-    untold = [*(hosted & state.lanes.keys()), *(each.lane for each in left_behind(state, is_gone, (), start_offset))]
-    kept, removed = settled_records(state, is_gone, untold, start_offset, now_ms)
+    unsettled = [*(hosted & state.lanes.keys()), *(each.lane for each in left_behind(state, is_gone, (), start_offset))]
+    kept, removed = settled_records(state, is_gone, unsettled, start_offset, now_ms)
     for record in kept:
         if record.source is not None:
             line, source = "the topic was deleted before any of these records was copied", record.source

@@ -89,9 +89,9 @@ class UncoveredEnds:
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
         """Record the ends. A verdict is in the ledger before the state record that it is based on is replaced."""
         state, ends = recorder.state, self._ends
-        told = truncated(state, ends, hosted)
+        facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
-                 for fact in told if (lane := state.lanes.get(fact.lane)) is not None}  # fmt: skip
+                 for fact in facts if (lane := state.lanes.get(fact.lane)) is not None}  # fmt: skip
         sure = [fact for where, fact in lower.items() if self._fell.get(where) == ends[where]]
         self._fell = {where: ends[where] for where in lower}
         for fact in sure:

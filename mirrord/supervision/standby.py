@@ -36,11 +36,11 @@ class StandbyLook:
         while True:
             holders = self._holders()
             changes = {http: await self._ask(http) for http in set(holders.values())}
-            told = {flow: _difference(flow, http, changes[http]) for flow, http in holders.items()}
-            for flow, line in told.items():
+            differences = {flow: _difference(flow, http, changes[http]) for flow, http in holders.items()}
+            for flow, line in differences.items():
                 if line and self.remarks.get(flow) != line:
                     log.warning("standby_differs", flow=flow, reason=line)
-            self.remarks = {flow: line for flow, line in told.items() if line}
+            self.remarks = {flow: line for flow, line in differences.items() if line}
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:

@@ -129,8 +129,8 @@ class AclSync:
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
-            told = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
-            if plan.add and not await recorder.write([told]):
+            planned = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
+            if plan.add and not await recorder.write([planned]):
                 return  # no ACL is added before the ledger has recorded it
             refused |= await self._target.add_rules(plan.add) if plan.add else {}
             refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
@@ -185,9 +185,9 @@ def remarks_of(plan: AclsPlan) -> list[str]:
         which = "1 ACL on target topics is" if count == 1 else f"{count} ACLs on target topics are"
         stays = "it stays: " if count == 1 else "they stay, such as "
         lines.append(f"{which} neither mirrord's nor at the source, so {stays}{plan.foreign[0]}")
-    if plan.untold:
-        rule, reason = plan.untold[0]
-        lines.append(f"{len(plan.untold)} ACLs of the source cannot be copied, such as {rule}: {reason}")
+    if plan.uncopyable:
+        rule, reason = plan.uncopyable[0]
+        lines.append(f"{len(plan.uncopyable)} ACLs of the source cannot be copied, such as {rule}: {reason}")
     return lines
 
 

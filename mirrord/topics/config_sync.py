@@ -69,7 +69,7 @@ class SettingsSync:
         self._seen: Mapping[str, Settings] = {}
         """The same configs by topic."""
         self._remarks: dict[str, str] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
         """The retention of source topics whose configs are known."""
         self.topics = Topics()
@@ -185,11 +185,11 @@ class SettingsSync:
     def _log_faults(self, faults: Mapping[str, str]) -> None:
         """Log each fault when it appears or changes, and when it is gone."""
         for topic, line in faults.items():
-            if self._told.get(topic) != line:
+            if self._logged.get(topic) != line:
                 log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)
-        for topic in self._told.keys() - faults.keys():
+        for topic in self._logged.keys() - faults.keys():
             log.info("settings_in_order", flow=self._flow.name, topic=topic)
-        self._told = dict(faults)
+        self._logged = dict(faults)
 
 
 def _unseen(pairs: Sequence[ConfigSyncPair], source: SeenSettings, target: SeenSettings) -> dict[str, str]:

@@ -130,7 +130,7 @@ class Discovery:
         self._settings_of = settings_of
         self._done: dict[str, Done] = {}
         """Changes that are not visible yet, by target topic."""
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._noticed = ""
 
     @property
@@ -317,23 +317,23 @@ class Discovery:
     def _log_lines(self, lines: dict[str, str]) -> None:
         """Log each fault and remark when it appears or changes, not at every refresh."""
         for topic, line in lines.items():
-            if self._told.get(topic) != line:
+            if self._logged.get(topic) != line:
                 log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
-        for topic in self._told.keys() - lines.keys():
+        for topic in self._logged.keys() - lines.keys():
             log.info("topic_in_order", flow=self._flow.name, topic=topic)
-        self._told = lines
+        self._logged = lines
 
 
-def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
+def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: bool) -> float | None:
     """Return the time until the next refresh; None if none is needed.
 
-    `untold` means that a fact could not be written to the ledger yet.
+    `is_unrecorded` means that a fact could not be written to the ledger yet.
     """
     if last is not None and last.unshown:
         return SOON_S
     if flow.refresh_ms is not None:
         return flow.refresh_ms / 1000
-    return REPEAT_S if last is None or last.faults or untold else None
+    return REPEAT_S if last is None or last.faults or is_unrecorded else None
 
 
 class _Memory:

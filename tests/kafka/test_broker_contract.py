@@ -19,12 +19,12 @@ from tests.fixtures.wire import produce_one, topic_key
 from tests.sim.contract import (
     NOT_LEADER,
     OUT_OF_ORDER,
+    Answered,
     Batch,
     BrokerContract,
     ForgettingContract,
     LeadershipContract,
     Target,
-    Told,
     altered,
 )
 
@@ -165,15 +165,15 @@ async def test_a_record_without_key_is_refused_by_a_compacted_topic(target: LabT
     partition = await target.topic({"cleanup.policy": "compact"})
     batch = Batch(await partition.producer(), 0)
     told = await partition.append(lab_batch(batch, partition.now_ms(), key=None))
-    assert told == Told(ErrorCode.INVALID_RECORD, -1)
-    assert await partition.produce(batch) == Told(0, 0)
+    assert told == Answered(ErrorCode.INVALID_RECORD, -1)
+    assert await partition.produce(batch) == Answered(0, 0)
 
 
 async def test_a_batch_that_is_too_large_lets_the_next_one_in(target: LabTarget) -> None:
     partition = await target.topic({"max.message.bytes": "2000"})
     large = Batch(await partition.producer(), 0, count=1000)
-    assert await partition.produce(large) == Told(ErrorCode.MESSAGE_TOO_LARGE, -1)
-    assert await partition.produce(large.next(count=1)) == Told(0, 0)
+    assert await partition.produce(large) == Answered(ErrorCode.MESSAGE_TOO_LARGE, -1)
+    assert await partition.produce(large.next(count=1)) == Answered(0, 0)
 
 
 async def test_attributes_that_a_broker_keeps_and_one_that_it_clears(target: LabTarget) -> None:
@@ -192,11 +192,11 @@ async def test_a_broker_that_compresses_keeps_the_sequences_alone(target: LabTar
     batch = Batch(await kept.producer(), 5, count=50)
     sent = kept.build(batch)
     for partition in (kept, compressed):
-        assert await partition.append(sent) == Told(0, 0)
+        assert await partition.append(sent) == Answered(0, 0)
         (header, data) = (await partition.batches())[0]
         assert (header.producer_id, header.base_sequence, header.record_count) == (batch.producer, 5, 50)
         same = records_digest(data, 0) == records_digest(sent, 0)
         assert same == (partition is kept)
         assert (len(data) == len(sent)) == (partition is kept)
-        assert await partition.produce(batch) == Told(0, 0)
-        assert await partition.produce(replace(batch, sequence=10)) == Told(OUT_OF_ORDER, -1)
+        assert await partition.produce(batch) == Answered(0, 0)
+        assert await partition.produce(replace(batch, sequence=10)) == Answered(OUT_OF_ORDER, -1)

@@ -20,9 +20,9 @@ from tests.fixtures.compacted import (
     CompactedCopy,
     Pair,
     audited,
-    marks,
     pairs,
-    restore_marks,
+    progress_rows,
+    restore_progress_rows,
     until_copied,
 )
 from tests.fixtures.daemon import SECONDS, Daemon, conf, lose_ledger, mirrord, unique
@@ -128,12 +128,12 @@ def test_a_single_writer_after_a_crash_and_a_leader_change(pair: LabPair, tmp_pa
     copied.write(updates(0, 15))
     with Daemon(path) as daemon:
         until_copied(daemon, copied)
-        daemon.until(lambda: marks(pair.target, flow, least=15))
-        marked = marks(pair.target, flow, least=15)
+        daemon.until(lambda: progress_rows(pair.target, flow, least=15))
+        saved_rows = progress_rows(pair.target, flow, least=15)
         copied.write(updates(15, 40))
         until_copied(daemon, copied)
         daemon.kill()
-    restore_marks(pair.target, flow, marked)
+    restore_progress_rows(pair.target, flow, saved_rows)
     copied.until_cleaned(cleanable(40))
     with Daemon(path) as daemon:
         until_copied(daemon, copied)

@@ -13,14 +13,14 @@ from mirrord.audit.rules.record_compare import compare_records, together
 from mirrord.audit.rules.results import AuditRange, Compared, Seen, Surroundings
 from mirrord.ledger.prune import floor
 from tests.fixtures.naive_audit import Log, expected, naive
-from tests.fixtures.told_mirror import WHOLE, WILD, ToldMirror
+from tests.fixtures.random_mirror import WHOLE, WILD, RandomMirror
 
 SEEDS = st.integers(0, 2**32)
 
 
-def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> ToldMirror:
+def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> RandomMirror:
     chance = random.Random(seed)
-    made = ToldMirror(chance)
+    made = RandomMirror(chance)
     for _ in range(chance.randrange(1, 20)):
         made.step(chance.choice(kinds))
     made.step("copy")
@@ -36,12 +36,12 @@ def seen(contents: Log, *, own: bool = False) -> list[Seen]:
     return [Seen(at, b"%d" % content, 0, is_own=own) for at, content in sorted(contents.items())]
 
 
-def whole(made: ToldMirror, most: int = 1 << 40) -> list[AuditRange]:
+def whole(made: RandomMirror, most: int = 1 << 40) -> list[AuditRange]:
     told = made.lane.verdicts.recent
     return list(ranges(made.lane, floor(made.lane), made.ordinal, most, told))
 
 
-def audit(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
+def audit(made: RandomMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
     around = Surroundings(source_log_start=made.starts[0], target_log_start=made.starts[1])
     return compare_records(wanted, seen(source), seen(target, own=True), around)
 

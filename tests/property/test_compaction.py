@@ -18,27 +18,27 @@ from mirrord.model.run_memory import RunMemory
 from mirrord.model.runs import Runs
 from tests.fixtures.attic import scarce
 from tests.fixtures.ledger import plain
-from tests.fixtures.told_mirror import COMPACTED, LANE, WILD, ToldMirror
+from tests.fixtures.random_mirror import COMPACTED, LANE, WILD, RandomMirror
 
 SEEDS = st.integers(0, 2**32)
 HARDLY_ANY_ROOM = scarce(fewest=2, most=8, block=3)
 
 
-class Unpruned(ToldMirror):
+class Unpruned(RandomMirror):
     """A mirror that writes no facts about pruning: pieces are pruned as a whole."""
 
     def prune(self) -> None:
         """Do nothing."""
 
 
-def long_mirror(seed: int, kinds: tuple[str, ...] = WILD, kind: type[ToldMirror] = ToldMirror) -> ToldMirror:
+def long_mirror(seed: int, kinds: tuple[str, ...] = WILD, kind: type[RandomMirror] = RandomMirror) -> RandomMirror:
     made = kind(random.Random(seed))
     for _ in range(made.chance.randrange(5, 40)):
         made.step(made.chance.choice((*kinds, "gap", "foreign")))
     return made
 
 
-def answers(made: ToldMirror, source: int = 0, target: int = 0) -> tuple[list[Translation], list[Translation]]:
+def answers(made: RandomMirror, source: int = 0, target: int = 0) -> tuple[list[Translation], list[Translation]]:
     """The translations of all offsets from these on."""
     lane = made.map()
     return (
@@ -47,22 +47,22 @@ def answers(made: ToldMirror, source: int = 0, target: int = 0) -> tuple[list[Tr
     )
 
 
-def archived(made: ToldMirror) -> int:
+def archived(made: RandomMirror) -> int:
     return sum(piece.archived is not None for runs in sides(made) for piece in runs.pieces)
 
 
-def sides(made: ToldMirror) -> tuple[Runs, Runs]:
+def sides(made: RandomMirror) -> tuple[Runs, Runs]:
     return made.lane.source_runs, made.lane.target_runs
 
 
-def snapshot_bytes(made: ToldMirror) -> int:
+def snapshot_bytes(made: RandomMirror) -> int:
     cut = snapshots(made.state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0))
     return sum(len(encode_state(record)) for record in cut.records)
 
 
 @HARDLY_ANY_ROOM
 def test_snapshots_hold_the_newest_runs_alone() -> None:
-    made = ToldMirror(random.Random(1))
+    made = RandomMirror(random.Random(1))
     for _ in range(600):
         made.gap()
         made.foreign()
@@ -108,7 +108,7 @@ def test_every_reader_folds_it_alike(seed: int) -> None:
 @HARDLY_ANY_ROOM
 @given(SEEDS)
 def test_what_is_new_is_answered_without_the_dataset(seed: int) -> None:
-    made = ToldMirror(random.Random(seed))
+    made = RandomMirror(random.Random(seed))
     for _ in range(made.chance.randrange(40)):
         made.step(made.chance.choice(("copy", "gap", "foreign")))
     made.compact(meanwhile=0)

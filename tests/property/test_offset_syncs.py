@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirrord.ledger.mm2_offset_pairs import PublishedPairs, due_syncs
-from tests.fixtures.told_mirror import WILD, ToldMirror
+from tests.fixtures.random_mirror import WILD, RandomMirror
 
 
 class Store:
@@ -27,7 +27,7 @@ class Store:
         return found[1] + (upstream > found[0])
 
 
-def truth(made: ToldMirror, upstream: int, end: int) -> int:
+def truth(made: RandomMirror, upstream: int, end: int) -> int:
     """The first record of the target that the source holds at this offset or after it."""
     wanted = {record for record in made.source[upstream:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
@@ -37,7 +37,7 @@ def truth(made: ToldMirror, upstream: int, end: int) -> int:
 @example(0, 0, False)
 def test_no_group_skips_a_record(seed: int, lag_max: int, forgets: bool) -> None:
     chance = random.Random(seed)
-    made, store, told = ToldMirror(chance), Store(), None
+    made, store, told = RandomMirror(chance), Store(), None
     for _ in range(chance.randrange(25)):
         made.step(chance.choice(WILD))
         if chance.random() < 0.3:

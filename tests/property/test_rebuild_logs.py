@@ -78,10 +78,10 @@ def targets(batches: Sequence[Batch], producer: tuple[int, int] = OWN) -> list[i
 def check(found: LaneRebuilt, sources: Sequence[int], there: Sequence[int]) -> LaneState:
     """Every ordinal is what it was, and the lane continues after the last one."""
     assert found.outcome == "rebuilt", found.why
-    assert found.told is not None
-    lane = folded(found.told)
-    assert found.told.ordinal == found.told.until == len(sources) == len(there)
-    assert (found.told.source_offset, found.told.target_offset) == (sources[-1] + 1, there[-1] + 1)
+    assert found.reconstructed is not None
+    lane = folded(found.reconstructed)
+    assert found.reconstructed.ordinal == found.reconstructed.until == len(sources) == len(there)
+    assert (found.reconstructed.source_offset, found.reconstructed.target_offset) == (sources[-1] + 1, there[-1] + 1)
     assert [lane.source_runs.offset_of(ordinal) for ordinal in range(len(sources))] == sources
     assert [lane.target_runs.offset_of(ordinal) for ordinal in range(len(there))] == there
     assert found.producer == OWN
@@ -98,11 +98,11 @@ def test_the_map_is_as_it_was(seed: int, foreign: bool) -> None:
     target = stored(made.batches)
     found = look(source, target)
     check(found, made.sources, targets(target))
-    assert found.told is not None
-    assert found.told.left_out == 0
+    assert found.reconstructed is not None
+    assert found.reconstructed.left_out == 0
     # Batches without records, and records that no reader was to see.
     reasons = {"control" if batch.is_control else "aborted" for batch in source if batch not in committed(source)}
-    assert {verdict.reason for verdict in found.told.verdicts} <= reasons | {"compacted"}
+    assert {verdict.reason for verdict in found.reconstructed.verdicts} <= reasons | {"compacted"}
 
 
 @given(SEEDS)
@@ -118,12 +118,14 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
     assume(made.ordinal)
     found = look(source, target := stored(made.batches), msgspec.structs.replace(RULES, keeps=keeps))
     check(found, made.sources, targets(target))
-    assert found.told is not None
+    assert found.reconstructed is not None
     left_out = {row.offset for batch in committed(source) for row in batch.rows if not keeps(row)}
-    told = {at for each in found.told.verdicts if each.reason == "filtered" for at in range(each.start, each.end)}
+    told = {
+        at for each in found.reconstructed.verdicts if each.reason == "filtered" for at in range(each.start, each.end)
+    }
     passed = {at for at in left_out if made.sources[0] < at < made.sources[-1]}
     assert passed <= told <= left_out
-    assert found.told.left_out == 0
+    assert found.reconstructed.left_out == 0
 
 
 @given(SEEDS, st.integers(1, 7), st.integers(1, 400), st.sampled_from((1, 5, 20_000)), st.booleans())
@@ -153,14 +155,14 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
         patched.setattr(rebuild_scan, "MOST_RECORDS", 3)
         found = look(left, target, msgspec.structs.replace(RULES, keeps=keeps), start)
     assert found.outcome == "rebuilt", found.why
-    assert found.told is not None
-    lane = folded(found.told)
+    assert found.reconstructed is not None
+    lane = folded(found.reconstructed)
     first = len(made.sources) - len(held_still)
     there = targets(target)
     assert [lane.source_runs.offset_of(each) for each in range(first, len(made.sources))] == held_still
     assert [lane.target_runs.offset_of(each) for each in range(first, len(there))] == there[first:]
-    assert (found.told.ordinal, found.told.source_offset) == (len(there), made.sources[-1] + 1)
-    assert (found.told.expired, found.told.left_out) == (first, 0)
+    assert (found.reconstructed.ordinal, found.reconstructed.source_offset) == (len(there), made.sources[-1] + 1)
+    assert (found.reconstructed.expired, found.reconstructed.left_out) == (first, 0)
 
 
 @given(SEEDS)
@@ -204,7 +206,7 @@ def test_two_who_copied_at_the_same_time_are_refused(seed: int) -> None:
         sequences[who] += len(batch.rows)
     found = look(source, stored(mixed))
     assert found.outcome == "refused"
-    assert found.told is None
+    assert found.reconstructed is None
     assert found.why
 
 

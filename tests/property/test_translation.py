@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mirrord.ledger.offset_map import Translation
 from tests.fixtures.attic import scarce
-from tests.fixtures.told_mirror import COMPACTED, WHOLE, WILD, ToldMirror
+from tests.fixtures.random_mirror import COMPACTED, WHOLE, WILD, RandomMirror
 
 SEEDS = st.integers(0, 2**32)
 
@@ -16,31 +16,31 @@ HARDLY_ANY_ROOM = scarce(fewest=2, most=8, block=3)
 """With this little room all but the newest runs are outside memory, and come back at a restart."""
 
 
-def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> ToldMirror:
+def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> RandomMirror:
     chance = random.Random(seed)
-    made = ToldMirror(chance)
+    made = RandomMirror(chance)
     for _ in range(chance.randrange(most)):
         made.step(chance.choice(kinds))
     return made
 
 
-def truth_to_target(made: ToldMirror, offset: int, end: int) -> int:
+def truth_to_target(made: RandomMirror, offset: int, end: int) -> int:
     """The first record of the target before the mark that the source holds at this offset or after it."""
     wanted = {record for record in made.source[offset:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
 
 
-def truth_to_source(made: ToldMirror, offset: int) -> int:
+def truth_to_source(made: RandomMirror, offset: int) -> int:
     """The lowest source offset of what the target holds from here on, or else where the source continues."""
     wanted = {record for record in made.target[offset:] if record is not None}
     return next((at for at, record in enumerate(made.source) if record in wanted), len(made.source))
 
 
-def is_readable(made: ToldMirror, source: int | None, target: int | None) -> bool:
+def is_readable(made: RandomMirror, source: int | None, target: int | None) -> bool:
     return (source is not None and source >= made.starts[0]) or (target is not None and target >= made.starts[1])
 
 
-def assert_to_target(made: ToldMirror, told: Translation, end: int) -> None:
+def assert_to_target(made: RandomMirror, told: Translation, end: int) -> None:
     true = truth_to_target(made, told.asked, end)
     record = made.source[told.asked] if told.asked < len(made.source) else None
     copies = [at for at, each in enumerate(made.target[:end]) if record is not None and each == record]
@@ -66,7 +66,7 @@ def assert_to_target(made: ToldMirror, told: Translation, end: int) -> None:
             raise AssertionError(told)
 
 
-def assert_to_source(made: ToldMirror, told: Translation) -> None:
+def assert_to_source(made: RandomMirror, told: Translation) -> None:
     record = made.target[told.asked] if told.asked < len(made.target) else None
     here = made.source.index(record) if record is not None and record in made.source else None
     true = truth_to_source(made, told.asked)

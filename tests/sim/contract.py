@@ -46,7 +46,7 @@ class Batch:
         return replace(self, sequence=(self.sequence + self.count) % (LAST_SEQUENCE + 1), **changes)
 
 
-class Told(NamedTuple):
+class Answered(NamedTuple):
     """The answer to a produce request."""
 
     error: int
@@ -85,7 +85,7 @@ class Partition(ABC):
         """A whole record batch."""
 
     @abstractmethod
-    async def begin(self, data: bytes, at: int | None = None) -> asyncio.Future[Told]:
+    async def begin(self, data: bytes, at: int | None = None) -> asyncio.Future[Answered]:
         """Send these bytes as the records of a produce request that all replicas must acknowledge."""
 
     @abstractmethod
@@ -144,10 +144,10 @@ class Partition(ABC):
     @abstractmethod
     async def resume(self, broker: int) -> None: ...
 
-    async def append(self, data: bytes, at: int | None = None) -> Told:
+    async def append(self, data: bytes, at: int | None = None) -> Answered:
         return await (await self.begin(data, at))
 
-    async def produce(self, batch: Batch, at: int | None = None) -> Told:
+    async def produce(self, batch: Batch, at: int | None = None) -> Answered:
         return await self.append(self.build(batch), at)
 
     async def fill(self, first: Batch, batches: int) -> list[Batch]:
@@ -157,7 +157,7 @@ class Partition(ABC):
             sent.append(sent[-1].next())
         base = (await self.end()).end
         for batch in sent:
-            assert await self.produce(batch) == Told(0, base)
+            assert await self.produce(batch) == Answered(0, base)
             base += batch.count
         return sent
 
@@ -205,58 +205,58 @@ class BrokerContract:
         partition = await target.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         await partition.reconnect()
-        assert await partition.produce(last.next()) == Told(0, 20)
+        assert await partition.produce(last.next()) == Answered(0, 20)
 
     async def test_the_last_five_batches_are_known_again(self, target: Target) -> None:
         partition = await target.partition()
         sent = await partition.fill(Batch(await partition.producer(), 0), 7)
         await partition.reconnect()
         for at, batch in reversed(list(enumerate(sent))):
-            told = Told(0, at * COUNT) if at >= len(sent) - REMEMBERED else Told(OUT_OF_ORDER, -1)
+            told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
             assert await partition.produce(batch) == told
             assert await partition.produce(replace(batch, content=1)) == told, "the content is not compared"
         assert [(stored.base, stored.sequence) for stored in await partition.read()] == [
             (at * COUNT, batch.sequence) for at, batch in enumerate(sent)
         ]
-        assert await partition.produce(sent[-1].next()) == Told(0, 70)
+        assert await partition.produce(sent[-1].next()) == Answered(0, 70)
 
     async def test_a_gap_or_another_cut_is_refused(self, target: Target) -> None:
         partition = await target.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         for wrong in (last.next().next(), last.next(count=3).next(), replace(last, count=4), replace(last, count=11)):
-            assert await partition.produce(wrong) == Told(OUT_OF_ORDER, -1)
-        assert await partition.produce(replace(last, sequence=14, count=6)) == Told(OUT_OF_ORDER, -1)
+            assert await partition.produce(wrong) == Answered(OUT_OF_ORDER, -1)
+        assert await partition.produce(replace(last, sequence=14, count=6)) == Answered(OUT_OF_ORDER, -1)
         assert len(await partition.read()) == 2
-        assert await partition.produce(last.next()) == Told(0, 20)
+        assert await partition.produce(last.next()) == Answered(0, 20)
 
     async def test_sequences_begin_again_behind_the_last_one(self, target: Target) -> None:
         partition = await target.partition()
         producer = await partition.producer()
         across = Batch(producer, LAST_SEQUENCE - 3)
-        assert await partition.produce(across) == Told(0, 0)
+        assert await partition.produce(across) == Answered(0, 0)
         assert await partition.last_sequence(producer) == 5
-        assert await partition.produce(across) == Told(0, 0)
-        assert await partition.produce(replace(across, sequence=6)) == Told(0, 10)
+        assert await partition.produce(across) == Answered(0, 0)
+        assert await partition.produce(replace(across, sequence=6)) == Answered(0, 10)
         exact = Batch(await partition.producer(), LAST_SEQUENCE - COUNT + 1)
-        assert await partition.produce(exact) == Told(0, 20)
+        assert await partition.produce(exact) == Answered(0, 20)
         assert await partition.last_sequence(exact.producer) == LAST_SEQUENCE
-        assert await partition.produce(replace(exact, sequence=1)) == Told(OUT_OF_ORDER, -1)
-        assert await partition.produce(replace(exact, sequence=0)) == Told(0, 30)
+        assert await partition.produce(replace(exact, sequence=1)) == Answered(OUT_OF_ORDER, -1)
+        assert await partition.produce(replace(exact, sequence=0)) == Answered(0, 30)
 
     async def test_without_memory_anything_is_taken(self, target: Target) -> None:
         partition = await target.partition()
-        assert await partition.produce(Batch(await partition.producer(), 5_000_000)) == Told(0, 0)
-        assert await partition.produce(Batch(10**12, 77, epoch=3)) == Told(0, 10), "an id that nobody was given"
-        assert await partition.produce(Batch(10**12, 87, epoch=3)) == Told(0, 20)
+        assert await partition.produce(Batch(await partition.producer(), 5_000_000)) == Answered(0, 0)
+        assert await partition.produce(Batch(10**12, 77, epoch=3)) == Answered(0, 10), "an id that nobody was given"
+        assert await partition.produce(Batch(10**12, 87, epoch=3)) == Answered(0, 20)
 
     async def test_another_epoch_begins_at_zero(self, target: Target) -> None:
         partition = await target.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
-        assert await partition.produce(last.next(epoch=1)) == Told(OUT_OF_ORDER, -1)
-        assert await partition.produce(replace(last, sequence=0, epoch=1)) == Told(0, 20)
+        assert await partition.produce(last.next(epoch=1)) == Answered(OUT_OF_ORDER, -1)
+        assert await partition.produce(replace(last, sequence=0, epoch=1)) == Answered(0, 20)
         for fenced in (last, last.next(), replace(last, sequence=10)):
-            assert await partition.produce(fenced) == Told(ErrorCode.INVALID_PRODUCER_EPOCH, -1)
-        assert await partition.produce(replace(last, epoch=1)) == Told(0, 30), "10 follows 0 to 9"
+            assert await partition.produce(fenced) == Answered(ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+        assert await partition.produce(replace(last, epoch=1)) == Answered(0, 30), "10 follows 0 to 9"
         assert await partition.last_sequence(last.producer) == 19
 
     @pytest.mark.parametrize(
@@ -276,23 +276,25 @@ class BrokerContract:
     ) -> None:
         partition = await target.partition()
         batch = Batch(await partition.producer(), 0)
-        assert await partition.append(wrong(partition.build(batch))) == Told(error, -1)
+        assert await partition.append(wrong(partition.build(batch))) == Answered(error, -1)
         assert await partition.end() == End(0, 0)
         assert await partition.last(batch.producer) is None
-        assert await partition.produce(batch) == Told(0, 0)
+        assert await partition.produce(batch) == Answered(0, 0)
 
     async def test_a_record_time_far_ahead_is_refused(self, target: Target) -> None:
         partition = await target.partition()
         batch = Batch(await partition.producer(), 0)
-        assert await partition.produce(replace(batch, age_ms=-2 * 3_600_000)) == Told(ErrorCode.INVALID_TIMESTAMP, -1)
-        assert await partition.produce(replace(batch, age_ms=-3_000_000)) == Told(0, 0)
+        assert await partition.produce(replace(batch, age_ms=-2 * 3_600_000)) == Answered(
+            ErrorCode.INVALID_TIMESTAMP, -1
+        )
+        assert await partition.produce(replace(batch, age_ms=-3_000_000)) == Answered(0, 0)
 
     async def test_behind_a_refused_first_batch_the_second_is_taken(self, target: Target) -> None:
         partition = await target.partition()
         first = Batch(await partition.producer(), 0)
         assert (await partition.append(damaged(partition.build(first)))).error == ErrorCode.CORRUPT_MESSAGE
-        assert await partition.produce(first.next()) == Told(0, 0), "only the base offset shows the hole"
-        assert await partition.produce(first) == Told(OUT_OF_ORDER, -1)
+        assert await partition.produce(first.next()) == Answered(0, 0), "only the base offset shows the hole"
+        assert await partition.produce(first) == Answered(OUT_OF_ORDER, -1)
 
     async def test_the_last_batch_of_a_producer_is_told(self, target: Target) -> None:
         partition = await target.partition()
@@ -325,7 +327,7 @@ class BrokerContract:
         assert (await partition.visible()).error in gone
         await partition.create_topic()
         assert await partition.last(last.producer) is None
-        assert await partition.produce(replace(last, sequence=50)) == Told(0, 0)
+        assert await partition.produce(replace(last, sequence=50)) == Answered(0, 0)
 
     async def test_what_outlives_a_kill(self, target: Target) -> None:
         young, emptied, old, mixed = [await target.partition() for _ in range(4)]
@@ -340,16 +342,16 @@ class BrokerContract:
         assert (await mixed.produce(Batch(producer, 20, age_ms=OLD_MS))).error == 0
         await target.restart()
         assert await young.last_sequence(producer) == 29
-        assert await young.produce(sent[2]) == Told(0, 20)
+        assert await young.produce(sent[2]) == Answered(0, 20)
         for unknown in (sent[1], sent[0], sent[2].next().next()):
-            assert await young.produce(unknown) == Told(OUT_OF_ORDER, -1), "only the very last batch is known again"
-        assert await young.produce(sent[2].next()) == Told(0, 30)
+            assert await young.produce(unknown) == Answered(OUT_OF_ORDER, -1), "only the very last batch is known again"
+        assert await young.produce(sent[2].next()) == Answered(0, 30)
         assert await emptied.last_sequence(producer) == 29
-        assert await emptied.produce(sent[2]) == Told(0, 20), "although nobody can read it any more"
-        assert await emptied.produce(sent[2].next()) == Told(0, 30)
+        assert await emptied.produce(sent[2]) == Answered(0, 20), "although nobody can read it any more"
+        assert await emptied.produce(sent[2].next()) == Answered(0, 30)
         for forgotten in (old, mixed):
             assert await forgotten.last(producer) is None
-            assert await forgotten.produce(sent[2]) == Told(0, 30), "a repeat is doubled"
+            assert await forgotten.produce(sent[2]) == Answered(0, 30), "a repeat is doubled"
             assert (await forgotten.end()).end == 40
 
 
@@ -366,18 +368,18 @@ class ForgettingContract:
         await partition.tick(old)
         assert await partition.last(mixed) is None, "the last batch counts, not the youngest"
         assert await partition.last_sequence(young) == 19
-        assert await partition.produce(kept[0]) == Told(0, 0)
-        assert await partition.produce(kept[1].next()) == Told(0, 50)
-        assert await partition.produce(Batch(old, 0, age_ms=OLD_MS)) == Told(0, 60), "a repeat is doubled"
-        assert await partition.produce(Batch(mixed, 500)) == Told(0, 70), "a gap is taken"
+        assert await partition.produce(kept[0]) == Answered(0, 0)
+        assert await partition.produce(kept[1].next()) == Answered(0, 50)
+        assert await partition.produce(Batch(old, 0, age_ms=OLD_MS)) == Answered(0, 60), "a repeat is doubled"
+        assert await partition.produce(Batch(mixed, 500)) == Answered(0, 70), "a gap is taken"
 
     async def test_who_was_forgotten_may_be_refused_what_comes_next(self, ticking: Target) -> None:
         partition = await ticking.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         assert (await partition.produce(last.next(age_ms=OLD_MS))).error == 0
         await partition.tick(last.producer)
-        assert await partition.produce(Batch(last.producer, 0)) == Told(0, 30), "a zombie's old sequence"
-        assert await partition.produce(Batch(last.producer, 30)) == Told(OUT_OF_ORDER, -1), "the owner's next one"
+        assert await partition.produce(Batch(last.producer, 0)) == Answered(0, 30), "a zombie's old sequence"
+        assert await partition.produce(Batch(last.producer, 30)) == Answered(OUT_OF_ORDER, -1), "the owner's next one"
         assert await partition.last_sequence(last.producer) == 9
 
 
@@ -388,7 +390,7 @@ class LeadershipContract:
         partition = await two.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         at = partition.follower
-        assert await partition.produce(last.next(), at) == Told(NOT_LEADER, -1)
+        assert await partition.produce(last.next(), at) == Answered(NOT_LEADER, -1)
         assert await partition.end(at=at) == End(NOT_LEADER, -1)
         assert await partition.visible(at=at) == End(NOT_LEADER, -1)
         assert await partition.last_sequence(last.producer, at) == 19
@@ -412,8 +414,8 @@ class LeadershipContract:
             assert not repeat.done(), "a repeat, too, is acknowledged only when it is committed"
         finally:
             await partition.resume(follower)
-        assert await waiting == Told(0, 20)
-        assert await repeat == Told(0, 20)
+        assert await waiting == Answered(0, 20)
+        assert await repeat == Answered(0, 20)
         assert await partition.visible() == End(0, 30)
 
     async def test_a_new_leader_knows_what_the_former_one_knew(self, two: Target) -> None:
@@ -426,15 +428,15 @@ class LeadershipContract:
             await partition.elect()
             assert await partition.last_sequence(producer) == 69
             for at, batch in enumerate(sent):
-                told = Told(0, at * COUNT) if at >= len(sent) - REMEMBERED else Told(OUT_OF_ORDER, -1)
+                told = Answered(0, at * COUNT) if at >= len(sent) - REMEMBERED else Answered(OUT_OF_ORDER, -1)
                 assert await partition.produce(batch) == told
-            assert await partition.produce(sent[-1].next()) == Told(0, 70)
+            assert await partition.produce(sent[-1].next()) == Answered(0, 70)
         assert young.leader != former
         assert await young.leader_epoch() > epoch
         for ask in (young.end, young.visible):
             assert await ask(epoch) == End(ErrorCode.FENCED_LEADER_EPOCH, -1)
             assert await ask() == End(0, 80)
-        assert await young.produce(sent[-1].next().next(), former) == Told(NOT_LEADER, -1)
+        assert await young.produce(sent[-1].next().next(), former) == Answered(NOT_LEADER, -1)
 
     async def test_what_a_deposed_leader_takes_is_not_acknowledged(self, two: Target) -> None:
         partition = await two.partition()
@@ -450,13 +452,13 @@ class LeadershipContract:
         finally:
             await partition.resume(deposed)
         assert (await late).error == NOT_LEADER
-        assert await taken == Told(0, 20)
+        assert await taken == Answered(0, 20)
         assert [(stored.sequence, stored.count) for stored in await partition.read()] == [(0, 10), (10, 10), (20, 10)]
         assert await partition.last_sequence(last.producer, deposed) == 29
         await partition.elect()
-        assert await partition.produce(last.next()) == Told(0, 20)
-        assert await partition.produce(last.next(count=4)) == Told(OUT_OF_ORDER, -1)
-        assert await partition.produce(last.next().next()) == Told(0, 30)
+        assert await partition.produce(last.next()) == Answered(0, 20)
+        assert await partition.produce(last.next(count=4)) == Answered(OUT_OF_ORDER, -1)
+        assert await partition.produce(last.next().next()) == Answered(0, 30)
 
     async def test_an_unclean_election_takes_back_what_was_acknowledged(self, two: Target) -> None:
         partition = await two.partition()
@@ -470,10 +472,10 @@ class LeadershipContract:
         await partition.elect_unclean(lose)
         assert await partition.end() == await partition.visible() == End(0, 20)
         assert await partition.last_sequence(producer) == 19, "went back"
-        assert await partition.produce(lost.next().next()) == Told(OUT_OF_ORDER, -1)
-        assert await partition.produce(lost.next()) == Told(OUT_OF_ORDER, -1), "no repeat either"
-        assert await partition.produce(replace(lost, count=4)) == Told(0, 20)
+        assert await partition.produce(lost.next().next()) == Answered(OUT_OF_ORDER, -1)
+        assert await partition.produce(lost.next()) == Answered(OUT_OF_ORDER, -1), "no repeat either"
+        assert await partition.produce(replace(lost, count=4)) == Answered(0, 20)
         await partition.elect()
         assert await partition.last_sequence(producer) == 23, "the former leader forgot with its records"
-        assert await partition.produce(last) == Told(0, 10)
-        assert await partition.produce(replace(lost, sequence=24, count=6)) == Told(0, 24)
+        assert await partition.produce(last) == Answered(0, 10)
+        assert await partition.produce(replace(lost, sequence=24, count=6)) == Answered(0, 24)

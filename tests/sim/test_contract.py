@@ -9,6 +9,7 @@ import pytest
 from tests.sim import toy
 from tests.sim.contract import (
     NOT_LEADER,
+    Answered,
     Batch,
     BrokerContract,
     End,
@@ -17,7 +18,6 @@ from tests.sim.contract import (
     Partition,
     Stored,
     Target,
-    Told,
 )
 from tests.sim.target import FakeTarget
 
@@ -31,7 +31,7 @@ class Waiting(NamedTuple):
     base: int
     end: int
     epoch: int
-    told: asyncio.Future[Told]
+    told: asyncio.Future[Answered]
 
 
 class FakePartition(Partition):
@@ -53,12 +53,12 @@ class FakePartition(Partition):
         newest_ms = NOW_MS - batch.age_ms
         return bytes(toy.encode(0, batch.count - 1, records, newest_ms=newest_ms, producer=producer, leader_epoch=-1))
 
-    async def begin(self, data: bytes, at: int | None = None) -> asyncio.Future[Told]:
+    async def begin(self, data: bytes, at: int | None = None) -> asyncio.Future[Answered]:
         at = self.leader if at is None else at
-        answer: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         error, base = self.target.produce(at, data, NOW_MS)
         if error:
-            answer.set_result(Told(error, base))
+            answer.set_result(Answered(error, base))
         else:
             count = len(toy.records(data))
             self._waiting.append(Waiting(at, base, base + count, self.target.brokers[at].epoch, answer))
@@ -136,11 +136,11 @@ class FakePartition(Partition):
                 pass
         for waiting in list(self._waiting):
             if self.target.committed(waiting.at, waiting.end, waiting.epoch):
-                waiting.told.set_result(Told(0, waiting.base))
+                waiting.told.set_result(Answered(0, waiting.base))
             elif self._paused:
                 continue
             else:
-                waiting.told.set_result(Told(NOT_LEADER, -1))
+                waiting.told.set_result(Answered(NOT_LEADER, -1))
             self._waiting.remove(waiting)
 
 

@@ -122,9 +122,9 @@ async def test_each_kind_of_damage_at_its_offsets(
     async def audit(*options: str) -> tuple[int, Any]:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
         # Around it are log lines of other parts of this process.
-        told = capsys.readouterr()
-        assert code in {0, 3}, told.err
-        (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
+        captured = capsys.readouterr()
+        assert code in {0, 3}, captured.err
+        (document,) = (line for line in captured.out.splitlines() if line.startswith('{"level":"'))
         found = json.loads(document)
         assert found.pop("reader_cpu_s") >= 0
         return code, found
@@ -181,8 +181,8 @@ Repaired = tuple[int, list[tuple[str, str, int, int]]]
 
 async def repaired(capsys: pytest.CaptureFixture[str], folder: Path, conf: str, *options: str) -> Repaired:
     code = await asyncio.to_thread(main, ["repair", str(folder / "results"), conf, "--json", *options])
-    told = capsys.readouterr()
-    (document,) = (line for line in told.out.splitlines() if line.startswith('{"applied":'))
+    captured = capsys.readouterr()
+    (document,) = (line for line in captured.out.splitlines() if line.startswith('{"applied":'))
     rows = json.loads(document)["ranges"]
     return code, [(PLACES[each["partition"]], each["kind"], each["start"], each["records"]) for each in rows]
 
@@ -199,8 +199,8 @@ def check_repaired(document: Any) -> None:
     explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
     assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
     assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}
-    told = {PLACES[each["partition"]]: each for each in document["repaired"]}
-    assert {place: (each["start"], each["end"]) for place, each in told.items()} == {
+    by_place = {PLACES[each["partition"]]: each for each in document["repaired"]}
+    assert {place: (each["start"], each["end"]) for place, each in by_place.items()} == {
         "altered": (12, 13),
         "missing": (12, 13),
         "tail": (20, 30),

@@ -76,8 +76,8 @@ async def test_no_false_alarm_while_traffic_flows(
 ) -> None:
     async def audit(*options: str) -> Any:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
-        told = capsys.readouterr()
-        (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
+        captured = capsys.readouterr()
+        (document,) = (line for line in captured.out.splitlines() if line.startswith('{"level":"'))
         assert code == 0, document
         return json.loads(document)["partitions"]
 

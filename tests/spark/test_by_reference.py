@@ -38,8 +38,8 @@ from tests.fixtures.ledger import plain
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, copy_of, ids, mirror
 from tests.fixtures.naive_audit import expected, naive
+from tests.fixtures.random_mirror import LANE, WHOLE, RandomMirror
 from tests.fixtures.reference_log import APPEND_TIME, Batch, LogByChance, committed, contents, decode, encode
-from tests.fixtures.told_mirror import LANE, WHOLE, ToldMirror
 from tests.spark.test_audit import configuration
 from tests.spark.test_kafka_batches import CODECS, read
 
@@ -136,7 +136,7 @@ def check_batches(spark: Any, chance: random.Random, cluster: Cluster, topic: st
     ], options
 
 
-class Told(NamedTuple):
+class RecordedLane(NamedTuple):
     """A lane according to the ledger."""
 
     lane: LaneState
@@ -152,20 +152,20 @@ class Expected(NamedTuple):
     proven_to: int | None
 
 
-def reference(level: str, told: Told, source: Sequence[Batch], target: Sequence[Batch]) -> Expected:
+def reference(level: str, recorded: RecordedLane, source: Sequence[Batch], target: Sequence[Batch]) -> Expected:
     known: dict[tuple[object, ...], int] = {}
     originals = contents((row for batch in committed(source) for row in batch.rows), known)
-    found = list(own_rows(target, told.lane.producer_id))
+    found = list(own_rows(target, recorded.lane.producer_id))
     copies = contents((row for row, _ in found), known)
     foreign = {row.offset for row, is_own in found if not is_own}
     end = target[-1].last + 1
     equal, differences = 0, list[Difference]()
     proven_to: int | None = None
-    for wanted in ranges(told.lane, floor(told.lane), told.ordinal, A_RANGE, told.lane.verdicts.recent):
+    for wanted in ranges(recorded.lane, floor(recorded.lane), recorded.ordinal, A_RANGE, recorded.lane.verdicts.recent):
         if level == "ledger":
-            same, wrong = by_ledger(told, wanted, end)
+            same, wrong = by_ledger(recorded, wanted, end)
         else:
-            same, wrong = naive(told, originals, copies, wanted, foreign)
+            same, wrong = naive(recorded, originals, copies, wanted, foreign)
         equal += same
         if not wrong and not differences and level != "ledger":
             proven_to = wanted.source_end
@@ -173,10 +173,10 @@ def reference(level: str, told: Told, source: Sequence[Batch], target: Sequence[
     return Expected(equal, differences, proven_to)
 
 
-def by_ledger(told: Told, wanted: AuditRange, end: int) -> tuple[int, list[Difference]]:
+def by_ledger(recorded: RecordedLane, wanted: AuditRange, end: int) -> tuple[int, list[Difference]]:
     """Offset by offset: what is beyond the target's end, and what is between the copied records."""
     span = range(wanted.target_start, wanted.target_end)
-    places = {there: here for there, (here, _) in expected(told).items() if there in span}
+    places = {there: here for there, (here, _) in expected(recorded).items() if there in span}
     lost = [Difference("missing", here, there) for there, here in places.items() if there >= end]
     foreign = [Difference("foreign", None, there) for there in span if there < end and there not in places]
     return len(places) - len(lost), [*lost, *foreign]
@@ -206,9 +206,9 @@ async def test_batches_and_audits(
 
     async def audit(level: str) -> Any:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", "--again", "--level", level])
-        told = capsys.readouterr()
-        assert code in {0, 3}, told.err
-        (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
+        captured = capsys.readouterr()
+        assert code in {0, 3}, captured.err
+        (document,) = (line for line in captured.out.splitlines() if line.startswith('{"level":"'))
         return json.loads(document)
 
     async with mirror(lab_pair.source, lab_pair.target) as flow:
@@ -225,25 +225,27 @@ async def test_batches_and_audits(
         await asyncio.to_thread(check_batches, spark, chance, flow.source, topic, sources)
         await asyncio.to_thread(check_batches, spark, chance, flow.target, copy_of(topic), targets)
         await flow.store.read_to_end()
-        told = [Told(lane := flow.lane(at), flow.state.progress[lane.key.id].ordinal) for at in range(PARTITIONS)]
+        recorded_lanes = [
+            RecordedLane(lane := flow.lane(at), flow.state.progress[lane.key.id].ordinal) for at in range(PARTITIONS)
+        ]
         found = {level: await audit(level) for level in ("ledger", "digest", "records")}
 
     for level, document in found.items():
-        for number, lane in enumerate(told):
+        for number, lane in enumerate(recorded_lanes):
             (sums,) = [each for each in document["partitions"] if each["partition"] == number]
-            told_of = [each["difference"] for each in document["differences"] if each["partition"] == number]
-            differences = [Difference(**each) for each in told_of]
+            reported = [each["difference"] for each in document["differences"] if each["partition"] == number]
+            differences = [Difference(**each) for each in reported]
             wanted = reference(level, lane, sources[number], targets[number])
             assert (sums["equal"], differences) == wanted[:2], (level, number)
             if level != "ledger":
                 assert sums["proven_to"] == wanted.proven_to, (level, number)
     whole = found["digest"]["partitions"][0]
-    assert whole["equal"] == whole["records"] == told[0].ordinal > 0
+    assert whole["equal"] == whole["records"] == recorded_lanes[0].ordinal > 0
 
 
-def long_history(chance: random.Random) -> ToldMirror:
+def long_history(chance: random.Random) -> RandomMirror:
     """A lane with more runs on either side than the newest ones, which stay in the ledger."""
-    made = ToldMirror(chance)
+    made = RandomMirror(chance)
     kinds = [kind for kind in WHOLE if kind not in {"restart", "prune"}]
     while min(len(made.lane.source_runs), len(made.lane.target_runs)) < 3 * PIECE_RUNS:
         made.step(chance.choice((*kinds, "gap", "foreign", "foreign")))
@@ -275,9 +277,9 @@ def test_compaction(
 
     before = answers(made.lane)
     code = main(["compact", str(conf), "--least", "1", "--json"])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    (done,) = json.loads(told.out.splitlines()[-1])["flows"]
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    (done,) = json.loads(captured.out.splitlines()[-1])["flows"]
     rows = [row.asDict() for row in spark.read.parquet(str(tmp_path / "maps/eu-us")).collect()]
     moved = 0
     for side in ("source", "target"):

@@ -43,21 +43,21 @@ def stretches(
     `source` and `target` are the offsets of both logs that count. If `target` is None, the target has its own writers,
     and the flow in the opposite direction reports their records.
     """
-    lane, mark = state.lanes[lane_id], state.progress.get(lane_id)
+    lane, progress = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first
-    position = mark.source_offset if mark is not None else first.offset if first is not None else source[0]
-    told: list[tuple[int, int, Why]] = [
+    position = progress.source_offset if progress is not None else first.offset if first is not None else source[0]
+    withheld: list[tuple[int, int, Why]] = [
         (each.start, min(each.end, position), each.reason) for each in verdicts if each.reason in _WITHHELD
     ]
-    told.sort()
-    told.append((position, source[1], "pending"))
-    for start, end, why in told:
+    withheld.sort()
+    withheld.append((position, source[1], "pending"))
+    for start, end, why in withheld:
         low, high = max(start, source[0]), min(end, source[1])
         if low < high:
             yield OneSidedRange("source", low, high, why)
-    if target is None or mark is None:
+    if target is None or progress is None:
         return
-    behind = max(mark.target_offset, target[0])
+    behind = max(progress.target_offset, target[0])
     for start, end in (*foreign_ranges(state, lane_id), (behind, target[1])):
         low, high = max(start, target[0]), min(end, target[1])
         if low < high:

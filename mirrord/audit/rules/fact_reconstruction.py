@@ -157,15 +157,15 @@ def _verdicts(
     missing: Sequence[Interval],
 ) -> Iterator[Verdict]:
     """Yield verdicts on every offset that was skipped, in order."""
-    told = [(each.start, each.end) for each in others]
-    known = sorted([*visible, *told])
+    explained = [(each.start, each.end) for each in others]
+    known = sorted([*visible, *explained])
     made: list[Verdict] = []
     again = sorted(missing)
     for gap in uncovered(whole, covered):
         made += [Verdict(*part, "compacted") for part in uncovered(gap, within(gap, known))]
         for part in within(gap, visible):
             made += [Verdict(*left, "unexplained") for left in uncovered(part, again)]
-        at = bisect_left(told, gap[0], key=_end)
+        at = bisect_left(explained, gap[0], key=_end)
         for other in others[at:]:
             if other.start >= gap[1]:
                 break
@@ -205,7 +205,7 @@ class LaneNames(msgspec.Struct, frozen=True, kw_only=True):
     """The replicator that takes the lane."""
 
 
-def facts(named: LaneNames, told: ReconstructedLane) -> Iterator[LaneFact]:
+def facts(named: LaneNames, reconstructed: ReconstructedLane) -> Iterator[LaneFact]:
     """Yield the facts that the ledger has to contain about the lane, in order."""
     lane = named.lane
     yield LaneOpened(
@@ -219,20 +219,24 @@ def facts(named: LaneNames, told: ReconstructedLane) -> Iterator[LaneFact]:
         _MODE,
     )
     yield LaneTaken(lane, GRANT, named.by)
-    epochs = list(told.epochs)
-    for at in range(0, len(told.source), RUNS_AT_ONCE):
-        runs = told.source[at : at + RUNS_AT_ONCE]
-        behind = told.source[at + RUNS_AT_ONCE].ordinal if at + RUNS_AT_ONCE < len(told.source) else told.until + 1
+    epochs = list(reconstructed.epochs)
+    for at in range(0, len(reconstructed.source), RUNS_AT_ONCE):
+        runs = reconstructed.source[at : at + RUNS_AT_ONCE]
+        behind = (
+            reconstructed.source[at + RUNS_AT_ONCE].ordinal
+            if at + RUNS_AT_ONCE < len(reconstructed.source)
+            else reconstructed.until + 1
+        )
         here = tuple(each for each in epochs if each[0] < behind)
         epochs = epochs[len(here) :]
         yield SourceRun(lane, GRANT, runs, (), here)
-    for at in range(0, len(told.verdicts), RUNS_AT_ONCE):
-        verdicts = told.verdicts[at : at + RUNS_AT_ONCE]
+    for at in range(0, len(reconstructed.verdicts), RUNS_AT_ONCE):
+        verdicts = reconstructed.verdicts[at : at + RUNS_AT_ONCE]
         note = LEFT_OUT if any(verdict.reason == "unexplained" for verdict in verdicts) else ""
         yield VerdictGiven(lane, GRANT, verdicts, note)
-    is_open = told.until > told.ordinal
-    for first, last in told.holes:
-        again, until = (told.ordinal, told.until) if is_open else (last + 1, last + 1)
+    is_open = reconstructed.until > reconstructed.ordinal
+    for first, last in reconstructed.holes:
+        again, until = (reconstructed.ordinal, reconstructed.until) if is_open else (last + 1, last + 1)
         yield HoleFound(lane, GRANT, first, last, again, until)
-    for run, epoch in told.target:
+    for run, epoch in reconstructed.target:
         yield TargetRun(lane, GRANT, run.ordinal, run.offset, epoch)

@@ -97,13 +97,13 @@ def _card(title: str, content: str) -> str:
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
     """Yield plots of the proven position and of its lag, over the audits that the ledgers remember."""
     known = [point for point in points if point.newest_ms >= 0]
-    marks = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
+    proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
         (f"{each.flow} {each.partition}", each.at_ms, (each.at_ms - each.newest_ms) / 1000) for each in known
     )
     offsets = _series((f"{each.flow} {each.partition}", each.at_ms, each.source_offset) for each in points)
     plots: tuple[tuple[str, dict[str, list[PlotPoint]], Callable[[float], str]], ...] = (
-        ("Proven up to: the highest record time", marks, moment),
+        ("Proven up to: the highest record time", proven_up_to, moment),
         ("Proven up to: source offset", offsets, _count),
         ("Lag: from that record time to the audit", lags, _seconds),
     )

@@ -28,7 +28,7 @@ def compare_ledger(
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
     explained = [each for each in pieces_seen if isinstance(each, Explained)]
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
-    told = [(verdict.start, verdict.end) for verdict in wanted.verdicts]
+    verdict_ranges = [(verdict.start, verdict.end) for verdict in wanted.verdicts]
     source = (wanted.source_start, wanted.source_end)
     unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
@@ -39,7 +39,7 @@ def compare_ledger(
                 explained.append(Explained(verdict.reason, "source", start, deleted))
             if deleted < end:
                 differences.append(Difference("missing", deleted, None, end - deleted))
-    for start, end in uncovered(source, [*mapped, *told]) if verdicts_are_known else ():
+    for start, end in uncovered(source, [*mapped, *verdict_ranges]) if verdicts_are_known else ():
         gone = min(max(start, source_start), end)
         if start < gone:
             explained.append(Explained("source-retention", "source", start, gone))

@@ -82,8 +82,10 @@ def ranges(
 
     The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
     """
-    told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
-    known_to = _explained_to(lane, end, told)
+    sorted_verdicts = sorted(
+        (each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start
+    )
+    known_to = _explained_to(lane, end, sorted_verdicts)
     source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
     group: list[MapPiece] = []
     held = 0
@@ -96,8 +98,8 @@ def ranges(
         )
         is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
         if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
-            start = start or _first_starts(group, told, proven_to)
-            found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
+            start = start or _first_starts(group, sorted_verdicts, proven_to)
+            found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, sorted_verdicts)
             yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
             group, held, start = [], 0, lowest
         group.append(piece)
@@ -106,28 +108,28 @@ def ranges(
             source_end = max(source_end, piece.source + piece.length)
         target_end = max(target_end, piece.target + piece.length)
     if group:
-        start = start or _first_starts(group, told, proven_to)
-        found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), told)
+        start = start or _first_starts(group, sorted_verdicts, proven_to)
+        found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), sorted_verdicts)
         yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
     elif start is None:
-        yield from _without_pieces(lane, end, (proven_to[0], known_to), told)
+        yield from _without_pieces(lane, end, (proven_to[0], known_to), sorted_verdicts)
 
 
-def _explained_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
+def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
     """Return the source offset of an ordinal if verdicts extend up to it, so that the ledger explains everything below;
     else 0."""
     limit = lane.source_runs.offset_of(end)
-    if limit is None or not told:
+    if limit is None or not verdicts:
         return 0
-    at = bisect_left(told, limit, key=_end)
-    return limit if at < len(told) and told[at].start < limit else 0
+    at = bisect_left(verdicts, limit, key=_end)
+    return limit if at < len(verdicts) and verdicts[at].start < limit else 0
 
 
 def _without_pieces(
-    lane: LaneState, end: int, source: tuple[int | None, int], told: Sequence[Verdict]
+    lane: LaneState, end: int, source: tuple[int | None, int], verdicts: Sequence[Verdict]
 ) -> Iterator[AuditRange]:
     source_from, source_end = source
-    source_start = _first_verdict(source_end, told) if source_from is None else source_from
+    source_start = _first_verdict(source_end, verdicts) if source_from is None else source_from
     if source_start >= source_end:
         return
     target = lane.target_runs.offset_of(end) or 0
@@ -141,30 +143,30 @@ def _without_pieces(
         target_start=target,
         target_end=target,
         pieces=(),
-        verdicts=_verdicts_within(told, source_start, source_end),
+        verdicts=_verdicts_within(verdicts, source_start, source_end),
     )
 
 
-def _first_starts(group: Sequence[MapPiece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
+def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
     """Return where the very first range begins on both sides."""
     (source, target), (source_from, target_from) = _starts(group), proven_to
     return (
-        _first_verdict(source, told) if source_from is None else min(source, source_from),
+        _first_verdict(source, verdicts) if source_from is None else min(source, source_from),
         target if target_from is None else min(target, target_from),
     )
 
 
-def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:
+def _first_verdict(offset: int, verdicts: Sequence[Verdict]) -> int:
     """Return the beginning of the gapless sequence of verdicts that ends at an offset."""
-    at = bisect_left(told, offset, key=_end)
-    while 0 <= at < len(told) and told[at].start < offset <= told[at].end:
-        offset = told[at].start
+    at = bisect_left(verdicts, offset, key=_end)
+    while 0 <= at < len(verdicts) and verdicts[at].start < offset <= verdicts[at].end:
+        offset = verdicts[at].start
         at -= 1
     return offset
 
 
-def _verdicts_within(told: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
-    return tuple(told[bisect_right(told, start, key=_end) : bisect_left(told, end, key=_start)])
+def _verdicts_within(verdicts: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
+    return tuple(verdicts[bisect_right(verdicts, start, key=_end) : bisect_left(verdicts, end, key=_start)])
 
 
 def _short(found: Iterable[MapPiece], most: int) -> Iterator[MapPiece]:
@@ -179,7 +181,7 @@ def _starts(group: Sequence[MapPiece]) -> tuple[int, int]:
 
 
 def _range(
-    lane: LaneState, group: list[MapPiece], start: tuple[int, int], end: tuple[int, int], told: Sequence[Verdict]
+    lane: LaneState, group: list[MapPiece], start: tuple[int, int], end: tuple[int, int], verdicts: Sequence[Verdict]
 ) -> AuditRange:
     last = group[-1]
     return AuditRange(
@@ -192,7 +194,7 @@ def _range(
         target_start=start[1],
         target_end=end[1],
         pieces=tuple(group),
-        verdicts=_verdicts_within(told, start[0], end[0]),
+        verdicts=_verdicts_within(verdicts, start[0], end[0]),
     )
 
 

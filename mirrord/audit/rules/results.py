@@ -181,7 +181,7 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     records: int
-    """Number of records below the mark, within the range that this audit was asked to examine."""
+    """Number of records below the resume position, within the range that this audit was asked to examine."""
     equal: int
     differences: dict[str, int]
     """Number of records by kind."""

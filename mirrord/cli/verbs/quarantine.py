@@ -164,9 +164,9 @@ async def _read(config: Config) -> list[QuarantineEntry]:
             continue
         if not isinstance(view, LedgerView):
             raise EnvironmentFault(f"flow {name}: {view}")
-        told = await _rejections(config, view)
+        rejections = await _rejections(config, view)
         for lane_id, lane in view.state.lanes.items():
-            entries = [_with_time(entry, told.get(lane_id, ())) for entry in lane.quarantine]
+            entries = [_with_time(entry, rejections.get(lane_id, ())) for entry in lane.quarantine]
             found += [QuarantineEntry(name, lane.source_topic, lane.partition, entry) for entry in entries]
     return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
 
@@ -176,20 +176,22 @@ async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap
     hold that time."""
     if not any(_is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
-    told: dict[LaneId, list[Gap]] = {}
+    rejections: dict[LaneId, list[Gap]] = {}
     log = KafkaLog(view.flow.name, config.clusters[view.flow.target])
     for gap in await read_gaps(LedgerReading(log, run_memory(view.flow))):
         if gap.reason == "rejected":
-            told.setdefault(gap.lane, []).append(gap)
-    return told
+            rejections.setdefault(gap.lane, []).append(gap)
+    return rejections
 
 
 def _is_untimed(entry: Parked) -> bool:
     return entry.skipped is not None and entry.skipped.at_ms == 0
 
 
-def _with_time(entry: Parked, told: Sequence[Gap]) -> Parked:
-    times = [gap.at_ms for gap in told if gap.start < entry.end and entry.start < gap.end and gap.at_ms is not None]
+def _with_time(entry: Parked, rejections: Sequence[Gap]) -> Parked:
+    times = [
+        gap.at_ms for gap in rejections if gap.start < entry.end and entry.start < gap.end and gap.at_ms is not None
+    ]
     if entry.skipped is None or not times or not _is_untimed(entry):
         return entry
     return msgspec.structs.replace(entry, skipped=msgspec.structs.replace(entry.skipped, at_ms=max(times)))

@@ -101,16 +101,16 @@ def _lines(found: FlowRebuilt) -> list[LaneLine]:
             outcome=lane.outcome,
             why=lane.why,
         )
-        told = lane.told
-        if told is not None:
+        reconstructed = lane.reconstructed
+        if reconstructed is not None:
             line = msgspec.structs.replace(
                 line,
-                records=told.records,
-                expired=told.expired,
-                left_out=told.left_out,
-                again=told.until - told.ordinal,
-                source_offset=told.source_offset,
-                target_offset=told.target_offset,
+                records=reconstructed.records,
+                expired=reconstructed.expired,
+                left_out=reconstructed.left_out,
+                again=reconstructed.until - reconstructed.ordinal,
+                source_offset=reconstructed.source_offset,
+                target_offset=reconstructed.target_offset,
                 producer_id=lane.producer[0],
             )
         lines.append(line)
@@ -118,9 +118,9 @@ def _lines(found: FlowRebuilt) -> list[LaneLine]:
 
 
 def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> RenderableType:
-    told = [f"{each.flow}: {each.lost}" for each in found]
+    headings = [f"{each.flow}: {each.lost}" for each in found]
     if not lines:
-        return Group(*map(escape, told), "none of its partitions has a copy")
+        return Group(*map(escape, headings), "none of its partitions has a copy")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("flow", "partition", "result"):
         table.add_column(name)
@@ -132,15 +132,15 @@ def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> Renderabl
         offsets = ["-" if each is None else str(each) for each in (line.source_offset, line.target_offset)]
         name = escape(f"{line.topic}-{line.partition}")
         table.add_row(escape(line.flow), name, result, count(line.records), *offsets, escape(_remark(line)))
-    return Group(*map(escape, told), table)
+    return Group(*map(escape, headings), table)
 
 
 def _remark(line: LaneLine) -> str:
-    told = [line.why]
+    parts = [line.why]
     if line.expired:
-        told.append(f"{count(line.expired)} more are deleted at the source")
+        parts.append(f"{count(line.expired)} more are deleted at the source")
     if line.left_out:
-        told.append(f"{count(line.left_out)} were not copied, the reason is lost")
+        parts.append(f"{count(line.left_out)} were not copied, the reason is lost")
     if line.again:
-        told.append(f"{count(line.again)} that the target has refused are copied again")
-    return "; ".join(filter(None, told))
+        parts.append(f"{count(line.again)} that the target has refused are copied again")
+    return "; ".join(filter(None, parts))

@@ -157,7 +157,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     _stop_on_signals(daemon)
     reload_on_hangup(arguments, daemon.apply, daemon.stop)
     tell_fd = arguments.tell_fd
-    telling = None if tell_fd is None else asyncio.create_task(report_to_parent(tell_fd, address, daemon.status))
+    reporting = None if tell_fd is None else asyncio.create_task(report_to_parent(tell_fd, address, daemon.status))
     migration = CatchUp(config, access) if arguments.until_caught_up else None
     ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
@@ -171,8 +171,8 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
                     await daemon.stop()
             await asyncio.wait([waiting], timeout=min(max(LOOK_S, took_s / LOOK_SHARE), PROGRESS_S))
     await waiting
-    if telling is not None:
-        telling.cancel()
+    if reporting is not None:
+        reporting.cancel()
     if daemon.replaced_by is not None:
         print_replacement(daemon.replaced_by)
     return await ended.outcome() if ended is not None else 0
@@ -295,7 +295,7 @@ class _Lines:
     """Progress as log lines."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._shown: dict[str, tuple[str, ...]] = {}
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
@@ -312,9 +312,9 @@ class _Lines:
         for flow in status.flows:
             lanes = {f"lanes_{state}": number for state, number in flow.totals.lanes.items()}
             known = (flow.state, flow.note, *lanes)
-            if not due and self._told.get(flow.name) == known:
+            if not due and self._shown.get(flow.name) == known:
                 continue
-            self._told[flow.name] = known
+            self._shown[flow.name] = known
             totals = flow.totals
             log.info(
                 "flow_progress",

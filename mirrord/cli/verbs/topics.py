@@ -76,8 +76,8 @@ async def _gather(config: Config) -> list[FlowTopics]:
         orders = view.state.orders if isinstance(view, LedgerView) else Orders()
         lines = survey.lines if isinstance(survey, FlowSurvey) else recorded_lines(view)
         error = "" if isinstance(survey, FlowSurvey) else str(survey)
-        told = [with_orders(line, orders) for line in lines]
-        flows.append(FlowTopics(flow.name, flow.source, flow.target, told, error))
+        lines_with_orders = [with_orders(line, orders) for line in lines]
+        flows.append(FlowTopics(flow.name, flow.source, flow.target, lines_with_orders, error))
     return flows
 
 

@@ -135,8 +135,8 @@ class GroupBook:
         yield from self._groups.get(group, {}).items()
 
 
-def _same(known: OffsetValue, told: OffsetValue) -> bool:
-    return (known.offset, known.metadata) == (told.offset, told.metadata)
+def _same(known: OffsetValue, new: OffsetValue) -> bool:
+    return (known.offset, known.metadata) == (new.offset, new.metadata)
 
 
 class Mapped(NamedTuple):

@@ -28,13 +28,13 @@ class ClockSample(msgspec.Struct, frozen=True):
     error_ms: float
 
 
-def clock_sample(asked_ms: float, told_ms: int, answered_ms: float) -> ClockSample:
+def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> ClockSample:
     """Return the sample that one question gives.
 
     The cluster read its clock at some time between our request and the arrival of its answer. Each of the three times
     is truncated to a millisecond.
     """
-    return ClockSample(told_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
+    return ClockSample(reported_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
 
 
 def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | None:

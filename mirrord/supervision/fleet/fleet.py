@@ -125,7 +125,7 @@ class Fleet:
         """Return the view of the flow that operator commands are based on."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
-        # A replicator's report is newer than the marks.
+        # A replicator's report is newer than the progress records.
         standings = {
             lane.lane: view.standings[lane.lane]._replace(position=lane.source_offset)
             for lane in lanes
@@ -204,8 +204,10 @@ class Fleet:
         This is repeated each time, because a lane may have returned to the replicator. It is also sent once when no
         lane is urgent any more.
         """
-        told = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
-        await asyncio.gather(*(self._hurry(member, lanes) for member, lanes in told.items() if lanes or member.hurried))
+        urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
+        await asyncio.gather(
+            *(self._hurry(member, lanes) for member, lanes in urgent_by_member.items() if lanes or member.hurried)
+        )
 
     async def drain(self, deadline_s: float) -> None:
         """Make all replicators drain their lanes and end; those that have not ended by the deadline are ended."""
@@ -265,7 +267,7 @@ class Fleet:
         assignments: list[LaneAssignment] = []
         for lane in lanes:
             assignments.append(self._custody.assignment(self._wanted.lanes[lane]))
-            member.told[lane] = self._clock.monotonic()
+            member.assigned_at[lane] = self._clock.monotonic()
         sending = self._spawn(self._send(member, assignments))
         member.sending.add(sending)
         sending.add_done_callback(member.sending.discard)
@@ -306,7 +308,7 @@ class Fleet:
     def _give_back(self, member: Member, lane: LaneId, parting: Parting = NOT_LEFT) -> None:
         member.lanes.discard(lane)
         member.leaving.discard(lane)
-        member.told.pop(lane, None)
+        member.assigned_at.pop(lane, None)
         self._custody.left(lane, member.name, parting)
 
     async def _greet(self, member: Member) -> None:
@@ -401,16 +403,16 @@ class Fleet:
     def _compare(self, member: Member, report: ReplicatorReport, asked: float) -> None:
         phases = {lane.lane: lane.phase for lane in report.lanes}
         for lane in list(member.lanes - member.leaving):
-            told = member.told.get(lane, asked)
+            assigned_at = member.assigned_at.get(lane, asked)
             if phases.get(lane) == "gone":
                 self._custody.taken_away(lane)
                 self._give_back(member, lane)
                 self.changed.set()
             elif lane in phases:
-                member.told.pop(lane, None)
-            elif lane not in member.told:
-                member.told[lane] = asked
-            elif asked - told > REPEAT_S and lane in self._wanted.lanes:
+                member.assigned_at.pop(lane, None)
+            elif lane not in member.assigned_at:
+                member.assigned_at[lane] = asked
+            elif asked - assigned_at > REPEAT_S and lane in self._wanted.lanes:
                 if member.state != "serving":
                     self._give_back(member, lane)
                     continue

@@ -25,10 +25,10 @@ NOWHERE: Coming = MappingProxyType({})
 
 async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
     """Let replicators prepare for lanes, and wait until they are ready or `AHEAD_S` is over."""
-    told = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
+    by_handle = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
         asyncio.create_task(_prepare(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
-        for handle, lanes in told.items()
+        for handle, lanes in by_handle.items()
         if handle is not None
     ]
     if not preparing:

@@ -47,7 +47,7 @@ class Member:
     handle: ReplicatorHandle | None = None
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
-    told: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
+    assigned_at: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
     """The time of the last assignment of each lane that the replicator has not reported since."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Assignments in flight to the replicator. A release must not overtake them."""

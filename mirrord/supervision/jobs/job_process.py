@@ -56,14 +56,14 @@ class JobProcess:
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=words,
             )  # fmt: skip
             try:
-                told, _ = await process.communicate(msgspec.msgpack.encode(order))
+                output, _ = await process.communicate(msgspec.msgpack.encode(order))
             except BaseException:
                 ending = asyncio.create_task(_end(process))
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
                 raise
             with suppress(msgspec.DecodeError, ValueError):
-                return msgspec.msgpack.decode(told, type=JobReport)
+                return msgspec.msgpack.decode(output, type=JobReport)
             size = words.seek(0, os.SEEK_END)
             words.seek(max(0, size - _SHOWN_BYTES))
             lines = words.read().decode(errors="replace").splitlines()

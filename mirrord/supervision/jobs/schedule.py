@@ -69,9 +69,9 @@ class Schedule:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._due_ms.clear()
 
-    def status(self, told: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
-        """Return the current status of the jobs. `told` is the ledger's knowledge of them."""
-        return job_statuses(self._config, told or {}, self._due_ms, self._notes)
+    def status(self, states: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
+        """Return the current status of the jobs. `states` is the ledger's knowledge of them."""
+        return job_statuses(self._config, states or {}, self._due_ms, self._notes)
 
     async def _keep(self, job: Job) -> None:
         while True:
@@ -112,16 +112,16 @@ class Schedule:
 
 
 def job_statuses(
-    config: Config, told: Mapping[Job, JobState], due_ms: Mapping[Job, int], notes: Mapping[Job, str]
+    config: Config, states: Mapping[Job, JobState], due_ms: Mapping[Job, int], notes: Mapping[Job, str]
 ) -> tuple[JobStatus, ...]:
     """Return the status of each kind of job that is scheduled or has ever run.
 
     `due_ms` are the times when the next jobs begin. `notes` are faults that the ledger may not know.
     """
     return tuple(
-        _status(job, every_ms, told.get(job), due_ms.get(job), notes.get(job, ""))
+        _status(job, every_ms, states.get(job), due_ms.get(job), notes.get(job, ""))
         for job in JOBS
-        if (every_ms := _of(config, job).every_ms) is not None or job in told
+        if (every_ms := _of(config, job).every_ms) is not None or job in states
     )
 
 

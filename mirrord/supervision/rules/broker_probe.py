@@ -162,8 +162,8 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
             wanted = ErrorCode.name_of(step.errors[0])
         case _:
             return ""
-    told = ErrorCode.name_of(answer.error) if answer.error else f"offset {answer.base_offset}"
-    return f"the answer is {told}, not {wanted}"
+    found = ErrorCode.name_of(answer.error) if answer.error else f"offset {answer.base_offset}"
+    return f"the answer is {found}, not {wanted}"
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
@@ -174,10 +174,12 @@ def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> 
         faults[TELLS] = "they do not answer DescribeProducers"
     else:
         for producer, sequence in wanted.items():
-            told = seen.last_sequences.get(producer)
+            last_sequence = seen.last_sequences.get(producer)
             # The broker may forget the producer of old records at any moment, and lanes allow for that.
-            if told != sequence and not (producer == _OLD.producer and told is None):
-                faults.setdefault(TELLS, f"it is {'not reported' if told is None else told}, not {sequence}")
+            if last_sequence != sequence and not (producer == _OLD.producer and last_sequence is None):
+                faults.setdefault(
+                    TELLS, f"it is {'not reported' if last_sequence is None else last_sequence}, not {sequence}"
+                )
     if seen.end != end:
         faults[ENDS] = f"it is {seen.end}, not {end}"
     stored = [(batch.base_offset, batch.records, batch.producer, batch.epoch, batch.sequence) for batch in seen.stored]

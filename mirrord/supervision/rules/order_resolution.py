@@ -330,11 +330,11 @@ def _topics(view: FlowView) -> set[str]:
 
 def _lanes(view: FlowView) -> set[TopicPartition]:
     """Return every partition that a name may refer to, including those that appear only in commands."""
-    told = [*view.orders.paused.values(), *view.orders.pins.values()]
+    orders = [*view.orders.paused.values(), *view.orders.pins.values()]
     return {
         *view.lanes,
         *view.known,
-        *(TopicPartition(fact.topic, fact.partition) for fact in told if fact.partition >= 0),
+        *(TopicPartition(fact.topic, fact.partition) for fact in orders if fact.partition >= 0),
     }
 
 

@@ -48,11 +48,11 @@ def rule(
                 went_on = f"{name}: {left_out}, and it continued after them: they cannot be tried again"
                 raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
-    told = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"
+    reason = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"
     if not waits and retrying is not None:
         why = f" ({retrying})" if retrying else ""
-        told = f"{told}, it is still being retried{why}; try again in a few seconds"
-    raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")
+        reason = f"{reason}, it is still being retried{why}; try again in a few seconds"
+    raise ConfigError(f"{name} does not wait at source offset {offset}: {reason}")
 
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:

@@ -101,9 +101,11 @@ async def hand_over(http: str, config: Config, call: HandoverCall, seconds: floa
     return _decoded(http, body, HandoverAnswer)
 
 
-async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:
+async def _post(
+    http: str, path: str, config: Config, order: msgspec.Struct | None, seconds: float
+) -> tuple[int, bytes]:
     """Send a command, and return the status and the body of the answer. Raises NoAnswer, CommandRefused."""
-    data = None if told is None else msgspec.json.encode(told)
+    data = None if order is None else msgspec.json.encode(order)
     try:
         async with (
             _session(seconds) as session,

@@ -71,6 +71,6 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     left: dict[LaneId, bool] = {}
     """Whether each released lane was left cleanly."""
     words: dict[LaneId, Progress] = {}
-    """The last marks of the lanes that were left cleanly."""
+    """The last resume positions of the lanes that were left cleanly."""
     report: bytes = b""
     """The `ReplicatorReport` of a replicator, as msgpack."""

@@ -16,7 +16,7 @@ class AclsPlan(msgspec.Struct, frozen=True):
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
     """ACLs on the flow's target topics that neither exist at the source nor were added by mirrord. They are kept."""
-    untold: tuple[tuple[AclRule, str], ...] = ()
+    uncopyable: tuple[tuple[AclRule, str], ...] = ()
     """ACLs of the source that cannot be synced, each with the reason."""
 
 
@@ -33,7 +33,7 @@ def plan_acls(
     `ours` are the rules at the target that mirrord added; `copies` are the flow's target topics.
     """
     wanted: set[AclRule] = set()
-    untold: list[tuple[AclRule, str]] = []
+    uncopyable: list[tuple[AclRule, str]] = []
     unanswered = False
     for rule in source:
         try:
@@ -47,7 +47,7 @@ def plan_acls(
                 if rule.resource == "TOPIC" and carried.pattern == "LITERAL" and carried.name != WILDCARD:
                     wanted |= {msgspec.structs.replace(carried, name=name) for name in names.beside(rule.name)}
             case Untold(reason):
-                untold.append((rule, reason))
+                uncopyable.append((rule, reason))
             case None:
                 pass
     # Without an answer about a name, it is unknown which rules are surplus.
@@ -58,7 +58,7 @@ def plan_acls(
         known = frozenset(copies)
         foreign = {rule for rule in surplus - ours if rule.resource == "TOPIC" and _concerns(rule, known)}
     return AclsPlan(
-        tuple(sorted(wanted - target)), tuple(sorted(remove)), tuple(sorted(foreign)), tuple(sorted(untold))
+        tuple(sorted(wanted - target)), tuple(sorted(remove)), tuple(sorted(foreign)), tuple(sorted(uncopyable))
     )
 
 

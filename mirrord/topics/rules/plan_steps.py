@@ -57,7 +57,7 @@ def _own_topics(flow: str, target: Collection[str]) -> Iterator[tuple[str, str]]
         yield ledger_topic(flow), "mirrord's ledger: 1 partition, kept forever, trimmed by mirrord"
         yield probe_topic(flow), "for the probe of the brokers: 1 partition, deleted afterwards"
     if state_topic(flow) not in target:
-        yield state_topic(flow), "mirrord's marks and snapshots: 1 partition, compacted"
+        yield state_topic(flow), "mirrord's progress records and snapshots: 1 partition, compacted"
 
 
 def _partitions(number: int) -> str:

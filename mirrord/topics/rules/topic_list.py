@@ -63,8 +63,8 @@ def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
     own = [each for each in orders.paused.values() if each.topic == line.source]
     if not own:
         return line
-    told = ", ".join(f"{each.partition} {describe_origin(each.origin)}" for each in own)
-    return msgspec.structs.replace(line, why="; ".join(filter(None, (line.why, f"partitions paused: {told}"))))
+    paused = ", ".join(f"{each.partition} {describe_origin(each.origin)}" for each in own)
+    return msgspec.structs.replace(line, why="; ".join(filter(None, (line.why, f"partitions paused: {paused}"))))
 
 
 def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) -> str:

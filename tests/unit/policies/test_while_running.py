@@ -164,7 +164,7 @@ def test_no_right_is_taken_away_while_a_name_is_not_known() -> None:
     plan = plan_acls(rights, ours, ours, acl_policy("exact"), topics, ["orders-eu"])
     assert [rule.name for rule in plan.add] == ["orders-eu"]
     assert plan.remove == ()
-    ((rule, why),) = plan.untold
+    ((rule, why),) = plan.uncopyable
     assert rule.name == "orders.bad"
     assert "no name for orders.bad" in why
 

@@ -124,7 +124,7 @@ async def test_why_there_is_none_is_told() -> None:
 async def test_a_follower_of_another_version_is_replaced_whatever_it_says() -> None:
     former = FakeEngine(MemoryLedger())
     old = await former.start_groups("mirrord/eu-us/groups.g3.1", SETUP, lambda: None)
-    old.program, old.told_setup = "0.0.9", b"nothing that is known here"
+    old.program, old.reported_setup = "0.0.9", b"nothing that is known here"
     engine = FakeEngine(MemoryLedger(), former=former)
     running = asyncio.create_task(GroupKeeper(engine, "mirrord").run(SETUP, lambda: FLOW, turn=2))
     await eventually(lambda: old.dead and len(engine.groups) == 2)

@@ -142,7 +142,7 @@ async def test_what_is_not_shown_yet_holds_up_nothing_and_is_not_done_again(monk
     first = await found.refresh()
     assert [lane.source_topic for lane in first.lanes] == ["orders-2"]
     assert [fact.target_topic for fact in first.facts] == ["eu.orders-2"]
-    assert (first.faults, first.unshown, next_refresh_s(FLOW, first, untold=False)) == ({}, True, SOON_S)
+    assert (first.faults, first.unshown, next_refresh_s(FLOW, first, is_unrecorded=False)) == ({}, True, SOON_S)
     second = await found.refresh()
     assert (second.lanes, second.facts, second.faults, second.unshown) == (first.lanes, (), {}, True)
     admin.shown["eu.orders-1"] = 2
@@ -189,7 +189,7 @@ async def test_a_flow_that_looks_once_looks_again_while_something_failed() -> No
     source, target = clusters()
     source.add("orders", 1)
     done = await discovery(source, target, once).refresh()
-    assert next_refresh_s(FLOW, done, untold=False) == 5
-    assert next_refresh_s(once, done, untold=False) is None
-    assert next_refresh_s(once, done, untold=True) == REPEAT_S
-    assert next_refresh_s(once, None, untold=False) == REPEAT_S
+    assert next_refresh_s(FLOW, done, is_unrecorded=False) == 5
+    assert next_refresh_s(once, done, is_unrecorded=False) is None
+    assert next_refresh_s(once, done, is_unrecorded=True) == REPEAT_S
+    assert next_refresh_s(once, None, is_unrecorded=False) == REPEAT_S

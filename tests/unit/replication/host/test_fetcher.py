@@ -127,10 +127,10 @@ async def test_the_end_of_the_log_is_told_again_to_a_new_round_at_the_same_posit
 
 async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
     tap = rig.tap(0)
-    rig.asks.bounds_told = (0, 70, 3)
+    rig.asks.bounds_answer = (0, 70, 3)
     rig.source.ask_end(tap)
     assert tap.source_end == 70
-    rig.asks.bounds_told = (13, -1, -1)
+    rig.asks.bounds_answer = (13, -1, -1)
     rig.source.ask_end(tap)
     assert tap.source_end == -1
 
@@ -194,7 +194,7 @@ async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:
     ("bounds", "error"), [((0, 100, 10), 1), ((0, 4, 0), 1), ((0, 100, 0), 78), ((13, -1, -1), 13)]
 )
 async def test_out_of_range_is_looked_into(rig: Rig, bounds: tuple[int, int, int], error: int) -> None:
-    rig.asks.bounds_told = bounds
+    rig.asks.bounds_answer = bounds
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(fetched(TOPIC, (0, 1, -1, b"")))
     assert [(chunk.error, chunk.high_watermark, chunk.log_start) for _, chunk in rig.chunks] == [(error, *bounds[1:])]

@@ -39,7 +39,7 @@ def remote_requests(rig: Rig) -> int:
 
 
 async def test_remote_records_are_fetched_apart_with_a_long_wait(rig: Rig) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(0), 5)
     await rig.want(rig.tap(1), 100)
     assert (rig.hot.in_flight, remote(rig).in_flight) == (1, 1)
@@ -49,7 +49,7 @@ async def test_remote_records_are_fetched_apart_with_a_long_wait(rig: Rig) -> No
 
 
 async def test_each_remote_request_has_one_partition_and_a_few_run_in_parallel(rig: Rig) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     taps = [rig.tap(partition) for partition in range(6)]
     for tap in taps:
         rig.source.want(tap, FetchFrom(1, 1, 0, -1))
@@ -65,7 +65,7 @@ async def test_each_remote_request_has_one_partition_and_a_few_run_in_parallel(r
 
 
 async def test_one_remote_partition_opens_one_connection(rig: Rig) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(0), 5)
     await rig.want(rig.tap(1), 500)
     rig.hot.answer(fetched(TOPIC))
@@ -76,10 +76,10 @@ async def test_one_remote_partition_opens_one_connection(rig: Rig) -> None:
 async def test_the_broker_is_asked_again_where_the_local_part_began(rig: Rig) -> None:
     """Local retention has moved on while the remote part was copied."""
     tap = rig.tap(0)
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(tap, 50)
     remote(rig).answer(fetched(TOPIC, (0, 0, 400, RECORDS)))
-    rig.asks.local_told = (0, 300)
+    rig.asks.local_answer = (0, 300)
     await rig.want(tap, 100)
     assert remote(rig).in_flight == 1
     remote(rig).answer(fetched(TOPIC, (0, 0, 400, RECORDS)))
@@ -90,7 +90,7 @@ async def test_the_broker_is_asked_again_where_the_local_part_began(rig: Rig) ->
 
 async def test_a_remote_read_that_comes_empty_is_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_reads, "EMPTY_PAUSE_S", 0.0)
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(0), 5)
     for _ in range(3):
         remote(rig).answer(fetched(TOPIC))
@@ -100,14 +100,14 @@ async def test_a_remote_read_that_comes_empty_is_tried_again(rig: Rig, monkeypat
 
 
 async def test_a_lost_connection_loses_no_remote_wish(rig: Rig) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(0), 5)
     remote(rig).lose()
     await until(lambda: remote_requests(rig) == 1)
 
 
 async def test_a_remote_wish_follows_the_leader(rig: Rig) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     taps = [rig.tap(partition) for partition in range(remote_reads.CONNECTIONS + 1)]
     for tap in taps:
         await rig.want(tap, 5)
@@ -120,12 +120,12 @@ async def test_a_remote_wish_follows_the_leader(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stopped_first", [True, False])
 async def test_what_is_stopped_is_not_fetched_from_remote_storage(rig: Rig, *, stopped_first: bool) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(1), 5)
     remote(rig).answer(fetched(TOPIC, (1, 0, 200, RECORDS)))
     rig.chunks.clear()
     if stopped_first:
-        rig.asks.local_told = None
+        rig.asks.local_answer = None
     tap = rig.tap(0)
     await rig.want(tap, 5)
     rig.source.stop(tap)
@@ -150,7 +150,7 @@ async def test_a_lane_that_falls_behind_into_remote_storage_is_noticed_by_empty_
 ) -> None:
     tap = rig.tap(0)
     await fall_behind(rig, tap, monkeypatch)
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     rig.hot.answer(fetched(TOPIC))
     await settle()
     assert (remote(rig).in_flight, rig.idle.in_flight) == (1, 0)
@@ -162,7 +162,7 @@ async def test_a_lane_that_falls_behind_into_remote_storage_is_noticed_by_a_late
     tap = rig.tap(0)
     await fall_behind(rig, tap, monkeypatch)
     monkeypatch.setattr("mirrord.replication.host.fetcher.SLOW_S", -1.0)
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     rig.hot.answer(fetched(TOPIC, (0, 0, 200, RECORDS)))
     await rig.want(tap, 7)
     assert (remote(rig).in_flight, rig.hot.in_flight) == (1, 0)
@@ -172,7 +172,7 @@ async def test_a_broker_that_cannot_tell_gets_one_long_request_at_a_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tap = rig.tap(0)
-    rig.asks.local_told = (UNSUPPORTED, -1)
+    rig.asks.local_answer = (UNSUPPORTED, -1)
     await fall_behind(rig, tap, monkeypatch)
     rig.hot.answer(fetched(TOPIC))
     await settle()
@@ -183,16 +183,16 @@ async def test_a_broker_that_cannot_tell_gets_one_long_request_at_a_time(
 
 
 async def test_a_fetch_does_not_wait_for_the_local_start_before_a_remote_partition_is_found(rig: Rig) -> None:
-    rig.asks.local_told = None
+    rig.asks.local_answer = None
     await rig.want(rig.tap(0), 5)
     assert (rig.hot.in_flight, rig.asks.looked) == (1, [0])
 
 
 async def test_a_fetch_does_not_wait_long_for_the_local_start(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig.asks.local_told = (0, 100)
+    rig.asks.local_answer = (0, 100)
     await rig.want(rig.tap(0), 5)
     monkeypatch.setattr(remote_reads, "LOOK_PATIENCE_S", 0.05)
-    rig.asks.local_told = None
+    rig.asks.local_answer = None
     await rig.want(rig.tap(1), 5)
     assert rig.hot.in_flight == 0
     await until(lambda: rig.hot.in_flight == 1)

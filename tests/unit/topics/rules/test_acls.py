@@ -81,7 +81,7 @@ def test_no_prefix_fits_names_with_text_behind_them(source: AclRule) -> None:
     carried = EXACT.carried(source, names("{topic}-dr"))
     assert isinstance(carried, Untold)
     plan = plan_acls([source], frozenset(), frozenset(), EXACT, names("{topic}-dr"), ())
-    assert plan == AclsPlan(untold=((source, carried.reason),))
+    assert plan == AclsPlan(uncopyable=((source, carried.reason),))
 
 
 def test_only_what_mirrord_gave_is_taken_away_and_the_rest_is_told() -> None:
