@@ -326,10 +326,8 @@ def _plan(
     if there.source_ids.get(source.topic) != lane.key.source_topic_id:
         skipped = "the source topic is gone, or was created again"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
-        skipped, lost = (
-            "the target topic is gone, or was created again",
-            progress.ordinal if progress is not None else 0,
-        )
+        skipped = "the target topic is gone, or was created again"
+        lost = progress.ordinal if progress is not None else 0
     elif level != "ledger" and _is_transformed(flow, source.topic):
         skipped = "its records are transformed, which an audit does not support yet"
     elif progress is None or not len(lane.source_runs):
