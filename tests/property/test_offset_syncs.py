@@ -44,8 +44,8 @@ def test_no_group_skips_a_record(seed: int, lag_max: int, forgets: bool) -> None
             continue
         if forgets and chance.random() < 0.2:
             told = None  # another holder of the flow
-        mark, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
-        pairs, told = due_syncs(made.lane, mark, told, lag_max)
+        next_ordinal, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
+        pairs, told = due_syncs(made.lane, next_ordinal, told, lag_max)
         assert isinstance(told, PublishedPairs)
         for pair in pairs:
             assert made.source[pair.upstream] is not None

@@ -25,7 +25,7 @@ def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> RandomMirror:
 
 
 def truth_to_target(made: RandomMirror, offset: int, end: int) -> int:
-    """The first record of the target before the mark that the source holds at this offset or after it."""
+    """The first record of the target before the resume position that the source holds at this offset or after it."""
     wanted = {record for record in made.source[offset:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
 
@@ -131,7 +131,7 @@ def test_a_copied_offset_comes_back(seed: int) -> None:
 
 @HARDLY_ANY_ROOM
 @given(SEEDS, st.integers(1, 4))
-def test_an_older_mark_answers_nothing_that_lies_behind_it(seed: int, lag: int) -> None:
+def test_an_older_resume_position_answers_nothing_that_lies_behind_it(seed: int, lag: int) -> None:
     made = mirror(seed, WILD)
     lane = made.map(lag)
     end = made.ends[max(-1 - lag, -len(made.ends))][1]

@@ -34,10 +34,10 @@ def test_every_cluster_holds_every_record_once(seed: int, part: int, clusters: i
 
 @pytest.mark.parametrize("clusters", [2, 3])
 def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
-    """Skipped copies make no facts and no marks of their own: two ledgers do not feed each other."""
+    """Skipped copies make no facts and no resume positions of their own: two ledgers do not feed each other."""
     mesh = play(seed, clusters)
     entries = mesh.facts()
-    marks = [story.world.progress for story in mesh.stories.values()]
+    progress = [story.world.progress for story in mesh.stories.values()]
     for _ in range(500):
         for story in mesh.stories.values():
             choices = story.world.choices()
@@ -46,7 +46,7 @@ def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
             elif (later := story.world.next_time()) is not None:
                 story.world.advance(later)
     assert mesh.facts() == entries
-    assert [story.world.progress for story in mesh.stories.values()] == marks
+    assert [story.world.progress for story in mesh.stories.values()] == progress
 
 
 def never(_origins: Origins, _header: object) -> BatchOrigin:

@@ -354,8 +354,8 @@ def test_progress_of_an_older_grant_is_not_taken_over(ledger: Ledger) -> None:
     def progress(lease_epoch: int, grant: int, ordinal: int) -> Progress:
         return Progress(LANE, lease_epoch, grant, ordinal, 0, 0, 0, 0, 0, 0, protected=True, state="copying")
 
-    marks = [progress(1, 1, 10), progress(1, 1, 8), progress(2, 2, 5), progress(1, 2, 20), progress(2, 1, 30)]
-    assert [ledger.state.accept_progress(mark) for mark in marks] == [True, True, True, False, False]
+    records = [progress(1, 1, 10), progress(1, 1, 8), progress(2, 2, 5), progress(1, 2, 20), progress(2, 1, 30)]
+    assert [ledger.state.accept_progress(record) for record in records] == [True, True, True, False, False]
     assert ledger.state.progress[LANE].ordinal == 5
 
 

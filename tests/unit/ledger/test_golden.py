@@ -300,11 +300,16 @@ def write() -> None:
     state, entries = FlowState(), sample()
     for offset, entry in enumerate(entries[:CUT]):
         fold(state, entry, offset)
-    mark = LedgerEnd(TopicId("ledger-topic"), CUT, 2)
+    ledger_end = LedgerEnd(TopicId("ledger-topic"), CUT, 2)
     progress = Progress(
         LANE, 2, 2, 140, 150, 4, 256, 300, 1_700_000_000_000, 1_700_000_001_000, protected=True, state="copying"
     )
-    records = [*snapshots(state, Kept(), mark).records, progress, LeaseRenewed(2, 9, 1_700_000_002_000), mark]
+    records = [
+        *snapshots(state, Kept(), ledger_end).records,
+        progress,
+        LeaseRenewed(2, 9, 1_700_000_002_000),
+        ledger_end,
+    ]
     for offset, entry in enumerate(entries[CUT:], CUT):
         fold(state, entry, offset)
     state.accept_progress(progress)

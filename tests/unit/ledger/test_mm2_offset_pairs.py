@@ -14,21 +14,21 @@ def lane(source: list[tuple[int, int]], target: list[tuple[int, int]]) -> LaneSt
     return made
 
 
-def told_to(known: LaneState, mark: int, last: int) -> PublishedPairs:
+def told_to(known: LaneState, next_ordinal: int, last: int) -> PublishedPairs:
     """The records up to here were written."""
     upstream, downstream = known.source_runs.offset_of(last), known.target_runs.offset_of(last)
     assert upstream is not None
     assert downstream is not None
-    return PublishedPairs(mark, last, upstream, downstream)
+    return PublishedPairs(next_ordinal, last, upstream, downstream)
 
 
 def pairs(
-    known: LaneState, mark: int, told: PublishedPairs | None, lag_max: int = 100
+    known: LaneState, next_ordinal: int, told: PublishedPairs | None, lag_max: int = 100
 ) -> tuple[list[tuple[int, int]], int]:
     """The pairs that are written, and up to which ordinal."""
-    syncs, after = due_syncs(known, mark, told, lag_max)
+    syncs, after = due_syncs(known, next_ordinal, told, lag_max)
     assert all((each.topic, each.partition) == ("orders", 3) for each in syncs)
-    assert after.considered_below == mark
+    assert after.considered_below == next_ordinal
     return [(each.upstream, each.downstream) for each in syncs], after.last
 
 
@@ -48,7 +48,7 @@ def test_the_beginnings_of_runs_are_told_on_both_sides() -> None:
     assert pairs(known, 8, told_to(known, 1, 0)) == ([(20, 5), (22, 100)], 7)
 
 
-def test_only_what_lies_below_the_mark_is_told() -> None:
+def test_only_what_lies_below_the_resume_position_is_told() -> None:
     known = lane([(0, 10), (5, 20)], [(0, 0), (7, 100)])
     assert pairs(known, 5, told_to(known, 1, 0)) == ([], 0)
     assert pairs(known, 6, told_to(known, 5, 0)) == ([(20, 5)], 5)
@@ -71,7 +71,7 @@ def test_of_many_runs_the_latest_are_told() -> None:
     assert last == 98
 
 
-def test_a_mark_that_went_back_begins_anew() -> None:
+def test_a_resume_position_that_went_back_begins_anew() -> None:
     known = lane([(0, 10)], [(0, 0)])
     assert pairs(known, 5, told_to(known, 9, 8)) == ([(14, 4)], 4)
 

@@ -36,7 +36,7 @@ LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")
 
 
 def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
-    """A flow that has copied a topic up to an offset. Its mark has this end."""
+    """A flow that has copied a topic up to an offset. Its resume position has this end."""
     made = FlowState()
     taken = LaneTaken(LANE, 1, "replicator-1")
     entries = (
@@ -98,7 +98,7 @@ def test_the_recorded_end_counts_where_the_lane_did_not_fetch() -> None:
     assert told.verdicts == (Verdict(40, 70, "recreated"),)
 
 
-def test_only_what_is_new_is_saved_and_a_lanes_own_mark_is_enough() -> None:
+def test_only_what_is_new_is_saved_and_a_lanes_own_progress_record_is_enough() -> None:
     ledger = state(source_end=55)
     assert note(ledger, {where(): 55}) == []
     assert len(note(ledger, {where(): 56, where(1): 7})) == 1
@@ -113,7 +113,7 @@ def test_only_what_is_new_is_saved_and_a_lanes_own_mark_is_enough() -> None:
     assert len(one.source.ends) == BLOCK
 
 
-def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_mark() -> None:
+def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_progress() -> None:
     ledger = state(source_end=40)
     (record,) = note(ledger, {where(): 70})
     again = restore(StateTopicContents({state_key(record): record}))

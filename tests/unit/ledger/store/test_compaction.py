@@ -96,7 +96,7 @@ def filled(*, lanes: int = LANES, released: bool = True) -> MemoryLedger:
     """A ledger whose lanes have gaps on both sides; some of its runs go backwards."""
     chance = random.Random(5)
     told: list[tuple[AnyFact, ...]] = [(LeaseTaken(1, HOLDER, 6000),)]
-    marks: list[Progress] = []
+    progress: list[Progress] = []
     for number in range(lanes):
         lane = lane_id(number)
         told.append((opened(number), LaneTaken(lane, 1, "r")))
@@ -106,12 +106,12 @@ def filled(*, lanes: int = LANES, released: bool = True) -> MemoryLedger:
             length = chance.randrange(1, 9)
             ordinal, source, target = ordinal + length, source + length + 1, target + length + 2
             source -= 5 if step % 40 == 39 else 0
-        marks.append(Progress(lane, 1, 1, ordinal, target, 0, source, 0, 0, 0, protected=True, state="copying"))
+        progress.append(Progress(lane, 1, 1, ordinal, target, 0, source, 0, 0, 0, protected=True, state="copying"))
     if released:
         told.append((LeaseReleased(1),))
     entries = [encode_entry(entry(FLOW, epoch=0)), *(encode_entry(entry(*facts)) for facts in told)]
     ledger = MemoryLedger(entries=list(entries))
-    ledger.rows += [StateRow(state_key(mark), encode_state(mark)) for mark in marks]
+    ledger.rows += [StateRow(state_key(record), encode_state(record)) for record in progress]
     return ledger
 
 
@@ -168,13 +168,13 @@ async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
     found: Told = {}
     async with store_of(ledger, folder) as store:
         for lane_name, lane in store.state.lanes.items():
-            mark = store.state.progress[lane_name]
-            lane_map = LaneMap(lane, CopiedPosition.by(mark))
+            record = store.state.progress[lane_name]
+            lane_map = LaneMap(lane, CopiedPosition.by(record))
             found[lane_name] = (
                 list(lane.source_runs),
                 list(lane.target_runs),
-                [lane_map.to_target(offset) for offset in range(90, mark.source_offset + 2, every)],
-                [lane_map.to_source(offset) for offset in range(0, mark.target_offset + 2, every)],
+                [lane_map.to_target(offset) for offset in range(90, record.source_offset + 2, every)],
+                [lane_map.to_source(offset) for offset in range(0, record.target_offset + 2, every)],
             )
     return found
 

@@ -64,12 +64,12 @@ class Processes:
         self.ledger.wake()
 
     def rebuild(self) -> None:
-        """`mirrord rebuild`: another ledger topic, and the mark that names it."""
+        """`mirrord rebuild`: another ledger topic, and the recorded end that names it."""
         self.ledger.topic_id = TopicId("made anew")
         self.ledger.entries[:] = [encode_entry(Entry(0, 0, (FLOW,), writer_text("rebuild", 0)))]
         self.ledger.epoch_starts = {0: 0}
-        mark = LedgerEnd(self.ledger.topic_id, self.ledger.end, 0)
-        self.ledger.rows.append(StateRow(state_key(mark), encode_state(mark)))
+        recorded = LedgerEnd(self.ledger.topic_id, self.ledger.end, 0)
+        self.ledger.rows.append(StateRow(state_key(recorded), encode_state(recorded)))
         self.ledger.wake()
 
     async def until_lost(self, *stores: LedgerStore) -> None:
@@ -179,7 +179,7 @@ async def test_who_read_what_was_lost_tells_those_who_had_not(processes: Process
 
 
 async def test_a_later_store_of_the_process_knows_what_the_former_one_read(processes: Processes) -> None:
-    """The state topic could not be written, and no mark in it reaches as far."""
+    """The state topic could not be written, and no recorded end in it reaches as far."""
     store, keeper = await leased(processes)
     await appended(store, 10)
     await keeper.close()

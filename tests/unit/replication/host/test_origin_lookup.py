@@ -57,7 +57,7 @@ class World:
         (self.alone if alone else self.opened).append(flow)
         return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock(), deadline_seconds=0.3)
 
-    async def flow(self, name: str, *facts: AnyFact, marks: tuple[Progress, ...] = ()) -> None:
+    async def flow(self, name: str, *facts: AnyFact, records: tuple[Progress, ...] = ()) -> None:
         """Create the ledger of a flow, or append facts to it."""
         if name not in self.ledgers:
             self.ledgers[name] = MemoryLedger()
@@ -69,7 +69,7 @@ class World:
         await store.open()
         for fact in facts:
             await store.append(0 if isinstance(fact, FlowOpened) else 1, (fact,))
-        await store.save(*marks)
+        await store.save(*records)
         await store.close()
 
     async def ask(self, hosted: FakeHosted) -> OriginsAnswer:
@@ -96,8 +96,8 @@ async def world() -> AsyncGenerator[World]:
 
 async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
     key, facts = lane(7)
-    mark = Progress(key.id, 1, 1, 5, 45, 2, 5, 5, 0, 0, True, "copying")
-    await world.flow("us-eu", *facts, marks=(mark,))
+    progress = Progress(key.id, 1, 1, 5, 45, 2, 5, 5, 0, 0, True, "copying")
+    await world.flow("us-eu", *facts, records=(progress,))
     await world.flow("asia-eu", *lane(8)[1])
     await world.flow("elsewhere", *lane(9, target=TopicId("x" * 22))[1], *lane(10, partition=1)[1])
     world.cluster.add("orders", 1)

@@ -102,14 +102,14 @@ async def test_of_what_comes_together_a_lane_is_told_in_one_step_and_of_failures
 async def test_for_many_answers_it_sleeps_longer_but_looks_soon_at_those_that_came(rig: Rig) -> None:
     sender = Sender(0)
     await rig.produce(sender, sender.batches(*range(LEAST_REQUESTS)))
-    pipe, marks = rig.pipe, [rig.pipe.wakes_for]
+    pipe, wakes = rig.pipe, [rig.pipe.wakes_for]
     assert pipe.wakes_for > 1
     await until(lambda: pipe.wakes_for == 1)
     for first in range(LEAST_REQUESTS):
         pipe.answer(produced(TOPIC, (0, 0, first)))
-        marks.append(pipe.wakes_for)
+        wakes.append(pipe.wakes_for)
         assert pipe.wakes_for <= max(1, 33 * len(pipe.requests))
-    assert len(set(marks)) > 2
+    assert len(set(wakes)) > 2
     assert pipe.wakes_for == 1
 
 

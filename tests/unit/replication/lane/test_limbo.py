@@ -89,7 +89,8 @@ def test_what_was_written_beside_a_former_holder_is_compared() -> None:
     lane, (check,) = second_look(6)
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
-    # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays before it.
+    # An acknowledgement may have been for another holder's batch: until it is compared, the resume position stays
+    # before it.
     assert resume_position(lane) == ResumePosition(2, 2, 1)
     step(lane, 5.0, CheckAnswer(check.question, 0, 2, 5, "equal"))
     assert not lane.comparison.later_pending
@@ -152,7 +153,7 @@ def test_a_hole_is_mended_when_nobody_else_may_be_writing() -> None:
     assert not in_doubt.holds(lane, 0)
 
 
-def test_the_mark_does_not_pass_what_is_not_read() -> None:
+def test_the_resume_position_does_not_pass_what_is_not_read() -> None:
     lane, _, fetch = idle()
     (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
     effects = step(lane, 1.0, ProduceAnswer(produce.round, produce.batches[0], 0, 9))

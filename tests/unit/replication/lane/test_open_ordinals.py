@@ -73,7 +73,7 @@ def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> No
     assert not [each for each in effects if isinstance(each, Append)]  # it is recorded already
 
 
-def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
+def test_a_resume_position_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
     play.fold(SourceRun(LANE, 1, (Run(6, 7),), regiven=True))
     play.begin("second")
     (check,) = play.sandwich(10)
@@ -82,7 +82,7 @@ def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play
 
 
 def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
-    """The log went back and grew again: the last ordinals are at lower offsets than ledger and mark say."""
+    """The log went back and grew again: the last ordinals are at lower offsets than ledger and resume position say."""
     play.begin("second")
     play.lane.resume_position = ResumePosition(10, 12, 0)
     play.lane.acked = play.lane.trusted = 8

@@ -108,7 +108,7 @@ class Play:
         return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
 
     def differ(self) -> Effects:
-        """It finds 6 records more than the mark, and they are not what the map says."""
+        """It finds 6 records more than the resume position, and they are not what the map says."""
         self.begin("second")
         self.sandwich(16)
         own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
@@ -287,7 +287,7 @@ def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
     assert play.lane.phase is Phase.HALTED
     assert "cannot be rebuilt: the source no longer holds it" in play.lane.halt.line
     play.bind(effects)
-    # The next holder begins where this one had to end, whatever its mark says.
+    # The next holder begins where this one had to end, whatever its resume position says.
     play.begin("third")
     assert play.lane.phase is Phase.REBUILDING
     assert play.record.halted is not None

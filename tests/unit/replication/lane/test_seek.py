@@ -246,8 +246,8 @@ def test_what_a_daemon_decides() -> None:
 def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
     """orders-0 is at source offset 150 of a source that holds [120, 300)."""
     state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)))
-    mark = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
-    state.accept_progress(mark)
+    progress = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
+    state.accept_progress(progress)
 
     async def read(config: Config, _: object) -> dict[str, LedgerView]:
         views = await daemons.read(config, _)

@@ -131,7 +131,7 @@ def test_an_epoch_of_what_was_not_copied_is_not_asked_for_twice() -> None:
 
 
 def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...] = (Run(0, 0),)) -> Effects:
-    """A takeover finds 4 records more than the mark, which is at ordinal 10."""
+    """A takeover finds 4 records more than the resume position, which is at ordinal 10."""
     record = Record(grant=1, source_runs=Runs(runs), target_runs=Runs((Run(0, 0),)))
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
@@ -154,7 +154,7 @@ def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...
     return effects
 
 
-def test_behind_the_mark_the_comparison_tells_the_epoch() -> None:
+def test_behind_the_resume_position_the_comparison_tells_the_epoch() -> None:
     fetch = fetch_of(taken_over())
     assert (fetch.position, fetch.last_epoch) == (14, 5)
 
@@ -173,7 +173,7 @@ def test_a_source_that_ends_in_front_of_the_position_is_truncated() -> None:
     assert (halted.reason, halted.start, halted.end) == ("truncated", 12, 14)  # type: ignore[union-attr]
 
 
-def test_a_mark_tells_the_epoch_at_its_own_position() -> None:
+def test_a_resume_position_tells_the_epoch_at_its_own_position() -> None:
     epochs = EpochCache()
     epochs.begin(14, 5)
     assert [epochs.before(at) for at in (3, 14, 15)] == [5, 5, -1]

@@ -1,4 +1,4 @@
-"""Which progress marks count after the target log went back and its ordinals were recorded again."""
+"""Which resume positions count after the target log went back and its ordinals were recorded again."""
 
 import pytest
 from msgspec.structs import replace
@@ -51,9 +51,9 @@ def progress_of(grant: int, ordinal: int, rewinds: int) -> Progress:
     )
 
 
-def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play) -> None:
+def test_a_resume_position_from_before_does_not_count_for_what_was_never_copied(play: Play) -> None:
     """An election removed ordinals 6 to 9; others wrote newer records of all four keys. The holder records that offset
-    10 follows as ordinal 6, and ends before it saves a mark. Offsets 10 to 13 were never copied."""
+    10 follows as ordinal 6, and ends before it saves its progress. Offsets 10 to 13 were never copied."""
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
@@ -67,19 +67,19 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
 
 
 @pytest.mark.parametrize(
-    ("progress", "mark", "reached"),
+    ("progress", "position", "reached"),
     [
         (progress_of(1, 10, 0), ResumePosition(6, 6, 3), 6),
         (progress_of(1, 5, 0), ResumePosition(5, 5, 1), 5),
         (progress_of(2, 10, 1), ResumePosition(10, 10, 1), 10),
         (progress_of(3, 10, 1), ResumePosition(10, 10, 1), 10),
-        # A former holder reads the present ledger, while its mark is older.
+        # A former holder reads the present ledger, while its progress record is older.
         (progress_of(1, 10, 1), ResumePosition(6, 6, 3), 6),
     ],
 )
-def test_which_mark_counts(play: Play, progress: Progress, mark: ResumePosition, reached: int) -> None:
+def test_which_resume_position_counts(play: Play, progress: Progress, position: ResumePosition, reached: int) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
-    assert position_rewind.valid_position(progress, play.record) == (mark, reached)
+    assert position_rewind.valid_position(progress, play.record) == (position, reached)
 
 
 def test_of_several_the_lowest_counts(play: Play) -> None:
@@ -106,7 +106,7 @@ def test_a_run_that_is_no_longer_told_changes_the_meaning_too(play: Play) -> Non
     assert position_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
-def test_what_a_first_holder_tells_concerns_no_mark() -> None:
+def test_what_a_first_holder_tells_concerns_no_resume_position() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     assert position_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
 
@@ -119,8 +119,9 @@ def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
     assert [ordinal_at(play.lane, at) for at in (5, 6, 8)] == [5, 6, 9]
 
 
-def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> None:
-    """Others wrote two records before the mark. The log went back, and the lane's own records may be there instead."""
+def test_another_leaders_log_is_read_whatever_stands_at_the_resume_position(play: Play) -> None:
+    """Others wrote two records before the resume position. The log went back, and the lane's own records may be there
+    instead."""
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(0, 2, 1), ()
     play.tell(EndAnswer(play.lane.asked, 0, 3, 2))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
@@ -130,7 +131,7 @@ def test_another_leaders_log_is_read_whatever_stands_at_the_mark(play: Play) -> 
     assert (scan.start, scan.end) == (0, 2)
 
 
-def test_a_batch_that_is_acknowledged_in_front_of_the_mark_is_found() -> None:
+def test_a_batch_that_is_acknowledged_in_front_of_the_resume_position_is_found() -> None:
     """It repeats an earlier batch, however far before, and the lane must not send it for ever."""
     lane, produce = in_flight()
     lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.log.end_epoch), 20_000
@@ -171,7 +172,7 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
 @pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
 def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
     """It knew nothing of the new runs. It has read the target log since, which has deleted everything by now:
-    everything after its mark would be copied a second time."""
+    everything after its resume position would be copied a second time."""
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
     progress = replace(progress_of(3, 1_000, 0), state=state)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)

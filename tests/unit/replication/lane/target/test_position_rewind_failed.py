@@ -52,7 +52,7 @@ def test_what_the_ledger_did_take_counts(play: Play) -> None:
     assert (play.lane.resume_position, missing_ordinals.known_until(play.lane)) == (ResumePosition(6, 10, 3), 6)
 
 
-def test_the_lower_mark_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:
+def test_the_lower_resume_position_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:
     """The next holder would believe that everything acknowledged below it is there, and look nothing up."""
     append = planned(play)
     assert progress_record(play.lane, 1, 0) is None
