@@ -63,8 +63,8 @@ def test_the_sample_for_mirrormaker() -> None:
     security = config.clusters["us"].security
     assert (security.username, security.password) == ("mirrord", Secret.parse("env:US_PASSWORD"))
     assert security.truststore == str(Path.cwd() / "tls" / "trust.jks")
-    told = [line for line in remarks if "has no meaning here" in line]
-    assert [line.split(": ")[1] for line in told] == [
+    meaningless = [line for line in remarks if "has no meaning here" in line]
+    assert [line.split(": ")[1] for line in meaningless] == [
         "offset.storage.replication.factor",
         "status.storage.replication.factor",
         "config.storage.replication.factor",

@@ -47,12 +47,12 @@ def test_a_key_of_a_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert resolved("us.sasl.jaas.config#password") == "swordfish"
     assert resolved("other") == "hunter2"
     assert resolved("unknown") == "${vault:a:b}"
-    for rest, told in [
+    for rest, reason in [
         ("none", "holds no key none"),
         ("us.sasl.jaas.config#pw", "holds no option pw"),
         ("us.ssl.key.password#pw", "is not a sasl.jaas.config"),
     ]:
-        with pytest.raises(EnvironmentFault, match=told) as fault:
+        with pytest.raises(EnvironmentFault, match=reason) as fault:
             resolved(rest)
         assert "hunter2" not in str(fault.value)
     monkeypatch.delenv("MIRRORD_TEST")

@@ -274,24 +274,24 @@ def sample() -> list[Entry]:
                 LaneResumed(LANE, 2),
             ],
         ),
-        *((2, told) for told in upkeep(target)),
+        *((2, recorded) for recorded in upkeep(target)),
         (2, [CopyInherited(OTHER, 1, 40, 44, 51, 50, "verified", ((38, 40),), ((30, 31),))]),
         (2, [SourceRun(LANE, 2, (Run(150, 262),), (Verdict(262, 268, "truncated"),))]),
         (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
-        *((2, told) for told in orders()),
-        *((2, told) for told in quarantine()),
-        *((2, told) for told in audits()),
-        *((2, told) for told in forgotten()),
-        *((2, told) for told in compactions()),
-        *((2, told) for told in seeks()),
-        *((2, told) for told in regiven()),
-        *((2, told) for told in named()),
-        *((2, told) for told in jobs()),
-        *((2, told) for told in repairs()),
+        *((2, recorded) for recorded in orders()),
+        *((2, recorded) for recorded in quarantine()),
+        *((2, recorded) for recorded in audits()),
+        *((2, recorded) for recorded in forgotten()),
+        *((2, recorded) for recorded in compactions()),
+        *((2, recorded) for recorded in seeks()),
+        *((2, recorded) for recorded in regiven()),
+        *((2, recorded) for recorded in named()),
+        *((2, recorded) for recorded in jobs()),
+        *((2, recorded) for recorded in repairs()),
     ]
     return [
-        Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
-        for number, (epoch, told) in enumerate(facts)
+        Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(recorded), writer_text("writer", number))
+        for number, (epoch, recorded) in enumerate(facts)
     ]
 
 

@@ -39,8 +39,8 @@ def test_few_metrics_have_a_partition() -> None:
 
 
 def test_every_sample_is_in_the_catalogue_with_its_labels() -> None:
-    told = list(samples(FULL))
-    for sample in told:
+    found = list(samples(FULL))
+    for sample in found:
         assert len(sample.labels) == len(BY_NAME[sample.metric].labels), sample
-    assert len({(sample.metric, sample.labels) for sample in told}) == len(told)
-    assert {sample.metric for sample in told} == set(BY_NAME)
+    assert len({(sample.metric, sample.labels) for sample in found}) == len(found)
+    assert {sample.metric for sample in found} == set(BY_NAME)

@@ -85,9 +85,9 @@ def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> No
     fold(state, entry(FLOW, epoch=0), 0)
     fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
     fold(state, entry(LaneSought(name, 3, 40, 0, ada)), 2)
-    told = "to continue at source offset 40 by ada@host at 1970-01-01 00:00:01Z: broken records"
+    note = "to continue at source offset 40 by ada@host at 1970-01-01 00:00:01Z: broken records"
     (line,) = recorded_lanes(state, state.lanes, {}, 10)
-    assert (line.seek_to, line.note) == (40, told)
+    assert (line.seek_to, line.note) == (40, note)
     remark = "orders-0 will continue at source offset 40, by ada@host at 1970-01-01 00:00:01Z: broken records"
     assert list(order_remarks(state, ())) == [remark]
     # Its topic is recreated: the command was for the former one.
@@ -109,7 +109,7 @@ def test_the_document_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("latency", "line"),
     [
         (LatencyStatus(), "latency unknown; clocks not compared"),
         (
@@ -122,7 +122,7 @@ def test_the_document_survives_json() -> None:
         ),
     ],
 )
-def test_latency_is_told_with_what_it_is_worth(told: LatencyStatus, line: str) -> None:
+def test_latency_is_told_with_what_it_is_worth(latency: LatencyStatus, line: str) -> None:
     clusters = [ClusterStatus(alias, None, reachable=True) for alias in ("eu", "us")]
     flow = FlowStatus(
         name="eu-us",
@@ -132,7 +132,7 @@ def test_latency_is_told_with_what_it_is_worth(told: LatencyStatus, line: str) -
         lease=None,
         totals=Totals.of(()),
         lanes=(),
-        latency=told,
+        latency=latency,
     )
     status = Status(version="0.1.0", instance="blue", at_ms=1, gathered="daemon", flows=(flow,))
     console = Console(width=200)

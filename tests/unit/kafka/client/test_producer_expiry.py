@@ -40,16 +40,16 @@ async def test_the_shortest_counts_and_changes_are_seen(monkeypatch: pytest.Monk
     brokers = Brokers(monkeypatch, {1: 9_000, 2: 5_000, 3: 7_000})
     await brokers.expiry.until_known()
     assert brokers.expiry.shortest_ms == 9_000
-    told: list[int] = []
-    following = asyncio.create_task(brokers.expiry.follow(told.append))
-    await until(lambda: told[-1:] == [5_000])
+    reported: list[int] = []
+    following = asyncio.create_task(brokers.expiry.follow(reported.append))
+    await until(lambda: reported[-1:] == [5_000])
     del brokers.settings[2]  # it does not answer and may lead again
     brokers.settings[1] = 6_000
-    seen = len(told)
-    await until(lambda: len(told) > seen + 2)
-    assert told[-1] == 5_000
+    seen = len(reported)
+    await until(lambda: len(reported) > seen + 2)
+    assert reported[-1] == 5_000
     brokers.nodes.remove(2)
-    await until(lambda: told[-1] == 6_000)
+    await until(lambda: reported[-1] == 6_000)
     following.cancel()
 
 

@@ -180,8 +180,8 @@ async def test_only_fetches_that_bring_something_are_timed(rig: Rig) -> None:
     rig.hot.answer(fetched(TOPIC, (1, 6, -1, b"")))
     await rig.want(rig.tap(2), 5)
     rig.hot.lose()
-    told = rig.view.fetches.status()
-    assert (sum(told.buckets), told.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
+    status = rig.view.fetches.status()
+    assert (sum(status.buckets), status.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
 
 
 async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:

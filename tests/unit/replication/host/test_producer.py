@@ -35,8 +35,8 @@ class Sender:
 
     def take(self, signal: Input) -> None:
         if isinstance(signal, ProduceAccepted):
-            told = zip(signal.batches, signal.base_offsets, strict=True)
-            self.answers += [(batch.first, 0, base_offset) for batch, base_offset in told]
+            accepted = zip(signal.batches, signal.base_offsets, strict=True)
+            self.answers += [(batch.first, 0, base_offset) for batch, base_offset in accepted]
             self.steps += 1
             return
         if isinstance(signal, TargetFar):
@@ -92,8 +92,12 @@ async def test_of_what_comes_together_a_lane_is_told_in_one_step_and_of_failures
     rig.target.produce(as_any(one), one.batches(0, 1, 2, 3))
     rig.target.produce(as_any(other), other.batches(0, 1))
     await rig.settle()
-    told = [produced(TOPIC, (0, 0, 0), (1, 0, 0)), produced(TOPIC, (0, 0, 1), (1, 0, 1)), produced(TOPIC, (0, 6, -1))]
-    rig.pipe.answer(*told, produced(TOPIC, (0, 0, 3)))
+    responses = [
+        produced(TOPIC, (0, 0, 0), (1, 0, 0)),
+        produced(TOPIC, (0, 0, 1), (1, 0, 1)),
+        produced(TOPIC, (0, 6, -1)),
+    ]
+    rig.pipe.answer(*responses, produced(TOPIC, (0, 0, 3)))
     assert one.answers == [(0, 0, 0), (1, 0, 1), (2, 6, -1), (3, 0, 3)]
     assert other.answers == [(0, 0, 0), (1, 0, 1)]
     assert (one.steps, other.steps) == (2, 1)
@@ -259,8 +263,8 @@ async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypat
         await rig.produce(sender, sender.batches(first))
         now[0] += took_s
         rig.pipe.answer(produced(TOPIC, (0, 0, first)))
-    told: list[bool | int] = []
+    signals: list[bool | int] = []
     for signal in heard:
         assert isinstance(signal, TargetFar | ProduceAccepted)
-        told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
-    assert told == [True, 0, 1, False, 2, 3]
+        signals.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
+    assert signals == [True, 0, 1, False, 2, 3]

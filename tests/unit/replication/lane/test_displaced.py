@@ -75,9 +75,9 @@ def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0)
 
 def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     effects = verified(play, (), ((1, 14),), log_start=1)
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert isinstance(told.facts[0], VerdictGiven)
-    assert "went back from ordinal 10 to 1" in told.facts[0].note
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert isinstance(append.facts[0], VerdictGiven)
+    assert "went back from ordinal 10 to 1" in append.facts[0].note
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
 
@@ -95,8 +95,8 @@ def test_the_word_of_a_later_leader_is_not_enough(play: Play) -> None:
     assert isinstance(again, AskScan)
     assert (again.purpose, again.start) == ("verify", 0)
     effects = play.tell(ScanAnswer(again.question, 0, "verify", 0, 14, (last,), ((0, 10), (12, 14))))
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert HoleFound(LANE, 2, 0, 7, 10, 18) in told.facts
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert HoleFound(LANE, 2, 0, 7, 10, 18) in append.facts
 
 
 def test_numbers_that_agree_say_nothing_of_another_leaders_log(play: Play) -> None:

@@ -60,16 +60,16 @@ def test_other_records_than_were_sent_wait_for_those() -> None:
 
 
 def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_it() -> None:
-    for told in (False, True):
+    for is_recorded in (False, True):
         lane, _, fetch = idle()
         lane.late_writes.former_holder_until = 9.0
-        if told:
+        if is_recorded:
             assert lane.record is not None
             lane.record.source_runs.add(6, 7)
             lane.declared = 6
         effects = step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0))))  # offset 6 was removed
-        assert (lane.phase is Phase.WAITING) == (not told)
-        assert bool([each for each in effects if isinstance(each, Produce)]) == told
+        assert (lane.phase is Phase.WAITING) == (not is_recorded)
+        assert bool([each for each in effects if isinstance(each, Produce)]) == is_recorded
 
 
 def second_look(end: int) -> tuple[Lane, Effects]:

@@ -211,10 +211,10 @@ def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
-    assert told.located is not None
-    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
-    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     # Offset 12 follows as ordinal 16, and is of the old epoch.
     assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
     # The source is asked first about what was copied after it.
@@ -229,10 +229,10 @@ def begun_again(play: Play) -> AskDivergence:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
-    assert told.located is not None
-    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
-    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskDivergence)]
     return ask
 
@@ -325,9 +325,9 @@ def test_a_side_that_cannot_be_read_is_asked_again(play: Play) -> None:
 def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
+    answer = play.relocated()
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
-    play.tell(RebuildAnswer(told.question, 0, own, told.located))
+    play.tell(RebuildAnswer(answer.question, 0, own, answer.located))
     assert play.lane.phase is Phase.HALTED
     assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt.line
 

@@ -66,8 +66,8 @@ class Faulty(Play):
         """Answer the questions about a compacted target log: its own batches, and foreign records."""
         while asked := [each for each in effects if isinstance(each, AskScan)]:
             own = tuple(each for each in log if each.base_offset + each.count > asked[0].start)
-            told = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
-            effects = self.tell(told)
+            answer = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
+            effects = self.tell(answer)
         return effects
 
     def bind_all(self, effects: Effects) -> Effects:
@@ -178,9 +178,9 @@ def test_a_lane_whose_leader_has_not_answered_since_a_batch_was_given_up_does_no
             effects = play.tell(EndAnswer(one(effects, AskEnd).question, 13, -1, -1))
     assert play.now > play.lane.late_writes.until
     assert not one(play.tell(Drain()), Drained).clean
-    told = progress_of(play.lane, 1, 1)
-    assert told is not None
-    assert told.state != "drained"
+    progress = progress_of(play.lane, 1, 1)
+    assert progress is not None
+    assert progress.state != "drained"
 
 
 def test_the_second_look_waits_again_after_a_late_first_answer() -> None:

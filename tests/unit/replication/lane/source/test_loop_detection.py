@@ -16,7 +16,7 @@ def writer(*runs: Run, known_to: tuple[int, int, int] = (0, 0, -1)) -> Writer:
     return Writer("back", ID, 0, Runs(runs), *known_to)
 
 
-def told(*writers: Writer, asked: int = ID) -> Origins:
+def origins_of(*writers: Writer, asked: int = ID) -> Origins:
     origins = Origins()
     origins.judge(header(0, 1, 0, producer=asked))  # the epoch is seen
     origins.learn(writers, asked)
@@ -33,7 +33,7 @@ def test_an_unknown_id_has_to_be_asked_about_once() -> None:
 
 def test_after_a_change_of_leaders_it_is_asked_anew() -> None:
     """A cluster that was cloned or restored may give the id of an old producer to a lane."""
-    origins = told()
+    origins = origins_of()
     assert origins.judge(header(5, 1, 0, leader=4)) is BatchOrigin.UNKNOWN
 
 
@@ -46,12 +46,12 @@ def test_without_an_id_and_in_a_transaction_nothing_is_asked() -> None:
 
 
 def test_what_a_run_holds_is_a_copy() -> None:
-    origins = told(writer(Run(0, 10), Run(5, 40), known_to=(9, 44, 3)))
+    origins = origins_of(writer(Run(0, 10), Run(5, 40), known_to=(9, 44, 3)))
     assert [origins.judge(header(*each)) for each in ((10, 3, 0), (13, 2, 3), (40, 4, 5))] == [BatchOrigin.COPY] * 3
 
 
 def test_what_goes_on_behind_the_resume_position_is_a_copy_at_once() -> None:
-    origins = told(writer(Run(0, 10), known_to=(9, 19, 3)))
+    origins = origins_of(writer(Run(0, 10), known_to=(9, 19, 3)))
     assert origins.judge(header(30, 2, 9)) is BatchOrigin.COPY
     assert origins.judge(header(32, 2, 11)) is BatchOrigin.COPY
     assert origins.judge(header(50, 2, 20)) is BatchOrigin.COPY, "a cleaner has removed those between"
@@ -60,34 +60,36 @@ def test_what_goes_on_behind_the_resume_position_is_a_copy_at_once() -> None:
 
 def test_the_first_record_of_a_lane_is_believed_to_its_ledger_alone() -> None:
     """Another producer that got the same id from a restored cluster begins with the sequence 0, too."""
-    assert told(writer()).judge(header(10, 2, 0)) is BatchOrigin.UNKNOWN
-    assert told(writer(Run(0, 10))).judge(header(10, 2, 0)) is BatchOrigin.COPY
-    assert told(writer(Run(0, 12))).judge(header(10, 2, 0)) is BatchOrigin.UNKNOWN
+    assert origins_of(writer()).judge(header(10, 2, 0)) is BatchOrigin.UNKNOWN
+    assert origins_of(writer(Run(0, 10))).judge(header(10, 2, 0)) is BatchOrigin.COPY
+    assert origins_of(writer(Run(0, 12))).judge(header(10, 2, 0)) is BatchOrigin.UNKNOWN
 
 
 def test_a_resume_position_behind_it_proves_that_it_is_none() -> None:
     known = writer(Run(0, 10), known_to=(9, 60, 3))
-    assert told(known).judge(header(30, 2, 0)) is BatchOrigin.NATIVE
-    assert told(known).judge(header(59, 2, 0)) is BatchOrigin.UNKNOWN, "the resume position does not reach its end"
-    assert told(known).judge(header(30, 2, 0, leader=4)) is BatchOrigin.UNKNOWN, (
+    assert origins_of(known).judge(header(30, 2, 0)) is BatchOrigin.NATIVE
+    assert origins_of(known).judge(header(59, 2, 0)) is BatchOrigin.UNKNOWN, (
+        "the resume position does not reach its end"
+    )
+    assert origins_of(known).judge(header(30, 2, 0, leader=4)) is BatchOrigin.UNKNOWN, (
         "the position is of a log that may be gone"
     )
 
 
 def test_another_epoch_of_the_same_id_is_another_producer() -> None:
-    assert told(writer(Run(0, 10), known_to=(9, 19, 3))).judge(header(10, 3, 0, epoch=1)) is BatchOrigin.NATIVE
+    assert origins_of(writer(Run(0, 10), known_to=(9, 19, 3))).judge(header(10, 3, 0, epoch=1)) is BatchOrigin.NATIVE
 
 
 def test_two_lanes_may_write_into_one_partition() -> None:
     other = Writer("other", ID + 1, 0, Runs([Run(0, 20)]))
-    origins = told(writer(Run(0, 10), known_to=(5, 15, 3)), other)
+    origins = origins_of(writer(Run(0, 10), known_to=(5, 15, 3)), other)
     assert origins.judge(header(10, 5, 0)) is BatchOrigin.COPY
     assert origins.judge(header(20, 5, 0, producer=ID + 1)) is BatchOrigin.COPY
 
 
 def test_ordinals_beyond_the_sequences() -> None:
     far = 5 * (1 << 31) + 7
-    origins = told(writer(Run(0, 0), Run(far, far + 100), known_to=(far + 3, far + 103, 3)))
+    origins = origins_of(writer(Run(0, 0), Run(far, far + 100), known_to=(far + 3, far + 103, 3)))
     assert origins.judge(header(far + 100, 3, 7)) is BatchOrigin.COPY
     assert origins.judge(header(far + 110, 3, 10)) is BatchOrigin.COPY
     assert origins.judge(header(12, 3, 12)) is BatchOrigin.COPY, "far behind, too"

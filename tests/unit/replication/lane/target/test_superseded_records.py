@@ -105,9 +105,9 @@ def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
     judge.expect(gone, 3, None, 0)
     judge.expect(gone, 4, "a", 0)
     judge.see(8, None, 0, 2)
-    told = judge.answer()
-    assert told.again == (() if kind == "last" else ((3, 4),))
-    assert told.until == -1
+    answer = judge.answer()
+    assert answer.again == (() if kind == "last" else ((3, 4),))
+    assert answer.until == -1
 
 
 @pytest.mark.parametrize("compacts", [True, False])
@@ -257,9 +257,9 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 10), ("lost", 11, 11)]
     effects = play.tell(SupersededAnswer(asked.question, 0, ((10, 10),)))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
-    told = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
+    recorded = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
     left = [fact.verdicts for fact in append.facts if isinstance(fact, VerdictGiven)]
-    assert (told, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
+    assert (recorded, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
 
 
 def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:
