@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -36,10 +37,20 @@ COUNTED_PAIRS = 3
 CODECS: tuple[Codec, ...] = ("lz4", "none")
 LIMIT = 1.02
 """Limit of the median ratio of CPU-seconds per GB."""
-BATCHES = 16_000
-"""Batches of 64 KiB in each copy."""
-_BATCH_RECORDS = 64
 _VALUE_BYTES = 1_010
+
+
+class Size(NamedTuple):
+    """A size of batches."""
+
+    records: int
+    """Records per batch, of 1 KiB each."""
+    batches: int
+    """Batches in each copy, unless the command says otherwise."""
+
+
+SIZES = {"64KiB": Size(64, 16_000), "16KiB": Size(16, 32_000), "record": Size(1, 100_000)}
+"""The sizes by name. `record` means batches of one record."""
 _GB = 1e9
 _WHERE = "import bench.copying, mirrord; print(bench.copying.__file__); print(mirrord.__file__)"
 
@@ -80,9 +91,10 @@ class Instructions(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All pairs of one codec."""
+    """All pairs of one codec and size."""
 
     codec: Codec
+    size: str
     pairs: Sequence[Pair]
     counts: Sequence[Instructions] = ()
     """Counted instead of timed."""
@@ -113,16 +125,17 @@ def other_checkout(folder: Path) -> Checkout:
     return checkout
 
 
-def backlog(codec: Codec, batches: int) -> Cell:
+def backlog(codec: Codec, size: str, batches: int | None) -> Cell:
     """Return the backlog that is copied."""
-    return Cell(f"paired {codec}", _VALUE_BYTES, _BATCH_RECORDS, batches, codec)
+    records, usual = SIZES[size]
+    return Cell(f"paired {codec} {size}", _VALUE_BYTES, records, usual if batches is None else batches, codec)
 
 
 def measure(
     source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, print_line: PrintLine
 ) -> list[Pair]:
     """Fill the topic and copy it, twice for each pair. Raises EnvironmentFault."""
-    print_line(f"{cell.codec}: writing {cell.batches:,} batches")
+    print_line(f"{cell.name}: writing {cell.batches:,} batches")
     fill(source.bootstrap, cell)
     copies = 0
 
@@ -143,7 +156,7 @@ def measure(
             done.append(Pair(copied(base), copied(HERE)))
         last = done[-1]
         print_line(
-            f"{cell.codec}: pair {at + 1} of {pairs}, {last.base.cpu_s_per_gb:.3f} and {last.here.cpu_s_per_gb:.3f} "
+            f"{cell.name}: pair {at + 1} of {pairs}, {last.base.cpu_s_per_gb:.3f} and {last.here.cpu_s_per_gb:.3f} "
             f"CPU-seconds per GB, ratio {last.ratio:.3f}"
         )
     return done
@@ -157,7 +170,7 @@ def count(
     few = max(cell.batches // 5, 1)
     cells = [cell._replace(name=f"{cell.name} {batches}", batches=batches) for batches in (few, cell.batches)]
     for each in cells:
-        print_line(f"{each.codec}: writing {each.batches:,} batches")
+        print_line(f"{each.name}: writing {each.batches:,} batches")
         fill(source.bootstrap, each)
     copies = 0
 
@@ -174,32 +187,40 @@ def count(
         done.append(Instructions(executed(base), executed(HERE)))
         last = done[-1]
         print_line(
-            f"{cell.codec}: pair {at + 1} of {pairs}, {last.base:,.0f} and {last.here:,.0f} instructions per batch, "
+            f"{cell.name}: pair {at + 1} of {pairs}, {last.base:,.0f} and {last.here:,.0f} instructions per batch, "
             f"ratio {last.ratio:.3f}"
         )
     return done
 
 
 def table(comparisons: Sequence[Comparison]) -> Table:
-    """Return a table with both sides of each codec; every cell shows the least, the median and the most."""
-    head = ["codec", "checkout", "CPU-seconds per GB", "MB/s by the clock", "ratio of a pair", "median ratio"]
+    """Return a table with both sides of each codec and size; every cell shows the least, the median and the most."""
+    head = [
+        "codec",
+        "batches",
+        "checkout",
+        "CPU-seconds per GB",
+        "MB/s by the clock",
+        "ratio of a pair",
+        "median ratio",
+    ]
     rows: list[list[str]] = []
     for each in comparisons:
         ratios = [_spread([done.ratio for done in each.pairs]), f"{each.ratio:.3f}"]
-        rows.append([each.codec, "base", *_side([done.base for done in each.pairs]), "", ""])
-        rows.append([each.codec, "this", *_side([done.here for done in each.pairs]), *ratios])
-    return Table("Copies of batches of 64 KiB, in turns (least, median, most)", head, rows)
+        rows.append([each.codec, each.size, "base", *_side([done.base for done in each.pairs]), "", ""])
+        rows.append([each.codec, each.size, "this", *_side([done.here for done in each.pairs]), *ratios])
+    return Table("Copies in turns (least, median, most)", head, rows)
 
 
 def table_of_counts(comparisons: Sequence[Comparison]) -> Table:
-    """Return a table with both sides of each codec; every cell shows the least, the median and the most."""
-    head = ["codec", "instructions per batch, base", "this", "ratio of a pair", "median ratio"]
+    """Return a table with both sides of each codec and size; every cell shows the least, the median and the most."""
+    head = ["codec", "batches", "instructions per batch, base", "this", "ratio of a pair", "median ratio"]
     rows: list[list[str]] = []
     for each in comparisons:
         sides = [[done.base for done in each.counts], [done.here for done in each.counts]]
         ratios = [_spread([done.ratio for done in each.counts]), f"{each.ratio:.3f}"]
-        rows.append([each.codec, *(_spread(side, 0) for side in sides), *ratios])
-    return Table("Instructions in user space for batches of 64 KiB (least, median, most)", head, rows)
+        rows.append([each.codec, each.size, *(_spread(side, 0) for side in sides), *ratios])
+    return Table("Instructions in user space (least, median, most)", head, rows)
 
 
 def too_dear(comparisons: Sequence[Comparison], limit: float) -> list[Comparison]:
@@ -220,18 +241,22 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "base", type=Path, metavar="BASE_CHECKOUT", help="the directory of the checkout to compare with"
     )
-    parser.add_argument("--pairs", type=int, help=f"of each codec (default: {PAIRS}, or {COUNTED_PAIRS} if counted)")
+    parser.add_argument(
+        "--pairs", type=int, help=f"of each codec and size (default: {PAIRS}, or {COUNTED_PAIRS} if counted)"
+    )
     parser.add_argument("--instructions", action="store_true", help="count instead of timing; needs valgrind")
     parser.add_argument("--codec", choices=get_args(Codec), action="append", help="default: lz4 and none")
     parser.add_argument("--limit", type=float, default=LIMIT, help="of the median ratio (default: %(default)g)")
-    parser.add_argument("--batches", type=int, default=BATCHES, help="in each copy (default: %(default)s, about 1 GB)")
+    parser.add_argument("--size", choices=SIZES, action="append", help="of the batches (default: 64KiB)")
+    parser.add_argument("--batches", type=int, help="in each copy (default: 16,000 of 64 KiB, which is about 1 GB)")
     arguments = parser.parse_args()
     arguments.pairs = (
         (COUNTED_PAIRS if arguments.instructions else PAIRS) if arguments.pairs is None else arguments.pairs
     )
     for name in ("pairs", "batches"):
-        if getattr(arguments, name) < 1:
-            parser.error(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} is {value}; it must be at least 1")
     if not 0 < arguments.limit < math.inf:
         parser.error(f"--limit is {arguments.limit:g}; it must be a number above 0")
     try:
@@ -239,6 +264,7 @@ def _arguments() -> argparse.Namespace:
     except EnvironmentFault as fault:
         parser.error(str(fault))
     arguments.codec = list(dict.fromkeys(arguments.codec or CODECS))
+    arguments.size = list(dict.fromkeys(arguments.size or ["64KiB"]))
     return arguments
 
 
@@ -256,12 +282,13 @@ def main() -> int:
     try:
         with pair(options, options) as (source, target):
             run = (source, target, arguments.base)
-            for codec in arguments.codec:
-                cell = backlog(codec, arguments.batches)
+            for codec, size in product(arguments.codec, arguments.size):
+                cell = backlog(codec, size, arguments.batches)
                 if arguments.instructions:
-                    comparisons.append(Comparison(codec, (), count(*run, cell, arguments.pairs, print_line)))
+                    counts = count(*run, cell, arguments.pairs, print_line)
+                    comparisons.append(Comparison(codec, size, (), counts))
                 else:
-                    comparisons.append(Comparison(codec, measure(*run, cell, arguments.pairs, print_line)))
+                    comparisons.append(Comparison(codec, size, measure(*run, cell, arguments.pairs, print_line)))
     except EnvironmentFault as fault:
         console.print(f"[red]{fault}[/]", soft_wrap=True, markup=False)
         return 1
@@ -269,5 +296,5 @@ def main() -> int:
     console.print(result.for_terminal())
     dear = too_dear(comparisons, arguments.limit)
     for each in dear:
-        console.print(f"{each.codec}: the median ratio {each.ratio:.3f} is above {arguments.limit:g}")
+        console.print(f"{each.codec} {each.size}: the median ratio {each.ratio:.3f} is above {arguments.limit:g}")
     return 1 if dear else 0

@@ -127,10 +127,10 @@ def test_a_migration_ends_by_itself_with_a_proof(lab_pair: LabPair, tmp_path: Pa
     path = conf(tmp_path, source, target, topic, flow=name)
     ended = mirrord("start", path, "--until-caught-up", "--flow", name)
     assert ended.returncode == 0, ended.stderr
-    told = (
+    line = (
         f"flow {name}: caught up: 3 partitions, 3,000 records copied, 0 source offsets explained that were not copied"
     )
-    assert told in ended.stdout
+    assert line in ended.stdout
     assert_same(source, target, [topic], 3_000)
     assert mirrord("start", path, "--flow", "no-such-flow").returncode == 2
     assert mirrord("start", path, "--until-caught-up", "--detach").returncode == 2

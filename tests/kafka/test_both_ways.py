@@ -57,19 +57,19 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
     with Daemon(path) as daemon:
         daemon.until(lambda: all(sum(ends(side, topic).values()) >= wanted for side in (source, target)), 2 * SECONDS)
         daemon.until(lambda: all(each.totals.lag_records == 0 for each in daemon.status().flows))
-        told = [sum(lane.verdict_offsets.values()) for flow in daemon.status().flows for lane in flow.lanes]
+        skipped = [sum(lane.verdict_offsets.values()) for flow in daemon.status().flows for lane in flow.lanes]
         raw = [flow.totals.raw_share for flow in daemon.status().flows]
         rested = [ends(side, topic) for side in (source, target)]
         assert daemon.stop() == 0
     assert rested == [ends(side, topic) for side in (source, target)]
     assert [sum(each.values()) for each in rested] == [wanted, wanted]
-    assert all(told)
+    assert all(skipped)
     assert raw == [1.0, 1.0]
     on_both = [Counter(message.value() for message in messages(side, topic)) for side in (source, target)]
     assert on_both[0] == on_both[1]
 
 
-def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_group_continues_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
     """Its positions count the records of both sides, which are not in the same order in both logs."""
     sides = (lab_pair.source, lab_pair.target)
     topic, group = unique("both"), unique("group")
@@ -139,8 +139,8 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
         daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
         assert (held(target, here), held(source, there)) == (3, 3)
         assert (held(source, here), held(target, there)) == (-1, -1)
-        told = [line for flow in daemon.status().flows for each in flow.topics for line in each.remarks]
-        assert not [line for line in told if "is created and copied again" in line], told
+        remarks = [line for flow in daemon.status().flows for each in flow.topics for line in each.remarks]
+        assert not [line for line in remarks if "is created and copied again" in line], remarks
         delete(target, here)
         create_topic(target, there)
         daemon.until(lambda: not reported(daemon, here) and held(target, there) == 2)

@@ -72,10 +72,10 @@ class TestLeadership(LeadershipContract):
     async def test_an_unclean_election_takes_back_what_was_acknowledged(self, two: Target) -> None:
         await super().test_an_unclean_election_takes_back_what_was_acknowledged(two)
         assert isinstance(two, LabTarget)
-        await truncation_is_told(two.partitions[-1])
+        await truncation_is_reported(two.partitions[-1])
 
 
-async def truncation_is_told(partition: LabPartition) -> None:
+async def truncation_is_reported(partition: LabPartition) -> None:
     """As a reader sees it that was at offset 40 when everything after offset 20 was lost; the log now ends at 30."""
     former = (await partition.batches())[0][0].leader_epoch
     current = await partition.leader_epoch()
@@ -115,7 +115,7 @@ async def test_a_follower_answers_a_fetch(two: LabTarget) -> None:
     assert answer.records_end > answer.records_start
 
 
-async def test_a_follower_tells_who_leads(two: LabTarget) -> None:
+async def test_a_follower_names_the_leader(two: LabTarget) -> None:
     partition = await two.topic()
     connection = await two.connection(partition.follower)
     batch = lab_batch(Batch(await partition.producer(), 0), partition.now_ms())
@@ -164,8 +164,8 @@ async def test_an_old_topic_id_is_refused(target: LabTarget) -> None:
 async def test_a_record_without_key_is_refused_by_a_compacted_topic(target: LabTarget) -> None:
     partition = await target.topic({"cleanup.policy": "compact"})
     batch = Batch(await partition.producer(), 0)
-    told = await partition.append(lab_batch(batch, partition.now_ms(), key=None))
-    assert told == Answered(ErrorCode.INVALID_RECORD, -1)
+    answer = await partition.append(lab_batch(batch, partition.now_ms(), key=None))
+    assert answer == Answered(ErrorCode.INVALID_RECORD, -1)
     assert await partition.produce(batch) == Answered(0, 0)
 
 

@@ -21,9 +21,7 @@ def checked(path: Path, *, probe: bool = False) -> CheckReport:
     return asyncio.run(check(config, ClusterAccess(config), probe=probe))
 
 
-def test_settings_old_records_and_what_stands_in_the_way_are_told_and_nothing_changes(
-    lab_pair: LabPair, tmp_path: Path
-) -> None:
+def test_settings_old_records_and_obstacles_are_reported_and_nothing_changes(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, flow = create_topic(source, unique("orders"), 1, max_message_bytes="2000000"), unique("found")
     create_topic(target, f"eu.{topic}", 1, cleanup_policy="compact", message_timestamp_type="LogAppendTime")

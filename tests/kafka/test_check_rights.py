@@ -150,9 +150,9 @@ def take_away_in_turn(
         granting.be(every - {right})
         report = checks.report()
         assert missing(report) == {right}
-        (told,) = [finding for finding in report.findings if f"{right.operation} is missing" in finding.what]
-        assert told.where == f"{right.cluster}: {right.resource} {right.name}"
-        assert told.severity == severity
+        (problem,) = [finding for finding in report.findings if f"{right.operation} is missing" in finding.what]
+        assert problem.where == f"{right.cluster}: {right.resource} {right.name}"
+        assert problem.severity == severity
         refusal = checks.start_refuses()
         assert f"{right.operation} (" in refusal if severity == "error" else not refusal, (right, refusal)
     granting.be(every)
@@ -284,7 +284,7 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
     every = grant_what_is_listed(Checks(path), granting, ()).keys()
     read, describe = Right("us", "topic", offsets, "READ"), Right("us", "group", group, "DESCRIBE")
     seen = Right("us", "topic", offsets, "DESCRIBE")
-    for without, told in (
+    for without, note in (
         (every - {read}, f"{offsets}, which would show whether MirrorMaker 2 wrote them, may not be read: allow READ"),
         (every - {read} | {seen}, "may not be read: allow READ"),
         (every - {describe}, f"whether MirrorMaker 2 still copies: allow DESCRIBE on the group {group}"),
@@ -293,7 +293,7 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
         answer = mirrord("start", path, "--dry-run", "--json")
         assert answer.returncode == 3, answer.stderr
         (partition,) = json.loads(answer.stdout)
-        assert told in partition["note"]
+        assert note in partition["note"]
         assert partition["note"].endswith('or set from_mm2.takeover = "off"')
     granting.be(every)
     assert mirrord("start", path, "--dry-run").returncode == 0

@@ -208,7 +208,7 @@ async def settled(flow: Mirror, *replicators: Replicator) -> None:
     await until(is_settled)
 
 
-def test_an_audit_tells_another_writers_value_from_a_stale_one(pair: LabPair, tmp_path: Path) -> None:
+def test_an_audit_distinguishes_another_writers_value_from_a_stale_one(pair: LabPair, tmp_path: Path) -> None:
     copied = compacted(pair, 6)
     path = configuration(tmp_path, pair, copied)
     with superseded(path, (copied, (2, 3, 5, 6))) as daemon:
@@ -225,9 +225,9 @@ def test_an_audit_tells_another_writers_value_from_a_stale_one(pair: LabPair, tm
         assert_later_ones_follow(daemon, (copied, end))
         assert daemon.stop() == 0
     code, found = audit(path)
-    told = [each["difference"] for each in found["differences"]]
-    assert (code, {each["kind"] for each in told}) == (3, {"foreign"})
-    assert any(each["target"] <= end - 1 < each["target"] + each["length"] for each in told)
+    differences = [each["difference"] for each in found["differences"]]
+    assert (code, {each["kind"] for each in differences}) == (3, {"foreign"})
+    assert any(each["target"] <= end - 1 < each["target"] + each["length"] for each in differences)
 
 
 def audit(path: Path) -> tuple[int, Any]:
@@ -251,16 +251,16 @@ def test_a_rebuilt_ledger_appends_no_cleaned_record_again(pair: LabPair, tmp_pat
     done = mirrord("rebuild", path, "--apply", "--json")
     outcomes = {each["topic"]: each["outcome"] for each in json.loads(done.stdout)["partitions"]}
     assert (outcomes[single.topic], outcomes[shared.topic]) == ("rebuilt", "rebuilt"), done.stdout + done.stderr
-    is_told = outcomes[last.topic] == "rebuilt"
+    is_rebuilt = outcomes[last.topic] == "rebuilt"
     assert (done.returncode, outcomes[last.topic]) in {(0, "rebuilt"), (3, "refused")}
-    told = [copied for copied in (single, shared, last) if is_told or copied is not last]
+    rebuilt = [copied for copied in (single, shared, last) if is_rebuilt or copied is not last]
     with Daemon(path) as daemon:
-        if not is_told:
+        if not is_rebuilt:
             last.write(LATER)
-        assert_later_ones_follow(daemon, *((copied, kept[copied.copy]) for copied in told))
+        assert_later_ones_follow(daemon, *((copied, kept[copied.copy]) for copied in rebuilt))
         assert daemon.stop() == 0
     assert single.newest() == single.newest(pair.source)
     for copied, keys in cases:
         found = copied.newest()
         del found[ROLLED]
-        assert found == dict(OLD) | dict(pairs("newer", *keys)) | dict(LATER if copied in told else ())
+        assert found == dict(OLD) | dict(pairs("newer", *keys)) | dict(LATER if copied in rebuilt else ())

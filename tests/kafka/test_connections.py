@@ -90,14 +90,14 @@ async def test_sasl_over_tls(lab_sasl: Cluster, mechanism: Mechanism) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_a_wrong_password_is_told_so(lab_sasl: Cluster, mechanism: Mechanism, tmp_path: Path) -> None:
+async def test_a_wrong_password_is_reported(lab_sasl: Cluster, mechanism: Mechanism, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("sesame")
     wrong = security_in(lab_sasl.security("admin", mechanism) | {"password": f"file:{tmp_path / 'password'}"})
     with pytest.raises(AuthenticationFailed, match=rf"refuses 'admin' by {mechanism}: .*[iI]nvalid"):
         await open_to(lab_sasl, wrong)
 
 
-async def test_a_worthless_token_is_told_so(lab_sasl: Cluster, tmp_path: Path) -> None:
+async def test_a_worthless_token_is_reported(lab_sasl: Cluster, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("not.a.token")
     token = {"password": f"file:{tmp_path / 'token'}"}
     wrong = security_in(lab_sasl.security("admin", "OAUTHBEARER") | token)
@@ -105,7 +105,7 @@ async def test_a_worthless_token_is_told_so(lab_sasl: Cluster, tmp_path: Path) -
         await open_to(lab_sasl, wrong)
 
 
-async def test_the_wrong_protocol_is_told_so(lab_pair: LabPair, lab_tls: Cluster, lab_sasl: Cluster) -> None:
+async def test_the_wrong_protocol_is_reported(lab_pair: LabPair, lab_tls: Cluster, lab_sasl: Cluster) -> None:
     with pytest.raises((TlsFailed, Unreachable)):
         await open_to(lab_pair.source, security_of(lab_tls))
     with pytest.raises(Unreachable, match="does this port use PLAINTEXT"):

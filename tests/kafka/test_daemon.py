@@ -21,7 +21,7 @@ def recorded(path: Path) -> int:
     return sum(mark.source_offset for mark in view.state.progress.values())
 
 
-def test_one_command_copies_everything_and_a_restart_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_one_command_copies_everything_and_a_restart_continues(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, late = (create_topic(source, unique("orders"), 3), unique("orders"))
     path = conf(tmp_path, source, target, f"{topic}|{late}", flow=unique("one"))

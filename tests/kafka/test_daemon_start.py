@@ -118,7 +118,7 @@ def test_a_flow_name_that_belongs_to_other_clusters(lab_pair: LabPair, tmp_path:
     assert f"the flow name {flow} is taken" in answer.stderr
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_once_and_tried_again(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_reached_is_reported_once_and_tried_again(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("orders"), 1)
     path = conf(tmp_path, source, target, topic, flow=unique("away"))
@@ -126,8 +126,8 @@ def test_a_cluster_that_cannot_be_reached_is_told_once_and_tried_again(lab_pair:
     with Daemon(path) as daemon:
         daemon.until(lambda: daemon.flow().source.error)
         time.sleep(3)
-        told = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
-        assert [event["cluster"] for event in told] == ["eu"]
+        events = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
+        assert [event["cluster"] for event in events] == ["eu"]
         source.restart()
         daemon.until(lambda: daemon.flow().state == "running" and daemon.flow().source.reachable)
         assert daemon.stop() == 0

@@ -224,7 +224,7 @@ async def test_commits_of_transactions_count_when_these_do(lab_pair: LabPair) ->
             await follower.in_step(group, 40)
 
 
-def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_the_verb_shows_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_path: Path) -> None:
     topic, group, flow = unique("orders"), unique("verb"), unique("flow")
     create_topic(lab_pair.source, topic)
     write(lab_pair.source, topic, numbered(100))
@@ -237,7 +237,7 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
         flow_more=f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}',
     )
 
-    def told() -> GroupsReport:
+    def shown() -> GroupsReport:
         answer = mirrord("groups", path, "--json")
         assert answer.returncode == 0, answer.stderr
         (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
@@ -246,14 +246,14 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
     with Daemon(path) as daemon:
         daemon.until_copied({(topic, 0): 100})
         commit(lab_pair.source, group, topic, {0: 40})
-        daemon.until(lambda: [each.target_offset for each in told().groups] == [40])
-        report = told()
+        daemon.until(lambda: [each.target_offset for each in shown().groups] == [40])
+        report = shown()
         (status,) = report.groups
         assert (report.source, report.note) == ("log", "")
         assert (status.state, status.lag_records, status.target_topic) == ("in step", 60, f"eu.{topic}")
         assert daemon.stop() == 0
     commit(lab_pair.source, group, topic, {0: 70})
-    report = told()
+    report = shown()
     (status,) = report.groups
     assert report.note == "no daemon answers: determined from both clusters, and nothing is committed"
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("behind", 70, 40, 70)
@@ -268,7 +268,7 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
     assert (status.target_offset, status.lag_records, status.why) == (40, 60, "the source does not answer")
 
 
-def test_kill_9_sets_no_group_back_nor_in_front_of_its_data(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_kill_9_sets_no_group_back_nor_past_its_data(lab_pair: LabPair, tmp_path: Path) -> None:
     topic, group, flow = unique("orders"), unique("killed"), unique("flow")
     create_topic(lab_pair.source, topic)
     create_topic(lab_pair.target, f"eu.{topic}")

@@ -81,7 +81,7 @@ async def test_members_at_the_source_are_left_alone(lab_pair: LabPair) -> None:
         await follower.in_step(group, 30)
 
 
-async def test_without_the_right_to_commit_at_the_source_it_is_told(
+async def test_a_missing_right_to_commit_at_the_source_is_reported(
     lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
 ) -> None:
     group = unique("refused")
@@ -109,7 +109,7 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
     groups = f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}'
     path = conf(tmp_path, lab_pair.source, lab_pair.target, topic, flow=flow, flow_more=groups)
 
-    def told(*more: str, code: int = 0) -> dict[str, tuple[int | None, str]]:
+    def shown(*more: str, code: int = 0) -> dict[str, tuple[int | None, str]]:
         answer = mirrord("groups", path, "--reverse", "--json", *more)
         assert answer.returncode == code, answer.stdout + answer.stderr
         (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
@@ -127,16 +127,16 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
         read_at(lab_pair.target, group + name, f"eu.{topic}", 25)
     commit(lab_pair.source, f"{group}-further", topic, {0: 90})
     looked = {"": (40, "behind"), "-active": (40, "behind"), "-new": (None, "behind"), "-further": (90, "ahead")}
-    assert told() == looked
-    assert told() == looked, "a look alters nothing"
+    assert shown() == looked
+    assert shown() == looked, "a look alters nothing"
     with member(lab_pair.source, f"{group}-active", topic):
-        assert told("--write", code=3) == {
+        assert shown("--write", code=3) == {
             "": (65, "in step"),
             "-active": (40, "active"),
             "-new": (25, "in step"),
             "-further": (90, "ahead"),
         }
-    assert told("--write", "--force")["-further"] == (40, "in step")
+    assert shown("--write", "--force")["-further"] == (40, "in step")
     assert committed(lab_pair.source, group, topic) == {0: 65}
     assert committed(lab_pair.source, f"{group}-active", topic) == {0: 65}
     assert read_at(lab_pair.source, group, topic, 1) == [b"value 65"]

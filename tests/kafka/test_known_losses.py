@@ -25,8 +25,8 @@ def expire(cluster: Cluster, topic: str, below: int) -> None:
 def gaps(path: Path) -> tuple[int, set[tuple[str, int, int, str]]]:
     """The exit code of `mirrord gaps`, and what it lists."""
     answer = mirrord("gaps", path, "--json")
-    told = json.loads(answer.stdout)["gaps"]
-    return answer.returncode, {(each["topic"], each["start"], each["end"], each["reason"]) for each in told}
+    found = json.loads(answer.stdout)["gaps"]
+    return answer.returncode, {(each["topic"], each["start"], each["end"], each["reason"]) for each in found}
 
 
 def order(path: Path, verb: str, *names: str) -> None:
@@ -110,11 +110,11 @@ def test_a_migration_with_losses_ends_with_3_and_counts_what_is_newer(lab_pair: 
     path.write_text(path.read_text().replace("[[flows]]", '[[flows]]\non_reject = "skip"'))
     lossy = mirrord(*migrate)
     assert lossy.returncode == 3, lossy.stderr
-    told = lossy.stdout
+    output = lossy.stdout
     assert (
         "caught up, with LOSSES: 2 partitions, 260 records copied, 0 source offsets explained that were not copied"
-    ) in told
-    assert "source offsets LOST: 50 expired, 1 rejected" in told
+    ) in output
+    assert "source offsets LOST: 50 expired, 1 rejected" in output
     listed = mirrord("quarantine", "list", path).stdout
     assert "by policy at 20" in listed
     path.write_text(path.read_text().replace(f"{large}|{cut}", busy))

@@ -87,7 +87,7 @@ def test_a_broker_that_ends_comes_back_with_its_data(lab_pair: LabPair, end: Cal
     assert consume(cluster, topic, len(VALUES) + 1) == [*VALUES, b"after"]
 
 
-def test_a_paused_broker_answers_when_it_goes_on(lab_pair: LabPair) -> None:
+def test_a_paused_broker_answers_when_it_continues(lab_pair: LabPair) -> None:
     cluster = lab_pair.target
     topic = new_topic(cluster)
     producer = Producer(client_settings(cluster))

@@ -69,8 +69,8 @@ class Flow:
 
     def settings(self, topic: str) -> dict[str, str]:
         admin = AdminClient(client_settings(self.cluster))
-        (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-        return {key: entry.value for key, entry in told.result(SECONDS).items()}
+        (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return {key: entry.value for key, entry in described.result(SECONDS).items()}
 
     def delete(self, topic: str) -> None:
         admin = AdminClient(client_settings(self.cluster))

@@ -29,10 +29,10 @@ def checkpoints(cluster: Cluster, topic: str) -> dict[str, tuple[int, int]]:
         while end and consumer.position([TopicPartition(topic, 0)])[0].offset < end:
             for message in consumer.consume(100, 0.1):
                 try:
-                    told = Checkpoint.decode(message.key(), message.value())  # type: ignore[arg-type]
+                    checkpoint = Checkpoint.decode(message.key(), message.value())  # type: ignore[arg-type]
                 except WireError:
                     continue
-                found[told.group] = told.upstream, told.downstream
+                found[checkpoint.group] = checkpoint.upstream, checkpoint.downstream
     finally:
         consumer.close()
     return found
@@ -57,18 +57,18 @@ def test_it_translates_by_our_pairs(lab_pair: LabPair, tmp_path: Path) -> None:
         commit(source, f"{group}-behind", topic, {0: 137})
         with checkpoint_task(tmp_path, source, target, alias=alias, topic=topic, groups=f"{group}-.*") as task:
 
-            def told() -> dict[str, tuple[int, int]]:
+            def pairs() -> dict[str, tuple[int, int]]:
                 assert task.running, task.log_tail()
                 return checkpoints(target, internal) if internal in topics(target) else {}
 
-            daemon.until(lambda: told().get(f"{group}-head") == (1_000, 1_007), 2 * SECONDS)
-            daemon.until(lambda: f"{group}-behind" in told())
+            daemon.until(lambda: pairs().get(f"{group}-head") == (1_000, 1_007), 2 * SECONDS)
+            daemon.until(lambda: f"{group}-behind" in pairs())
             # Far behind the head it knows only an earlier pair: it never skips.
-            upstream, downstream = told()[f"{group}-behind"]
+            upstream, downstream = pairs()[f"{group}-behind"]
             assert upstream == 137
             assert 7 < downstream <= 144
             daemon.until(lambda: committed(target, f"{group}-head", copy) == {0: 1_007})
             fill(source, topic, 1, 50, first=1_000)
             commit(source, f"{group}-head", topic, {0: 1_050})
-            daemon.until(lambda: told().get(f"{group}-head") == (1_050, 1_057))
+            daemon.until(lambda: pairs().get(f"{group}-head") == (1_050, 1_057))
         assert daemon.stop() == 0

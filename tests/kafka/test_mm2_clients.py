@@ -107,11 +107,11 @@ def test_heartbeats_show_the_flow_and_its_latency(java: JavaClients, lab_cluster
     with mirror.daemon as daemon:
         daemon.until_copied(all_ends(lab_pair.source, topic))
         daemon.until(lambda: latency(daemon).latency_ms is not None and latency(daemon).clock_offset_ms is not None)
-        told = latency(daemon)
-        assert told.latency_error_ms == 0, "this daemon wrote the beats itself"
-        assert told.clock_offset_ms is not None
-        assert told.clock_error_ms is not None
-        assert abs(told.clock_offset_ms) <= told.clock_error_ms, "both clusters run on this machine"
+        measured = latency(daemon)
+        assert measured.latency_error_ms == 0, "this daemon wrote the beats itself"
+        assert measured.clock_offset_ms is not None
+        assert measured.clock_error_ms is not None
+        assert abs(measured.clock_offset_ms) <= measured.clock_error_ms, "both clusters run on this machine"
         copies = f"{mirror.source}.heartbeats"
         with java.mirror_client(lab_pair.target, {}) as client:
             assert client.replicationHops(mirror.source) == 1
@@ -296,7 +296,7 @@ async def test_what_others_wrote_is_respected(lab_pair: LabPair) -> None:
         assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).downstream == 490
 
 
-async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
+async def test_a_topic_that_cannot_be_used_is_reported(lab_pair: LabPair) -> None:
     source = unique("eu")
     create_topic(lab_pair.target, f"{source}.checkpoints.internal", 2)
     async with writing(lab_pair.target, source) as checkpoints:
@@ -306,7 +306,7 @@ async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
         )
 
 
-async def test_what_may_not_be_done_is_told(lab_sasl: Cluster) -> None:
+async def test_a_missing_permission_is_reported(lab_sasl: Cluster) -> None:
     user = ClusterConfig(tuple(lab_sasl.bootstrap.split(",")), security_of(lab_sasl, "mirrord"))
     source = unique("eu")
     flow = FlowConfig(name="made-up", source=source, target="us", topics=(".*",))
@@ -352,13 +352,13 @@ async def test_heartbeats_of_others_are_corrected_by_the_sources_clock(lab_pair:
     heartbeats.carry(copy)
     running = asyncio.create_task(heartbeats.run())
 
-    def told() -> LatencyStatus:
+    def measured() -> LatencyStatus:
         beat = Heartbeat("us", "eu", SystemClock().wall_ms() - 5_000)
         write(lab_pair.target, copy, [Written(b"other", b"bytes"), Written(beat.key, beat.value)])
         return heartbeats.status() or LatencyStatus()
 
     try:
-        await until(lambda: told().latency_ms is not None)
+        await until(lambda: measured().latency_ms is not None)
         status = heartbeats.status()
         assert status is not None
         assert status.latency_ms is not None

@@ -12,7 +12,7 @@ from tests.kafka.test_both_ways import both_ways
 from tests.kafka.test_recreated import delete
 
 
-def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_another_alias_is_refused_and_another_separator_is_reported(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, flow = unique("alias"), unique("names")
     create_topic(source, topic)
@@ -34,9 +34,9 @@ def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPai
     path.write_text(first.replace("refresh = ", 'separator = "-"\nrefresh = '))
     with Daemon(path) as daemon:
         daemon.until(lambda: ends(target, f"eu-{topic}").get(0) == 100)
-        told = f"it was copied into eu.{topic} before, which gets no more records: its target topic is eu-{topic} now"
-        daemon.until(lambda: told in daemon.flow().note)
-        assert any(event.get("reason") == told for event in daemon.events())
+        remark = f"it was copied into eu.{topic} before, which gets no more records: its target topic is eu-{topic} now"
+        daemon.until(lambda: remark in daemon.flow().note)
+        assert any(event.get("reason") == remark for event in daemon.events())
         assert daemon.stop() == 0
     path.write_text(first)
     fill(source, topic, 1, 50, first=100)

@@ -58,11 +58,11 @@ def write_transactions(cluster: Cluster, topic: str, first: int) -> None:
 
 def fill_all(cluster: Cluster, mixed: str, transactions: str, appended: str, first: int) -> None:
     for number, codec in enumerate(CODECS):
-        told = [
+        batches = [
             Written(b"key", b"value-%d-%d" % (first, each), (), 0, NOW_MS + number)
             for each in range(20 * number, 20 * number + 20)
         ]
-        asyncio.run(write_batches(cluster, mixed, told, codec))
+        asyncio.run(write_batches(cluster, mixed, batches, codec))
     write_transactions(cluster, transactions, first)
     write(cluster, appended, [Written(b"key", b"%d" % each) for each in range(first, first + 50)])
 
@@ -77,24 +77,24 @@ def answers(path: Path) -> dict[str, list[tuple[str, int | None, int | None, str
     """Where every offset of every lane is, on the other side."""
     found = view(path)
     assert isinstance(found, LedgerView), found
-    told: dict[str, list[tuple[str, int | None, int | None, str]]] = {}
+    rows: dict[str, list[tuple[str, int | None, int | None, str]]] = {}
     for name, lane in found.state.lanes.items():
-        mark = found.state.progress[name]
-        lane_map = LaneMap(lane, CopiedPosition.by(mark))
-        told[f"{name} to target"] = [row(lane_map.to_target(each)) for each in range(mark.source_offset)]
-        told[f"{name} to source"] = [row(lane_map.to_source(each)) for each in range(mark.target_offset)]
-        told[f"{name} verdicts"] = [
+        progress = found.state.progress[name]
+        lane_map = LaneMap(lane, CopiedPosition.by(progress))
+        rows[f"{name} to target"] = [row(lane_map.to_target(each)) for each in range(progress.source_offset)]
+        rows[f"{name} to source"] = [row(lane_map.to_source(each)) for each in range(progress.target_offset)]
+        rows[f"{name} verdicts"] = [
             (each.reason, each.start, each.end, "")
             for each in sorted(lane.newest_verdicts, key=lambda each: each.start)
         ]
-    return told
+    return rows
 
 
 def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
     return answer.kind, answer.offset, answer.record, answer.reason
 
 
-def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_ledger_is_rebuilt(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = lab_pair.source, lab_pair.target
     mixed, transactions = create_topic(source, unique("mixed")), create_topic(source, unique("transactions"))
     appended = create_topic(source, unique("appended"), message_timestamp_type="LogAppendTime")
@@ -130,11 +130,11 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
     assert done.returncode == 0, done.stderr
     after = answers(path)
     # Markers after the last record are skipped once more.
-    assert {name: before[name][: len(told)] for name, told in after.items()} == after
+    assert {name: before[name][: len(answer)] for name, answer in after.items()} == after
     assert sum(map(len, before.values())) - sum(map(len, after.values())) <= 2
 
     fill_all(source, mixed, transactions, appended, 100)
-    told_apart(path, tmp_path / "apart", mixed, transactions, appended)
+    distinguished(path, tmp_path / "apart", mixed, transactions, appended)
     fill(source, empty, 2, 10)
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, *topics))
@@ -192,12 +192,12 @@ def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
         daemon.until(lambda: waiting() == set(copies))
         assert daemon.stop() == 0
     assert all_ends(target, *copies) == before
-    told = mirrord("start", path, "--dry-run", "--json")
-    assert told.returncode == 3, told.stderr
-    assert {each["target_topic"] for each in json.loads(told.stdout) if each["by"] == "unknown"} == set(copies)
-    told = mirrord("check", path, "--json")
-    assert told.returncode == 1, told.stderr
-    wrong = [each for each in json.loads(told.stdout)["findings"] if each["severity"] == "error"]
+    ended = mirrord("start", path, "--dry-run", "--json")
+    assert ended.returncode == 3, ended.stderr
+    assert {each["target_topic"] for each in json.loads(ended.stdout) if each["by"] == "unknown"} == set(copies)
+    ended = mirrord("check", path, "--json")
+    assert ended.returncode == 1, ended.stderr
+    wrong = [each for each in json.loads(ended.stdout)["findings"] if each["severity"] == "error"]
     assert {each["where"] for each in wrong} == {f"us: topic {topic}" for topic in copies}
 
 
@@ -227,7 +227,7 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "facts are lost" in shown.stdout
 
 
-def told_apart(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:
+def distinguished(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:
     """Records on one side only: those not copied yet, and foreign ones."""
     answer = mirrord("divergence", path, "--json", "--out", folder)
     assert answer.returncode == 3, answer.stderr
@@ -262,8 +262,8 @@ def test_a_filtered_partition_is_rebuilt(lab_pair: LabPair, tmp_path: Path) -> N
     lose_ledger(target, flow)
     done = mirrord("rebuild", path, "--apply", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    (told,) = json.loads(done.stdout)["partitions"]
-    assert (told["outcome"], told["records"], told["left_out"]) == ("rebuilt", 6_000, 0)
+    (partition,) = json.loads(done.stdout)["partitions"]
+    assert (partition["outcome"], partition["records"], partition["left_out"]) == ("rebuilt", 6_000, 0)
     after = answers(path)
     # A verdict on the first record is not needed: the lane begins after it.
     assert {name: rows for name, rows in after.items() if "verdicts" not in name} == {

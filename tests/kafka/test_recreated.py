@@ -41,8 +41,8 @@ def stands(daemon: Daemon, group: str) -> tuple[str, int | None]:
     """The target topic in which a group is followed, and its position there; none unless that is where it should be."""
     with urllib.request.urlopen(f"{daemon.http()}/groups", timeout=SECONDS) as answer:
         (flow,) = json.load(answer)["flows"]
-    told = [each for each in flow["groups"] if each["group"] == group and each["state"] == "in step"]
-    return (told[0]["target_topic"], told[0]["target_offset"]) if told else ("", None)
+    groups = [each for each in flow["groups"] if each["group"] == group and each["state"] == "in step"]
+    return (groups[0]["target_topic"], groups[0]["target_offset"]) if groups else ("", None)
 
 
 def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ refresh = "500ms"
         assert daemon.stop() == 0
     assert names[one] == f"eu.{one}"
     assert keys(target, names[each]) == [70, 71, 72, 73, 74], "alone in its copy"
-    told = keys(target, f"eu.{one}")
-    assert told == sorted(set(told)), "none twice, in the order of the topics"
+    copied = keys(target, f"eu.{one}")
+    assert copied == sorted(set(copied)), "none twice, in the order of the topics"
     audited = mirrord("audit", path, "--level", "ledger")
     assert audited.returncode == 0, audited.stdout
 
@@ -150,8 +150,8 @@ def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: 
             daemon.until(lambda copy=copy, place=place: stands(daemon, group) == (copy, place))
         assert [committed(target, group, copy)[0] for copy in copies] == [200, 130, 60]
         assert daemon.stop() == 0
-    told = [list(range(1_000 * number, 1_000 * number + 300 - 50 * number)) for number in range(3)]
-    assert [keys(target, copy) for copy in copies] == told
+    expected = [list(range(1_000 * number, 1_000 * number + 300 - 50 * number)) for number in range(3)]
+    assert [keys(target, copy) for copy in copies] == expected
     (flow,) = json.loads(mirrord("topics", path, "--json").stdout)["flows"]
     assert [(each["target"], each["state"]) for each in flow["topics"] if each["source"] == topic] == [
         (copies[2], "copied")
@@ -178,8 +178,8 @@ def test_a_copy_that_somebody_deletes_and_creates_again(lab_pair: LabPair, tmp_p
         fill(source, topic, 1, 300)
         daemon.until(lambda: ends(target, copy)[0] == 300)
         delete(target, copy)
-        told = f"the target topic {copy} was deleted, and on_deleted_copy = "
-        daemon.until(lambda: any(told in line for each in daemon.flow().topics for line in each.faults))
+        fault = f"the target topic {copy} was deleted, and on_deleted_copy = "
+        daemon.until(lambda: any(fault in line for each in daemon.flow().topics for line in each.faults))
         assert copy not in AdminClient(client_settings(target)).list_topics(timeout=SECONDS).topics
         create_topic(target, copy)
         daemon.until(lambda: ends(target, copy)[0] == 300)

@@ -71,13 +71,13 @@ def test_each_of_several_topics_of_a_paused_name_is_a_loss(
         assert sum(each.offsets for each in status.losses if each.topic == topic) == 10 + 3 + 4 + 6
         assert daemon.stop() == 0
     assert gaps(path) == (3, {(topic, start, end, "recreated") for start, end in ((10, 20), (0, 3), (0, 4), (5, 11))})
-    told = {0: [*range(10)], 3: [*range(300, 305)], 4: [*range(400, 407)]}
+    keys_by_copy = {0: [*range(10)], 3: [*range(300, 305)], 4: [*range(400, 407)]}
     for copy in set(copies):
-        wanted = [key for at, some in told.items() if copies[at] == copy for key in some]
+        wanted = [key for at, some in keys_by_copy.items() if copies[at] == copy for key in some]
         assert (keys(target, copy) if wanted else ends(target, copy)) == (wanted or {0: 0}), copy
 
 
-def test_a_paused_partition_beside_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_paused_partition_next_to_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
     """Each topic has a target topic of its own. Partition 0 is paused until the last topic is there."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("half")

@@ -125,9 +125,9 @@ async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes
     assert first.done[0].endswith(f"{copy_of(topic)}-0 offset {back.offset()}")
     assert (back.value(), back.headers()) == (value, None)
     await flow.store.read_to_end()
-    told = await brought_back(config, flow.setup.flow, flow.state)
+    returned = await brought_back(config, flow.setup.flow, flow.state)
     standing = TargetPosition(names.TopicPartition(copy_of(topic), 0), back.offset() or 0)
-    assert told == ({flow.lane().key.id: [Returned(150, str(standing))]}, "")
+    assert returned == ({flow.lane().key.id: [Returned(150, str(standing))]}, "")
 
 
 async def waits(flow: Mirror) -> tuple[LaneId, Parked]:

@@ -149,6 +149,6 @@ def test_a_repair_that_stood_still_while_another_one_did_its_work(lab_pair: LabP
     done = mirrord("repair", world.results, world.path, "--apply")
     assert done.returncode == 0, done.stderr
     process.send_signal(signal.SIGCONT)
-    _, told = process.communicate(timeout=SECONDS)
-    assert (process.returncode, told.count("\n")) == (1, 1), told
+    _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors.count("\n")) == (1, 1), errors
     world.check()

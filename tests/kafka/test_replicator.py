@@ -179,7 +179,7 @@ async def test_a_start_at_the_end_copies_what_comes_later(lab_pair: LabPair) -> 
         assert ends(flow.target, copy_of(topic)) == {0: 5}
 
 
-async def test_a_time_behind_all_records_is_the_end(lab_pair: LabPair) -> None:
+async def test_a_time_after_all_records_is_the_end(lab_pair: LabPair) -> None:
     async with mirror(lab_pair.source, lab_pair.target, start=int(time.time() * 1000) + DAY_MS) as flow:
         topic = flow.topic()
         write(flow.source, topic, [Written(None, b"before")] * 10)

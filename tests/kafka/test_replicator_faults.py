@@ -61,7 +61,7 @@ async def copied(replicator: Replicator, records: int) -> None:
     await until(lambda: sum(lane.copied_records for lane in replicator.report().lanes) >= records)
 
 
-async def test_the_target_tells_how_long_it_remembers(pair: LabPair) -> None:
+async def test_the_target_reports_how_long_it_remembers(pair: LabPair) -> None:
     assert await producer_expiry_ms(config_of(pair.target), 1, SECONDS) == EXPIRY_MS
 
 

@@ -55,13 +55,13 @@ async def test_metadata_of_every_version(lab_pair: LabPair) -> None:
             async def ask(body: bytes, version: int = version) -> metadata.Metadata:
                 return metadata.decode(version, await connection.call(METADATA, body, version))
 
-            told = await ask(metadata.encode(version, [str(topic.name), "no-such-topic"]))
-            found = {entry.name: entry for entry in told.topics}
+            response = await ask(metadata.encode(version, [str(topic.name), "no-such-topic"]))
+            found = {entry.name: entry for entry in response.topics}
             assert found[topic.name] == topic
             assert found["no-such-topic"].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert found["no-such-topic"].id == ZERO_UUID
-            assert [broker.node for broker in told.brokers] == [1]
-            assert told.cluster_id
+            assert [broker.node for broker in response.brokers] == [1]
+            assert response.cluster_id
             assert topic in (await ask(metadata.encode(version, None))).topics
             assert (await ask(metadata.encode(version, []))).topics == []
             if version >= metadata.TOPIC_BY_ID:
@@ -93,7 +93,7 @@ async def test_produce_and_fetch_of_every_version(lab_pair: LabPair) -> None:
             assert end == found.records_end
 
 
-async def test_produce_tells_what_is_wrong(lab_pair: LabPair) -> None:
+async def test_produce_reports_the_error(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         compacted = await topic_in(lab_pair.source, connection, configs={"cleanup.policy": "compact"})
@@ -137,7 +137,7 @@ async def test_several_partitions_and_topics_in_one_request(lab_pair: LabPair) -
         assert {(answer.error, answer.base_offset) for answer in answers} == {(0, 0)}
 
 
-async def test_a_fetch_session_tells_differences_only(lab_pair: LabPair) -> None:
+async def test_a_fetch_session_reports_only_differences(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection, partitions=3)
         await write_batches(connection, topic, 0, 5)
@@ -168,7 +168,7 @@ async def test_a_fetch_session_tells_differences_only(lab_pair: LabPair) -> None
         assert await ask(p0=5, p1=7, p2=1) == {}
 
 
-async def test_a_lost_fetch_session_is_opened_anew(lab_pair: LabPair) -> None:
+async def test_a_lost_fetch_session_is_opened_again(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         await write_batches(connection, topic, 0, 5)
@@ -190,7 +190,7 @@ async def test_a_lost_fetch_session_is_opened_anew(lab_pair: LabPair) -> None:
             assert [found.error for found in response.partitions] == [0]
 
 
-async def test_fetch_tells_of_aborted_transactions(lab_pair: LabPair) -> None:
+async def test_fetch_reports_aborted_transactions(lab_pair: LabPair) -> None:
     async with linked(lab_pair.source) as connection:
         topic = await topic_in(lab_pair.source, connection)
         name = str(topic.name)
@@ -232,8 +232,8 @@ async def test_where_a_log_begins_and_ends(lab_pair: LabPair) -> None:
                 body = list_offsets.encode_list_offsets(
                     [list_offsets.OffsetQuestion(name, 0, when)], read_committed=True
                 )
-                (told,) = list_offsets.decode_list_offsets(await connection.call(LIST_OFFSETS, body, version))
-                assert (told.error, told.offset) == (0, offset)
+                (listed,) = list_offsets.decode_list_offsets(await connection.call(LIST_OFFSETS, body, version))
+                assert (listed.error, listed.offset) == (0, offset)
         epoch = topic.partitions[0].leader_epoch
         (end,) = await epoch_ends(connection, list_offsets.EpochQuestion(name, 0, epoch, epoch))
         assert end == list_offsets.EpochEnd(name, 0, 0, epoch, 7)
@@ -250,8 +250,8 @@ async def test_what_a_partition_remembers_of_a_producer(lab_pair: LabPair) -> No
         assert (await produce_one(connection, topic, 1, batch)).error == 0
         body = producer_ids.encode_describe_producers({name: [0, 1], "no-such-topic": [0]})
         version = connection.version(DESCRIBE_PRODUCERS)
-        told = producer_ids.decode_describe_producers(await connection.call(DESCRIBE_PRODUCERS, body, version))
-        found = {(answer.topic, answer.partition): answer for answer in told}
+        described = producer_ids.decode_describe_producers(await connection.call(DESCRIBE_PRODUCERS, body, version))
+        found = {(answer.topic, answer.partition): answer for answer in described}
         assert found[name, 0].producers == []
         (producer,) = found[name, 1].producers
         assert (producer.producer_id, producer.producer_epoch) == (identity.producer_id, identity.producer_epoch)

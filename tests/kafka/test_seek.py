@@ -15,7 +15,7 @@ def seek(path: Path, lane: str, *options: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
-def test_a_partition_goes_on_further_ahead(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_partition_continues_further_ahead(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("seek"), 1)
     lane, copy = f"{topic}-0", f"eu.{topic}"

@@ -155,10 +155,10 @@ async def test_copies_are_created_alike_and_drift_is_repaired(lab_pair: LabPair)
             "max.message.bytes": (None, "2000000"),
         }
         # Nothing differs any more, so nothing is written.
-        told = len(changes(flow.ledger))
+        recorded = len(changes(flow.ledger))
         for _ in range(3):
             await flow.round()
-        assert len(changes(flow.ledger)) == told
+        assert len(changes(flow.ledger)) == recorded
         assert flow.sync.topics.faults == {}
 
 
@@ -215,7 +215,7 @@ async def test_missing_rights_are_named_and_the_topic_is_tried_again(lab_sasl: C
         assert own(lab_sasl, f"eu.{topic}") == {"retention.ms": "7200000"}
 
 
-async def test_an_older_broker_tells_its_settings_too(lab_old: Cluster, lab_pair: LabPair) -> None:
+async def test_an_older_broker_reports_its_settings_too(lab_old: Cluster, lab_pair: LabPair) -> None:
     topic = create_topic(lab_old, unique("orders"), 1, message_format_version="3.0", retention_ms="7200000")
     name = unique("old")
     create_topic(lab_pair.target, ledger_topic(name))  # it shows what the target's brokers know
@@ -278,5 +278,5 @@ def test_records_that_need_new_settings_are_copied_and_not_left_out(lab_pair: La
         daemon.until_copied(all_ends(source, compacted, small))
         assert daemon.stop() == 0
     assert_same(source, target, [compacted, small], 6)
-    told = json.loads(mirrord("quarantine", "list", path, "--json").stdout)
-    assert not [each for each in told["quarantine"] if each["start"] >= 0], told
+    listed = json.loads(mirrord("quarantine", "list", path, "--json").stdout)
+    assert not [each for each in listed["quarantine"] if each["start"] >= 0], listed

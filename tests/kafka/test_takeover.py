@@ -28,13 +28,13 @@ def pair() -> Generator[LabPair]:
 def dry_run(file: Path) -> list[dict[str, Any]]:
     """Once all partitions would begin: for some seconds the killed workers still count as alive."""
     deadline = time.monotonic() + SECONDS
-    while (told := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
-        assert "still copy" in told.stdout, told
-        assert time.monotonic() < deadline, told
-    return json.loads(told.stdout)
+    while (ended := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
+        assert "still copy" in ended.stdout, ended
+        assert time.monotonic() < deadline, ended
+    return json.loads(ended.stdout)
 
 
-def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
+def test_continuing_after_mirrormaker_2(pair: LabPair, tmp_path: Path) -> None:
     source, target = pair.source, pair.target
     names = [unique(kind) for kind in ("orderly", "crashed", "young")]
     file = conf(tmp_path, source, target, "|".join(names), flow=unique("after-mm2"))
@@ -114,9 +114,9 @@ def test_a_target_with_other_records(lab_pair: LabPair, tmp_path: Path) -> None:
     )
     few = 'from_mm2 = {{ takeover = "{}", verify_records = 20, offsets_topic = "{}" }}'
     file = conf(tmp_path, source, target, name, flow=unique("strange"), flow_more=few.format("verify", word))
-    told = mirrord("start", file, "--dry-run", "--json")
-    assert told.returncode == 3
-    (found,) = json.loads(told.stdout)
+    ended = mirrord("start", file, "--dry-run", "--json")
+    assert ended.returncode == 3
+    (found,) = json.loads(ended.stdout)
     assert (found["by"], found["said"], found["position"]) == ("strange", 100, None)
     with Daemon(file) as daemon:
         daemon.until(lambda: [lane.state for lane in daemon.flow().lanes] == ["halted"])

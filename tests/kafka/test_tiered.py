@@ -46,7 +46,7 @@ def copied(replicator: Replicator, topic: str) -> int:
     return next((lane.source_offset for lane in lanes if lane.source_topic == topic and lane.phase == "copying"), 0)
 
 
-async def test_live_lanes_keep_moving_beside_a_remote_backlog(newest: Cluster, lab_pair: LabPair) -> None:
+async def test_live_lanes_keep_moving_next_to_a_remote_backlog(newest: Cluster, lab_pair: LabPair) -> None:
     """Each live record is written when the one before it is copied. If each waited for remote storage, there would be
     no more of them than remote reads."""
     async with mirror(newest, lab_pair.target, request_timeout_ms=8_000) as flow:

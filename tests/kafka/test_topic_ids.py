@@ -31,16 +31,16 @@ def test_a_cluster_without_topic_ids_is_refused(lab_pair: LabPair, tmp_path: Pat
         before = topics_at(bootstrap), topics_at(lab_pair.source.bootstrap), topics_at(lab_pair.target.bootstrap)
         for replaced, alias in ((lab_pair.source, "eu"), (lab_pair.target, "us")):
             path = conf_with(tmp_path, lab_pair, replaced, bootstrap)
-            told = f"cluster {alias} (id "
+            line = f"cluster {alias} (id "
             for verb in ("start", "plan", "topics"):
                 answer = mirrord(verb, path)
                 assert answer.returncode == 1, answer.stdout + answer.stderr
-                assert told in answer.stderr
+                assert line in answer.stderr
                 assert "its topics have no topic id (a, b)" in answer.stderr
                 assert answer.stderr.count("\n") == 1, answer.stderr
             checked = mirrord("check", path, "--json")
             assert checked.returncode == 1
             (finding,) = [each for each in json.loads(checked.stdout)["findings"] if each["severity"] == "error"]
-            assert finding["what"].startswith(told)
+            assert finding["what"].startswith(line)
         after = topics_at(bootstrap), topics_at(lab_pair.source.bootstrap), topics_at(lab_pair.target.bootstrap)
         assert after == before

@@ -163,14 +163,14 @@ def compare(flow: Mirror, path: Path, topic: str, source: dict[int, bytes]) -> N
     assert len(copied) == len(target) < len(source) + 1 <= end
     expected = expect(source, target, end)
     asked = [Question(flow=name, topic=topic, partition=0, offset=offset) for offset in expected]
-    told = {answer.asked: answer for answer in translate_all(path, asked)}
-    assert {offset: answer.offset for offset, answer in told.items()} == expected
-    assert {offset for offset, each in told.items() if each.kind == "exact"} == {
+    answers = {answer.asked: answer for answer in translate_all(path, asked)}
+    assert {offset: answer.offset for offset, answer in answers.items()} == expected
+    assert {offset for offset, each in answers.items() if each.kind == "exact"} == {
         offset for offset, value in source.items() if value in copied
     }
     for lag in LAGS:
         position = sorted(source)[-lag] if 0 < lag <= len(source) else end
-        if (there := told[position]).kind == "exact":
+        if (there := answers[position]).kind == "exact":
             assert target[there.offset or 0] == source[position]
     expected = expect(target, source, max(target) + 1)
     asked = [Question(flow=name, topic=copy_of(topic), partition=0, offset=offset, reverse=True) for offset in expected]
@@ -197,8 +197,8 @@ async def test_the_verb_by_offset_and_by_time(pair: LabPair, tmp_path: Path) -> 
             assert done.returncode == code, done.stderr
             return done.stdout if code != 2 else done.stderr
 
-        told = await asyncio.to_thread(ask, topic, "0", "20")
-        assert f"resume at offset 27 of {copy_of(topic)}-0 of us: this is the same record" in told
+        line = await asyncio.to_thread(ask, topic, "0", "20")
+        assert f"resume at offset 27 of {copy_of(topic)}-0 of us: this is the same record" in line
         back = await asyncio.to_thread(ask, copy_of(topic), "0", f"@{began + 20}", "--reverse", "--json")
         answer = json.loads(back)
         assert (answer["asked"], answer["offset"], answer["time_ms"]) == (27, 20, began + 20)
@@ -223,8 +223,8 @@ def test_a_daemon_answers_over_http(pair: LabPair, tmp_path: Path) -> None:
                 return json.loads(answer.read())
 
         daemon.until(lambda: ask(f"topic={topic}&partition=1&offset=99")["kind"] == "exact")
-        told = ask(f"topic=eu.{topic}&partition=1&offset=100&reverse")
-        assert (told["kind"], told["offset"], told["there"]["topic"]) == ("at_end", 100, topic)
+        translated = ask(f"topic=eu.{topic}&partition=1&offset=100&reverse")
+        assert (translated["kind"], translated["offset"], translated["there"]["topic"]) == ("at_end", 100, topic)
         with pytest.raises(HTTPError, match="404"):
             ask("topic=nothing&partition=0&offset=1")
         assert daemon.stop() == 0
@@ -262,8 +262,8 @@ async def test_runs_below_both_log_starts_are_forgotten_by_all_readers(
         end = ends(flow.source, topic)[0]
         path, expected = conf(tmp_path, flow), expect(source, target, end)
         asked = [Question(flow=flow.setup.flow.name, topic=topic, partition=0, offset=at) for at in range(3_000, end)]
-        told = {answer.asked: answer.offset for answer in await asyncio.to_thread(translate_all, path, asked)}
-        assert told == {at: expected[at] for at in told}
+        translated = {answer.asked: answer.offset for answer in await asyncio.to_thread(translate_all, path, asked)}
+        assert translated == {at: expected[at] for at in translated}
 
 
 def delete_below(cluster: Cluster, topic: str, offset: int) -> None:

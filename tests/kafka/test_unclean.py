@@ -104,8 +104,8 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
         assert list(lane.source_runs) == [Run(0, 0), Run(40, 20)]
         wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 30)]
         assert await values(flow, partition.name) == [each.value for each in wanted]
-        told = LaneMap(lane, CopiedPosition(70, 70, 50)).to_target(25)
-        assert (told.kind, told.offset) == ("exact", 45)
+        translation = LaneMap(lane, CopiedPosition(70, 70, 50)).to_target(25)
+        assert (translation.kind, translation.offset) == ("exact", 45)
         epochs = [header.leader_epoch for header, _ in await partition.batches()]
         before, after = epochs[0], epochs[-1]
         (assigned,) = await flow.lanes()

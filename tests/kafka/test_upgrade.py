@@ -31,9 +31,9 @@ def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: Lab
             assert (flow.state, flow.note) == ("running", "")
             assert flow.lease is not None
             assert flow.lease.program == program()
-            told = mirrord("ledger", "show", path).stdout
-            assert sum(" taken by mirrord" in line and "lease" in line for line in told.splitlines()) == 1
-            assert "continued by mirrord" in told
+            shown = mirrord("ledger", "show", path).stdout
+            assert sum(" taken by mirrord" in line and "lease" in line for line in shown.splitlines()) == 1
+            assert "continued by mirrord" in shown
             assert new.stop() == 0
     with Daemon(path) as last:
         last.until_copied(all_ends(source, topic))

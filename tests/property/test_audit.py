@@ -37,8 +37,8 @@ def seen(contents: Log, *, own: bool = False) -> list[Seen]:
 
 
 def whole(made: RandomMirror, most: int = 1 << 40) -> list[AuditRange]:
-    told = made.lane.verdicts.recent
-    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, told))
+    verdicts = made.lane.verdicts.recent
+    return list(ranges(made.lane, floor(made.lane), made.ordinal, most, verdicts))
 
 
 def audit(made: RandomMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
@@ -88,7 +88,7 @@ def test_whole_histories_are_cut_where_they_are_full(seed: int, most: int) -> No
 
 
 @given(SEEDS, st.integers(1, 12))
-def test_what_is_left_out_in_silence_is_missing_whatever_was_told_of_its_offsets_before(seed: int, most: int) -> None:
+def test_what_is_silently_left_out_is_missing_whatever_was_recorded_of_its_offsets_before(seed: int, most: int) -> None:
     made = mirror(seed, tuple(kind for kind in WILD if kind != "prune"))
     first = made.lane.source_runs.first
     assert first is not None

@@ -67,11 +67,11 @@ def test_snapshots_hold_the_newest_runs_alone() -> None:
         made.gap()
         made.foreign()
     made.step("copy")
-    before, told = snapshot_bytes(made), answers(made)
+    before, answered = snapshot_bytes(made), answers(made)
     made.compact(meanwhile=0)
     assert archived(made) > 1
     assert snapshot_bytes(made) < before / 5
-    assert answers(made) == told
+    assert answers(made) == answered
     assert made.archive.reads > 0
     made.restart()
     made.archive.is_away = True
@@ -117,5 +117,5 @@ def test_what_is_new_is_answered_without_the_dataset(seed: int) -> None:
     for _ in range(3):
         made.step(made.chance.choice(("copy", "gap", "foreign")))
     made.restart()
-    told = answers(made, source, target)
-    assert all(each.offset is not None for each in (*told[0], *told[1]))
+    answered = answers(made, source, target)
+    assert all(each.offset is not None for each in (*answered[0], *answered[1]))

@@ -114,8 +114,8 @@ class World:
         before = len(self.source.writes), len(self.target.writes)
         self.rounds.want([GROUP])
         asyncio.run(self._round())
-        for told in self.rounds.take_translated():
-            self.checkpoint = (told.upstream, told.downstream)
+        for translated in self.rounds.take_translated():
+            self.checkpoint = (translated.upstream, translated.downstream)
         made = [side.writes[at:] for side, at in zip((self.source, self.target), before, strict=True)]
         assert all(len(each) <= 1 for each in made)
         here, there = (each[0] if each else None for each in made)

@@ -48,13 +48,13 @@ class Copying:
             return
         record = self.read[self.position]
         if record.startswith(self.own):
-            self._tell(self.position, len(self.written))
+            self._note_sight(self.position, len(self.written))
             self.written.append(record)
             self.ordinal += 1
             self.behind = len(self.written)
         self.position += 1
 
-    def _tell(self, source: int, target: int) -> None:
+    def _note_sight(self, source: int, target: int) -> None:
         for runs, offset in ((self.lane.source_runs, source), (self.lane.target_runs, target)):
             if runs.offset_of(self.ordinal) != offset:
                 runs.add(self.ordinal, offset)
@@ -68,8 +68,8 @@ class Copying:
             source = self.lane.source_runs.offset_of(ordinal) or 0
             before = self.lane.target_runs.offset_of(ordinal - 1) if ordinal else None
             target = 0 if before is None else before + 1
-        told = (reached, target, 0, source, source, 0, 0, True, "copying")
-        self.saved.append(Progress(self.lane.key.id, 1, 1, *told, settled=settled))
+        position = (reached, target, 0, source, source, 0, 0, True, "copying")
+        self.saved.append(Progress(self.lane.key.id, 1, 1, *position, settled=settled))
 
 
 def new_lane(source: TopicId, target: TopicId) -> LaneState:
@@ -131,7 +131,7 @@ class Both:
             each.save_progress()
 
     def ways(self, chance: random.Random) -> tuple[Way, Way]:
-        """Progress records may be old ones."""
+        """Marks may be old ones."""
         forth, back = (chance.choice(each.saved[-3:]) for each in (self.forth, self.back))
         return Way(self.forth.lane, forth, self.sights), Way(self.back.lane, back, self.sights_back)
 
@@ -146,16 +146,16 @@ def compare(world: Both, chance: random.Random, *, is_exact: bool) -> None:
     forth, back = world.ways(chance)
     for one, other, ways in ((world.here, world.there, (forth, back)), (world.there, world.here, (back, forth))):
         for position in range(len(one) + 1):
-            told, wanted = across(position, *ways), goes_on(one[:position], other)
-            assert told.offset is not None
-            assert told.offset <= wanted, f"at {position} records would be skipped"
-            assert told.offset == wanted or told.missing or not is_exact
-            assert not is_exact or (told.offset, told.missing) == (wanted, 0)
+            mapped, wanted = across(position, *ways), goes_on(one[:position], other)
+            assert mapped.offset is not None
+            assert mapped.offset <= wanted, f"at {position} records would be skipped"
+            assert mapped.offset == wanted or mapped.missing or not is_exact
+            assert not is_exact or (mapped.offset, mapped.missing) == (wanted, 0)
 
 
 @settings(phases=(Phase.generate,))
 @given(st.randoms(use_true_random=False), st.integers(0, 120))
-def test_nobody_goes_on_behind_what_he_has_not_read(chance: random.Random, steps: int) -> None:
+def test_nobody_continues_after_what_he_has_not_read(chance: random.Random, steps: int) -> None:
     world = Both()
     for _ in range(steps):
         world.do(chance)
@@ -226,8 +226,8 @@ class World:
         self.deliver()
         self.rounds.want([GROUP])
         asyncio.run(self._round())
-        for told in self.rounds.take_translated():
-            self.checkpoint = (told.upstream, told.downstream)
+        for translated in self.rounds.take_translated():
+            self.checkpoint = (translated.upstream, translated.downstream)
         return len(self.source.writes) + len(self.target.writes) - before
 
     async def _round(self) -> None:

@@ -37,16 +37,16 @@ def truth(made: RandomMirror, upstream: int, end: int) -> int:
 @example(0, 0, False)
 def test_no_group_skips_a_record(seed: int, lag_max: int, forgets: bool) -> None:
     chance = random.Random(seed)
-    made, store, told = RandomMirror(chance), Store(), None
+    made, store, published = RandomMirror(chance), Store(), None
     for _ in range(chance.randrange(25)):
         made.step(chance.choice(WILD))
         if chance.random() < 0.3:
             continue
         if forgets and chance.random() < 0.2:
-            told = None  # another holder of the flow
+            published = None  # another holder of the flow
         next_ordinal, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
-        pairs, told = due_syncs(made.lane, next_ordinal, told, lag_max)
-        assert isinstance(told, PublishedPairs)
+        pairs, published = due_syncs(made.lane, next_ordinal, published, lag_max)
+        assert isinstance(published, PublishedPairs)
         for pair in pairs:
             assert made.source[pair.upstream] is not None
             assert made.source[pair.upstream] == made.target[pair.downstream]

@@ -48,7 +48,7 @@ def test_any_bytes(data: bytes, magic: Magic, sound: bool) -> None:
 
 
 @given(magic=MAGICS, codec=st.sampled_from((0, 1, 2, 3)), seed=NUMBERS, flips=st.lists(NUMBERS, min_size=1, max_size=4))
-def test_damage_behind_a_checksum_that_fits(magic: Magic, codec: int, seed: int, flips: list[int]) -> None:
+def test_damage_with_a_matching_checksum(magic: Magic, codec: int, seed: int, flips: list[int]) -> None:
     codec = 1 if (magic, codec) == (0, 3) else codec
     data = bytearray(some(magic, codec, random.Random(seed)))
     for flip in flips:

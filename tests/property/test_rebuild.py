@@ -168,7 +168,7 @@ def history(seed: int, variety: int, *, compacts: str = "", expires: bool = True
     return made
 
 
-def told(made: History) -> tuple[ReconstructedLane, FlowState]:
+def reconstructed(made: History) -> tuple[ReconstructedLane, FlowState]:
     """Rebuild as the shell does. Raises Unplaced."""
     own: list[SequencedBatch] = []
     batches: list[Batch] = []
@@ -323,10 +323,10 @@ def _again(found: ReconstructedLane) -> list[tuple[int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, st.booleans(), st.booleans())
-def test_what_is_told_is_true_and_whole(seed: int, expires: bool, filters: bool) -> None:
+def test_what_is_reconstructed_is_true_and_complete(seed: int, expires: bool, filters: bool) -> None:
     made = history(seed, 1 << 40, expires=expires, filters=filters)
     try:
-        found, state = told(made)
+        found, state = reconstructed(made)
     except Unplaced:
         return
     check(made, found, state)
@@ -337,7 +337,7 @@ def test_what_is_told_is_true_and_whole(seed: int, expires: bool, filters: bool)
 def test_what_looks_alike_is_refused_or_right(seed: int, variety: int, filters: bool) -> None:
     made = history(seed, variety, expires=False, filters=filters)
     try:
-        found, state = told(made)
+        found, state = reconstructed(made)
     except Unplaced:
         return
     check(made, found, state)
@@ -350,20 +350,20 @@ def test_what_cleaners_have_removed_is_placed_or_refused(
 ) -> None:
     made = history(seed, 1 << 40, compacts=compacts, expires=expires, filters=filters)
     try:
-        found, state = told(made)
+        found, state = reconstructed(made)
     except Unplaced:
         return
     check(made, found, state)
 
 
-def test_most_histories_can_be_told_anew() -> None:
-    told_anew = {"": 0, "source": 0, "target": 0}
-    for compacts in told_anew:
+def test_most_histories_can_be_reconstructed() -> None:
+    rebuilt = {"": 0, "source": 0, "target": 0}
+    for compacts in rebuilt:
         for seed in range(200):
             try:
-                told(history(seed, 1 << 40, compacts=compacts))
+                reconstructed(history(seed, 1 << 40, compacts=compacts))
             except Unplaced:
                 continue
-            told_anew[compacts] += 1
-    assert told_anew[""] > 180, told_anew
-    assert min(told_anew.values()) > 150, told_anew
+            rebuilt[compacts] += 1
+    assert rebuilt[""] > 180, rebuilt
+    assert min(rebuilt.values()) > 150, rebuilt

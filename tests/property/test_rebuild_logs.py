@@ -120,11 +120,11 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
     check(found, made.sources, targets(target))
     assert found.reconstructed is not None
     left_out = {row.offset for batch in committed(source) for row in batch.rows if not keeps(row)}
-    told = {
+    filtered = {
         at for each in found.reconstructed.verdicts if each.reason == "filtered" for at in range(each.start, each.end)
     }
     passed = {at for at in left_out if made.sources[0] < at < made.sources[-1]}
-    assert passed <= told <= left_out
+    assert passed <= filtered <= left_out
     assert found.reconstructed.left_out == 0
 
 
@@ -167,7 +167,7 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
-def test_behind_what_another_one_had_copied(seed: int) -> None:
+def test_after_what_another_lane_had_copied(seed: int) -> None:
     """The other lane wrote no more when this one began."""
     chance = random.Random(seed)
     source = stored(LogByChance(chance, 60).batches)

@@ -40,55 +40,57 @@ def is_readable(made: RandomMirror, source: int | None, target: int | None) -> b
     return (source is not None and source >= made.starts[0]) or (target is not None and target >= made.starts[1])
 
 
-def assert_to_target(made: RandomMirror, told: Translation, end: int) -> None:
-    true = truth_to_target(made, told.asked, end)
-    record = made.source[told.asked] if told.asked < len(made.source) else None
+def assert_to_target(made: RandomMirror, translation: Translation, end: int) -> None:
+    true = truth_to_target(made, translation.asked, end)
+    record = made.source[translation.asked] if translation.asked < len(made.source) else None
     copies = [at for at, each in enumerate(made.target[:end]) if record is not None and each == record]
-    if true < end and not is_readable(made, told.asked, true):
+    if true < end and not is_readable(made, translation.asked, true):
         return  # forgotten, and no longer readable
-    assert told.offset == true, told
-    match told.kind:
+    assert translation.offset == true, translation
+    match translation.kind:
         case "exact":
-            assert told.record == true
+            assert translation.record == true
             assert made.target[true] == record
         case "reordered":
-            assert told.record in copies
+            assert translation.record in copies
             assert true < copies[0]
         case "not_copied":
             assert not copies
-            assert told.reason == ("pending" if record is not None else made.reasons.get(told.asked, ""))
+            assert translation.reason == ("pending" if record is not None else made.reasons.get(translation.asked, ""))
         case "at_end":
             assert not copies
             assert true == end
         case "before_map":
-            assert not copies or not is_readable(made, told.asked, copies[0])
+            assert not copies or not is_readable(made, translation.asked, copies[0])
         case _:
-            raise AssertionError(told)
+            raise AssertionError(translation)
 
 
-def assert_to_source(made: RandomMirror, told: Translation) -> None:
-    record = made.target[told.asked] if told.asked < len(made.target) else None
+def assert_to_source(made: RandomMirror, translation: Translation) -> None:
+    record = made.target[translation.asked] if translation.asked < len(made.target) else None
     here = made.source.index(record) if record is not None and record in made.source else None
-    true = truth_to_source(made, told.asked)
-    if not is_readable(made, true, told.asked):
+    true = truth_to_source(made, translation.asked)
+    if not is_readable(made, true, translation.asked):
         return
-    assert told.offset is not None
+    assert translation.offset is not None
     # At the end the ledger may know that what follows is later than what was last seen, never earlier.
-    assert made.source[told.offset : true].count(None) == len(made.source[told.offset : true]), told
-    assert told.offset <= true
-    match told.kind:
+    assert made.source[translation.offset : true].count(None) == len(made.source[translation.offset : true]), (
+        translation
+    )
+    assert translation.offset <= true
+    match translation.kind:
         case "exact":
-            assert here == told.record == told.offset
+            assert here == translation.record == translation.offset
         case "reordered":
-            assert here == told.record
-            assert told.offset < (told.record or 0)
+            assert here == translation.record
+            assert translation.offset < (translation.record or 0)
         case "not_copied":
             assert here is None
-            assert told.reason == ("truncated" if record is not None else "foreign")
+            assert translation.reason == ("truncated" if record is not None else "foreign")
         case "at_end" | "before_map":
-            assert record is None or not is_readable(made, here, told.asked)
+            assert record is None or not is_readable(made, here, translation.asked)
         case _:
-            raise AssertionError(told)
+            raise AssertionError(translation)
 
 
 @HARDLY_ANY_ROOM
@@ -119,27 +121,27 @@ def test_a_copied_offset_comes_back(seed: int) -> None:
     made = mirror(seed, WHOLE)
     lane = made.map()
     for offset, record in enumerate(made.source):
-        told = lane.to_target(offset)
-        if record is not None and told.kind == "exact":
-            assert lane.to_source(told.offset or 0).offset == offset
+        translation = lane.to_target(offset)
+        if record is not None and translation.kind == "exact":
+            assert lane.to_source(translation.offset or 0).offset == offset
     for offset, record in enumerate(made.target):
         if record is not None and is_readable(made, None, offset):
-            told = lane.to_source(offset)
-            assert told.kind == "exact"
-            assert lane.to_target(told.offset or 0).offset == offset
+            translation = lane.to_source(offset)
+            assert translation.kind == "exact"
+            assert lane.to_target(translation.offset or 0).offset == offset
 
 
 @HARDLY_ANY_ROOM
 @given(SEEDS, st.integers(1, 4))
-def test_an_older_resume_position_answers_nothing_that_lies_behind_it(seed: int, lag: int) -> None:
+def test_an_older_resume_position_answers_nothing_after_it(seed: int, lag: int) -> None:
     made = mirror(seed, WILD)
     lane = made.map(lag)
     end = made.ends[max(-1 - lag, -len(made.ends))][1]
     for offset in range(len(made.source) + 3):
-        told = lane.to_target(offset)
-        assert told.offset is not None
-        assert told.offset <= end
-        assert_to_target(made, told, end)
+        translation = lane.to_target(offset)
+        assert translation.offset is not None
+        assert translation.offset <= end
+        assert_to_target(made, translation, end)
 
 
 @HARDLY_ANY_ROOM

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.status import FlowStatus, ReplicatorStatus
 from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
@@ -43,9 +44,13 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def mirror(source: Cluster, target: Cluster, folder: Path) -> tuple[str, Path]:
-    """A topic, and a configuration that copies it with two replicators."""
+    """A topic, and a configuration that copies it with two replicators.
+
+    The port is fixed: a supervisor that is killed comes back on it, and no daemon of another test takes it meanwhile.
+    """
     topic = create_topic(source, unique("orders"), PARTITIONS)
     more = "[replicators]\ncount = 2\n[ray]\ndashboard = false\n"
+    more += f'[http]\nlisten = "{LOOPBACK}:{free_ports(1)[0]}"\n'
     instance = unique("ray")
     path = conf(folder, source, target, topic, flow=unique("ray"), engine="ray", more=more)
     path.write_text(f'instance = "{instance}"\n{path.read_text()}')
@@ -153,7 +158,7 @@ def came_back(daemon: Daemon, former: int) -> bool:
     return lease is not None and lease.pid != former
 
 
-def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_continues(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, path = mirror(source, target, tmp_path)
     with Load(source, topic, PARTITIONS).running() as load:

@@ -55,7 +55,7 @@ async def test_no_answer_in_time_says_nothing() -> None:
         await call(asyncio.Event().wait(), 0.01)
 
 
-async def test_what_an_actor_raised_is_told_in_one_line() -> None:
+async def test_what_an_actor_raised_is_reported_in_one_line() -> None:
     cause = EnvironmentFault("the ledger is away\nfor a page")
     with pytest.raises(ReplicatorUnsure) as raised:
         await call(answer(RayTaskError("open", "a long traceback", cause)), 1.0)

@@ -13,7 +13,7 @@ START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several attempts."""
 
 
-def test_an_unchanged_file_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_an_unchanged_file_of_mirrormaker_continues(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, alias = create_topic(source, unique("orders"), 2), unique("eu")
     pair = TopicPair(topic, f"{alias}__{topic}")
@@ -28,8 +28,8 @@ def test_an_unchanged_file_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
     with Daemon(path, "--clusters", "us", environment=environment) as daemon:
         daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
         daemon.until_copied(all_ends(source, topic))
-        told = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
-        assert any("tasks.max: has no meaning here" in line for line in told)
+        remarks = [event["remark"] for event in daemon.events() if event["event"] == "configuration_remark"]
+        assert any("tasks.max: has no meaning here" in line for line in remarks)
         assert daemon.stop() == 0
     found = compare(source.bootstrap, target.bootstrap, [pair], processes=1)
     assert found.is_exact, found.describe()

@@ -44,9 +44,9 @@ def test_a_naming_of_ones_own(lab_pair: LabPair, tmp_path: Path, monkeypatch: py
         daemon.until_copied(all_ends(source, topic))
         nameless = create_topic(source, f"{topic}-nameless", 1)
         daemon.until(lambda: daemon.flow().topics)
-        (told,) = daemon.flow().topics
-        assert (told.topic, told.target_topic) == (nameless, "")
-        assert "raised LookupError: nobody owns it" in told.faults[0]
+        (topic_status,) = daemon.flow().topics
+        assert (topic_status.topic, topic_status.target_topic) == (nameless, "")
+        assert "raised LookupError: nobody owns it" in topic_status.faults[0]
         fill(source, topic, 2, 500, first=500)
         daemon.until_copied(all_ends(source, topic))
         whole = path.read_text()

@@ -410,8 +410,8 @@ class Interpreter:
     def do_lane(self, command: Command) -> None:
         """lane NAME: Shows phase and position of its lane."""
         lane = self._host(command).lane
-        told = f"{lane.phase.value}, next ordinal {lane.acked}, next source offset {lane.position}"
-        self.stage.say(f"{command.words[0]}: {told}{f': {lane.halt.line}' if lane.halt.line else ''}")
+        state = f"{lane.phase.value}, next ordinal {lane.acked}, next source offset {lane.position}"
+        self.stage.say(f"{command.words[0]}: {state}{f': {lane.halt.line}' if lane.halt.line else ''}")
 
     def do_source(self, _: Command) -> None:
         """source: Shows the batches of the source log."""

@@ -94,12 +94,12 @@ class SpeakingTarget(FakeTarget):
         header = HEADER.unpack_from(batch, 0)
         ordinals = f"{words.spanned('ordinal', header[11], header[11] + header[12])}"
         if error:
-            told = f"refuses {ordinals}: {words.error_name(error)}"
+            result = f"refuses {ordinals}: {words.error_name(error)}"
         elif self.brokers[at].end > end:
-            told = f"appends {ordinals} at {words.spanned('offset', base, base + header[12])}"
+            result = f"appends {ordinals} at {words.spanned('offset', base, base + header[12])}"
         else:
-            told = f"has {ordinals} already, at {words.spanned('offset', base, base + header[12])}"
-        self._stage.say(f"broker {at + 1} {told}")
+            result = f"has {ordinals} already, at {words.spanned('offset', base, base + header[12])}"
+        self._stage.say(f"broker {at + 1} {result}")
         return error, base
 
     def replicate(self) -> bool:

@@ -41,8 +41,8 @@ def summary(stage: Stage) -> Iterator[str]:
     count = sum(bool(number) for stored in _log(stage) for number in stored.numbers if stored.producer >= 0)
     counts = sorted(stage.truth.lanes[LANE].verdicts.counts.items())
     verdicts = ", ".join(f"{found} {reason}" for reason, found in counts if found)
-    told = f"; verdicts on source offsets: {verdicts}" if verdicts else ""
-    yield f"passed: {words.plural(count, 'record')} in the target log{told}"
+    verdicts_part = f"; verdicts on source offsets: {verdicts}" if verdicts else ""
+    yield f"passed: {words.plural(count, 'record')} in the target log{verdicts_part}"
 
 
 def _log(stage: Stage) -> list[Stored]:
@@ -64,11 +64,16 @@ def _stored(stored: Stored) -> str:
     return f"{ordinals}, {held}, leader epoch {stored.leader_epoch}"
 
 
-def _kind(told: Translation) -> tuple[str, str, int | None, int | None]:
+def _kind(translation: Translation) -> tuple[str, str, int | None, int | None]:
     """What the answers of one line have in common."""
-    if told.kind == "exact":
-        return told.kind, told.reason, (told.offset or 0) - told.asked, None
-    return told.kind, told.reason, told.offset, None if told.record is None else told.record - told.asked
+    if translation.kind == "exact":
+        return translation.kind, translation.reason, (translation.offset or 0) - translation.asked, None
+    return (
+        translation.kind,
+        translation.reason,
+        translation.offset,
+        None if translation.record is None else translation.record - translation.asked,
+    )
 
 
 def _translations(group: list[Translation]) -> str:

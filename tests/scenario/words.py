@@ -86,17 +86,17 @@ def source_batches(chunk: Chunk) -> Iterator[str]:
 
 
 def _fields(thing: Any, only: Sequence[str] = ()) -> list[str]:
-    told: list[str] = []
+    parts: list[str] = []
     if isinstance(thing, Chunk) and thing.end > thing.start:
-        told.append(f"source offsets {', '.join(source_batches(thing))}")
+        parts.append(f"source offsets {', '.join(source_batches(thing))}")
     hidden = HIDDEN | ({"start", "end"} if isinstance(thing, Chunk) else set())
     for each in msgspec.structs.fields(type(thing)):
         value = getattr(thing, each.name)
         is_wanted = each.name in only if only else each.name not in hidden
         if not is_wanted or value == each.default or (value is not None and _is_empty(each.name, value)):
             continue
-        told.append(_field(each.name, value))
-    return told
+        parts.append(_field(each.name, value))
+    return parts
 
 
 def _is_empty(name: str, value: Any) -> bool:

@@ -229,7 +229,7 @@ class BrokerContract:
         assert len(await partition.read()) == 2
         assert await partition.produce(last.next()) == Answered(0, 20)
 
-    async def test_sequences_begin_again_behind_the_last_one(self, target: Target) -> None:
+    async def test_sequences_begin_again_after_the_last_one(self, target: Target) -> None:
         partition = await target.partition()
         producer = await partition.producer()
         across = Batch(producer, LAST_SEQUENCE - 3)
@@ -289,14 +289,14 @@ class BrokerContract:
         )
         assert await partition.produce(replace(batch, age_ms=-3_000_000)) == Answered(0, 0)
 
-    async def test_behind_a_refused_first_batch_the_second_is_taken(self, target: Target) -> None:
+    async def test_after_a_refused_first_batch_the_second_is_accepted(self, target: Target) -> None:
         partition = await target.partition()
         first = Batch(await partition.producer(), 0)
         assert (await partition.append(damaged(partition.build(first)))).error == ErrorCode.CORRUPT_MESSAGE
         assert await partition.produce(first.next()) == Answered(0, 0), "only the base offset shows the hole"
         assert await partition.produce(first) == Answered(OUT_OF_ORDER, -1)
 
-    async def test_the_last_batch_of_a_producer_is_told(self, target: Target) -> None:
+    async def test_the_last_batch_of_a_producer_is_reported(self, target: Target) -> None:
         partition = await target.partition()
         producer, other = await partition.producer(), await partition.producer()
         assert await partition.last(producer) is None
@@ -308,7 +308,7 @@ class BrokerContract:
             assert abs(partition.now_ms() - age_ms - newest_ms) < 60_000, "of the last batch, not the newest of all"
         assert await partition.last(other) is None
 
-    async def test_an_end_is_told_in_the_right_epoch_only(self, target: Target) -> None:
+    async def test_an_end_is_reported_in_the_right_epoch_only(self, target: Target) -> None:
         partition = await target.partition()
         await partition.fill(Batch(await partition.producer(), 0), 2)
         epoch = await partition.leader_epoch()
@@ -386,7 +386,7 @@ class ForgettingContract:
 class LeadershipContract:
     """Tests with two brokers. Needs the fixture `two`."""
 
-    async def test_a_follower_tells_of_producers_and_of_nothing_else(self, two: Target) -> None:
+    async def test_a_follower_reports_producers_and_nothing_else(self, two: Target) -> None:
         partition = await two.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         at = partition.follower
@@ -395,7 +395,7 @@ class LeadershipContract:
         assert await partition.visible(at=at) == End(NOT_LEADER, -1)
         assert await partition.last_sequence(last.producer, at) == 19
 
-    async def test_an_uncommitted_tail_is_told_but_not_seen(self, two: Target) -> None:
+    async def test_an_uncommitted_tail_counts_in_the_end_but_is_not_read(self, two: Target) -> None:
         partition = await two.partition()
         *_, last = await partition.fill(Batch(await partition.producer(), 0), 2)
         follower = partition.follower

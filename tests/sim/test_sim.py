@@ -141,5 +141,5 @@ def test_stories_with_hardly_any_memory_for_runs(seed: int, theme: str) -> None:
             play(chance.randrange(1 << 40), theme)
 
 
-def test_a_seed_tells_the_same_story_twice(seed: int) -> None:
+def test_a_seed_gives_the_same_story_twice(seed: int) -> None:
     assert play(seed).world.trail == play(seed).world.trail

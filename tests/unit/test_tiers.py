@@ -32,6 +32,17 @@ def test_hanging():
     Path(__file__).with_suffix(".begun").touch()
     time.sleep(600)
 """
+MEETING = """
+import time
+from pathlib import Path
+
+def test_meeting():
+    (Path(__file__).parent.parent / "NAME.here").touch()
+    deadline = time.monotonic() + 60
+    while not (Path(__file__).parent.parent / "OTHER.here").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+"""
 OPTIONS = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-q")
 
 
@@ -63,7 +74,29 @@ def test_the_last_lines_name_what_failed_in_every_tier(
     assert " 2 failed, 2 passed, 2 error in " in closing
 
 
-def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> None:
+def test_two_tracks_run_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of the two tests waits for the other one."""
+    names = ("alone", "left", "right")
+    texts = {"alone": "def test_alone(): pass\n"}
+    for name, other in (("left", "right"), ("right", "left")):
+        texts[name] = MEETING.replace("NAME", name).replace("OTHER", other)
+    for name in names:
+        folder_with(tmp_path / "tests" / name, name, texts[name])
+    monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    each = tuple(Tier(name, (name,), SECONDS, OPTIONS, track=track) for track, name in enumerate(names))
+    monkeypatch.setattr(tiers, "TIERS", each)
+    assert tiers.main([]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert " 3 passed in " in lines[-1]
+    begins = [line.split()[2] for line in lines if "(budget" in line]
+    assert begins[0] == "alone:"
+    assert sorted(begins[1:]) == ["left:", "right:"]
+
+
+def test_a_tier_that_is_stopped_has_reported_earlier_failures(tmp_path: Path) -> None:
     test = folder_with(tmp_path / "hanging", "hanging", BROKEN + HANGING)
     tally = tmp_path / "tally.json"
     process = subprocess.Popen(
@@ -78,5 +111,5 @@ def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> N
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tiers.stop(process)
-    told = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
-    assert told == ["test_bad", "test_broken"]
+    failed = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
+    assert failed == ["test_bad", "test_broken"]

@@ -71,7 +71,7 @@ async def test_a_replicator_without_its_node_ends_though_it_cannot_close(monkeyp
         await actor._end_orphaned()
 
 
-async def test_names_that_ray_does_not_tell_are_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_that_ray_does_not_report_are_not_taken_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> list[str]:
         raise RayError("the head is away\nand more")
 
@@ -88,13 +88,13 @@ def test_how_a_lane_was_left_is_known_of_every_version() -> None:
     assert handles._parting(b"\xc1 nothing that is known here") == Parting(clean=True)
 
 
-async def test_a_replicator_of_an_older_version_is_told_of_no_urgent_lanes() -> None:
-    told: list[tuple[object, ...]] = []
+async def test_a_replicator_of_an_older_version_receives_no_urgent_lanes() -> None:
+    calls: list[tuple[object, ...]] = []
 
     async def taken(*given: object) -> None:
-        told.append(given)
+        calls.append(given)
 
     new, old = SimpleNamespace(hurry=SimpleNamespace(remote=taken)), SimpleNamespace()
     for actor in (new, old):
         await handles.ReplicatorCalls("replicator", actor, asyncio.Event(), "orders").hurry([LaneId("S.0.T")])
-    assert told == [(["S.0.T"], "orders")]
+    assert calls == [(["S.0.T"], "orders")]

@@ -36,7 +36,7 @@ async def calls_of(process: Any, monkeypatch: pytest.MonkeyPatch, *, reaches: bo
             process.kill()
 
     async def report() -> bytes:
-        told = ReplicatorReport(
+        answer = ReplicatorReport(
             name="r",
             pid=process.pid,
             host=handles.socket.gethostname(),
@@ -49,7 +49,7 @@ async def calls_of(process: Any, monkeypatch: pytest.MonkeyPatch, *, reaches: bo
             lease_valid_s=0,
             lost=False,
         )
-        return msgspec.msgpack.encode(told)
+        return msgspec.msgpack.encode(answer)
 
     monkeypatch.setattr(handles, "kill", kill)
     actor = SimpleNamespace(report=SimpleNamespace(remote=report))

@@ -57,7 +57,7 @@ def test_values_and_counters_arrive(noted: Noted) -> None:
     assert noted["mirrord_copied_records", "eu-us"] == 150
 
 
-def test_what_is_not_known_any_more_is_not_told_for_ever(noted: Noted) -> None:
+def test_values_that_are_no_longer_known_are_not_published_forever(noted: Noted) -> None:
     metrics = RayMetrics()
     metrics.publish(FULL)
     metrics.publish(changed(state="draining", lanes=(), ledger_end=None))

@@ -71,7 +71,7 @@ def test_a_truncated_record_is_not_a_repeated_one() -> None:
     assert list(mapped_disorder(pieces)) == []
 
 
-def test_every_level_reports_what_was_copied_behind_newer_records() -> None:
+def test_every_level_reports_what_was_copied_after_newer_records() -> None:
     turned = msgspec.structs.replace(
         TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(6, 106, 14, 4), MapPiece(10, 104, 18, 2)), end=12
     )
@@ -107,7 +107,7 @@ def test_without_reading_a_record_the_start_of_the_log_contradicts_a_false_verdi
     assert false.explained == (Explained("expired", "source", 104, 106),)
 
 
-def told(*verdicts: Verdict, ordinals: int = 4) -> LaneState:
+def lane_with(*verdicts: Verdict, ordinals: int = 4) -> LaneState:
     """Ordinals 0 to 3 belong to the source offsets 10 to 13, ordinal 4 to offset 20."""
     lane = LaneState(LaneKey(TopicId("S"), 0, TopicId("T")), "orders", "eu.orders", 4, 0, "all", "sequence")
     lane.source_runs.add(0, 10)
@@ -120,28 +120,28 @@ def told(*verdicts: Verdict, ordinals: int = 4) -> LaneState:
 EDGES = (Verdict(0, 6, "control"), Verdict(6, 10, "expired"), Verdict(14, 20, "expired"))
 
 
-def test_ranges_reach_over_the_verdicts_in_front_of_the_first_record_and_after_the_last() -> None:
-    (wanted,) = ranges(told(*EDGES), 0, 4, 100, EDGES)
+def test_ranges_cover_the_verdicts_before_the_first_record_and_after_the_last() -> None:
+    (wanted,) = ranges(lane_with(*EDGES), 0, 4, 100, EDGES)
     assert (wanted.source_start, wanted.source_end, wanted.verdicts) == (0, 20, EDGES)
     # Without a verdict nothing is known of them.
-    (wanted,) = ranges(told(), 0, 4, 100)
+    (wanted,) = ranges(lane_with(), 0, 4, 100)
     assert (wanted.source_start, wanted.source_end) == (10, 14)
-    (wanted,) = ranges(told(*EDGES), 2, 4, 100, EDGES, proven_to=(12, None))
+    (wanted,) = ranges(lane_with(*EDGES), 2, 4, 100, EDGES, proven_to=(12, None))
     assert (wanted.source_start, wanted.source_end) == (12, 20)
 
 
 def test_verdicts_between_two_audits_belong_to_the_second_one() -> None:
-    (wanted,) = ranges(told(*EDGES), 4, 6, 100, EDGES, proven_to=(14, None))
+    (wanted,) = ranges(lane_with(*EDGES), 4, 6, 100, EDGES, proven_to=(14, None))
     assert (wanted.source_start, wanted.source_end, wanted.verdicts) == (14, 22, EDGES[2:])
 
 
 def test_verdicts_without_a_new_record_are_looked_at_and_prove_nothing() -> None:
-    (wanted,) = ranges(told(*EDGES), 4, 4, 100, EDGES, proven_to=(14, None))
+    (wanted,) = ranges(lane_with(*EDGES), 4, 4, 100, EDGES, proven_to=(14, None))
     assert (wanted.pieces, wanted.source_start, wanted.source_end) == ((), 14, 20)
     assert compare_ledger(wanted, 0, 4, verdicts_are_known=True, source_start=17).differences == (
         Difference("missing", 17, None, 3),
     )
-    assert list(ranges(told(*EDGES), 4, 4, 100, EDGES, proven_to=(20, None))) == []
+    assert list(ranges(lane_with(*EDGES), 4, 4, 100, EDGES, proven_to=(20, None))) == []
     lane = planned(ranges=(wanted,))
     result = RangeResult(lane=wanted.lane, first=4, end=4, by="records", compared=Compared(0))
     assert proven(lane, [result], "digest", 1) is None
@@ -173,7 +173,7 @@ def test_losses_outside_of_the_ranges_count_once() -> None:
 
 def test_what_the_target_got_between_two_audits_belongs_to_the_second_one() -> None:
     """Another writer wrote to the target offset 4, after the last record of the first audit."""
-    lane = told()
+    lane = lane_with()
     lane.target_runs.add(4, 5)
     before = RangeAudited(lane_id(0), "digest", 0, 4, 14, -1, 0)
     assert _proven_to(lane, None) == (None, None)
@@ -255,6 +255,6 @@ def test_losses_inside_a_range_are_counted_once(compared: Compared, expected: di
         lane=lane_id(0), audited=AuditedLane(source=ORDERS, target=COPY, committed=True), ranges=(torn,)
     )
     result = RangeResult(lane=lane_id(0), first=torn.first, end=torn.end, by="batches", compared=compared)
-    told = summary(FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,)), lane, [result], level="digest")
-    assert told.explained == expected
-    assert is_bad(told) is bool(expected or compared.differences)
+    counted = summary(FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,)), lane, [result], level="digest")
+    assert counted.explained == expected
+    assert is_bad(counted) is bool(expected or compared.differences)

@@ -75,8 +75,8 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         run = (opened(0), LaneTaken(LANE, 1, "r"), SourceRun(LANE, 1, (Run(0, 0),)))
-        told = (entry(FLOW, epoch=0), entry(LeaseTaken(1, HOLDER, 6000)), entry(*run), entry(LeaseReleased(1)))
-        self.memory = MemoryLedger(entries=[encode_entry(each) for each in told])
+        entries = (entry(FLOW, epoch=0), entry(LeaseTaken(1, HOLDER, 6000)), entry(*run), entry(LeaseReleased(1)))
+        self.memory = MemoryLedger(entries=[encode_entry(each) for each in entries])
         self.topic = Topic()
         self.source_start = 0
         monkeypatch.setattr(repair_module, "ClusterAccess", lambda *_: self)
@@ -95,7 +95,7 @@ class World:
     async def repair(self, origin: Origin | None, *found: Damage) -> tuple[list[Repair], list[str]]:
         return await repair_module.repair(load_text(CONF, "conf.toml"), found, origin)
 
-    async def told(self) -> tuple[RangeRepaired, ...]:
+    async def recorded(self) -> tuple[RangeRepaired, ...]:
         return (await self.lane()).repaired
 
     async def lane(self) -> LaneState:
@@ -114,15 +114,15 @@ def damage(start: int, end: int) -> Damage:
     return Damage("eu-us", LANE, start, end, "missing")
 
 
-def told(start: int, end: int, at: int, origin: Origin = ADA) -> RangeRepaired:
+def repair_of(start: int, end: int, at: int, origin: Origin = ADA) -> RangeRepaired:
     return RangeRepaired(LANE, start, end, "missing", TOPIC, at, origin)
 
 
-async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: World) -> None:
+async def test_the_repair_is_recorded_once_and_the_ledger_answers_without_the_topic(world: World) -> None:
     (shown,), _ = await world.repair(None, damage(3, 6))
-    assert (shown.records, shown.at, shown.by, await world.told()) == (0, None, "", ())
+    assert (shown.records, shown.at, shown.by, await world.recorded()) == (0, None, "", ())
     assert (await world.repair(ADA, damage(3, 6)))[1] == []
-    assert await world.told() == (told(3, 6, 0),)
+    assert await world.recorded() == (repair_of(3, 6, 0),)
     entries = world.memory.end
     await world.repair(BOB, damage(3, 6))
     assert (world.memory.end, world.topic.lies) == (entries, [3, 4, 5])
@@ -135,39 +135,39 @@ async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: Worl
     assert (shown.records, shown.lacks, shown.by, world.topic.reads) == (2, 6, "", 1)
 
 
-async def test_after_a_crash_behind_the_records_the_ledger_is_told(world: World) -> None:
+async def test_after_a_crash_past_the_records_the_repair_is_recorded(world: World) -> None:
     world.topic.lies = [9, 3, 4, 5]
     (shown,), _ = await world.repair(None, damage(3, 6))
     assert (shown.records, shown.at, shown.by) == (3, 1, "")
     await world.repair(BOB, damage(3, 6))
-    assert await world.told() == (told(3, 6, 1, BOB),)
+    assert await world.recorded() == (repair_of(3, 6, 1, BOB),)
     assert world.topic.lies == [9, 3, 4, 5]
 
 
-async def test_what_lies_there_is_told_also_when_the_next_range_is_refused(world: World) -> None:
+async def test_what_is_stored_is_recorded_even_if_the_next_range_is_refused(world: World) -> None:
     world.topic.full_at = 20
     with pytest.raises(EnvironmentFault, match="full"):
         await world.repair(ADA, damage(3, 6), damage(19, 22))
-    assert await world.told() == (told(3, 6, 0),)
+    assert await world.recorded() == (repair_of(3, 6, 0),)
     world.topic.full_at = 1_000
     await world.repair(BOB, damage(3, 6), damage(19, 22))
-    assert await world.told() == (told(3, 6, 0), told(19, 22, 3, BOB))
+    assert await world.recorded() == (repair_of(3, 6, 0), repair_of(19, 22, 3, BOB))
     assert world.topic.lies == [3, 4, 5, 19, 20, 21]
 
 
-async def test_only_offsets_with_a_record_are_told(world: World) -> None:
+async def test_only_offsets_with_a_record_are_recorded(world: World) -> None:
     world.topic.compacted = {4}
     (made,), _ = await world.repair(ADA, damage(3, 6))
     assert made.records == 2
     (shown,), _ = await world.repair(None, damage(3, 6))
     assert (shown.records, shown.lacks) == (2, None)
-    assert await world.told() == (told(3, 4, 0), told(5, 6, 0))
+    assert await world.recorded() == (repair_of(3, 4, 0), repair_of(5, 6, 0))
     world.topic.compacted = {7}
     (made,), _ = await world.repair(ADA, damage(7, 8))
-    assert (made.records, len(await world.told())) == (0, 2)
+    assert (made.records, len(await world.recorded())) == (0, 2)
 
 
-async def test_what_the_source_has_deleted_since_is_no_trouble_once_it_is_told(world: World) -> None:
+async def test_what_the_source_has_deleted_since_is_no_problem_once_it_is_recorded(world: World) -> None:
     await world.repair(ADA, damage(3, 6))
     world.source_start = 50
     for origin in (None, BOB):
@@ -176,12 +176,12 @@ async def test_what_the_source_has_deleted_since_is_no_trouble_once_it_is_told(w
         assert (gone.records, gone.trouble) == (0, "the source begins at 50 now")
 
 
-async def test_a_topic_that_was_made_anew_is_told_anew(world: World) -> None:
+async def test_a_recreated_topic_is_published_again(world: World) -> None:
     world.topic.lies = [90, 91]
     await world.repair(ADA, damage(3, 6))
     world.topic.lies = []
     await world.repair(BOB, damage(3, 6))
-    assert await world.told() == (told(3, 6, 0, BOB),)
+    assert await world.recorded() == (repair_of(3, 6, 0, BOB),)
 
 
 async def test_a_ledger_that_takes_nothing_is_a_line(world: World) -> None:
@@ -195,4 +195,4 @@ async def test_a_ledger_that_takes_nothing_is_a_line(world: World) -> None:
     assert line.startswith("the repair of eu-us is not recorded in its ledger")
     assert line.endswith("it may not be written")
     await world.repair(BOB, damage(3, 6))
-    assert await world.told() == (told(3, 6, 0, BOB),)
+    assert await world.recorded() == (repair_of(3, 6, 0, BOB),)

@@ -109,18 +109,18 @@ def test_status_shows_flows_and_what_needs_attention(conf: str, capsys: pytest.C
     assert "us-eu: the lease is held by host-1 pid 4711 (http://127.0.0.1:8182), renewed 1.5 s ago" in text
 
 
-def test_what_a_flow_promises_is_told_when_it_is_less_or_not_sure() -> None:
-    def told(guarantee: Guarantee | None, note: str) -> str:
+def test_a_weaker_or_uncertain_guarantee_is_reported() -> None:
+    def lines_of(guarantee: Guarantee | None, note: str) -> str:
         shown = msgspec.structs.replace(flow("eu-us"), guarantee=guarantee, guarantee_note=note)
         return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
-    assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in told("at-least-once", "not met: [gap]")
-    assert "eu-us: not probed: no right" in told("exactly-once", "not probed: no right")
-    assert "nce" not in told("exactly-once", "").replace("instance", "")
+    assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in lines_of("at-least-once", "not met: [gap]")
+    assert "eu-us: not probed: no right" in lines_of("exactly-once", "not probed: no right")
+    assert "nce" not in lines_of("exactly-once", "").replace("instance", "")
 
 
-def test_where_replicators_run_is_told_of_more_than_one_node() -> None:
-    def told(*nodes: str, **more: object) -> str:
+def test_the_nodes_of_replicators_are_shown_if_there_are_several() -> None:
+    def lines_of(*nodes: str, **more: object) -> str:
         known = {"pid": 1, "lanes": 2, "cpu_seconds": 1.0, "rss_bytes": 1, "loop_age_ms": 0.0} | more
         made = [
             msgspec.convert({"name": f"replicator-{slot}", "host": "[m]", "node": node} | known, ReplicatorStatus)
@@ -129,9 +129,11 @@ def test_where_replicators_run_is_told_of_more_than_one_node() -> None:
         shown = msgspec.structs.replace(flow("eu-us"), replicators=tuple(made))
         return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
-    assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in told("a" * 56, "b" * 56, "a" * 56)
-    assert "by node" not in told("a" * 56, "a" * 56)
-    assert "eu-us: replicator-0 cannot be reached; it may continue to copy" in told("a" * 56, state="unknown")
+    assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in lines_of(
+        "a" * 56, "b" * 56, "a" * 56
+    )
+    assert "by node" not in lines_of("a" * 56, "a" * 56)
+    assert "eu-us: replicator-0 cannot be reached; it may continue to copy" in lines_of("a" * 56, state="unknown")
 
 
 def test_lag_shows_the_halted_then_the_furthest_behind(conf: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +163,7 @@ def test_words_of_other_people_are_not_markup() -> None:
     assert "read from the target alone ([i])" in rendered(tables.lag_table, status)
 
 
-def test_watching_goes_on_when_nothing_answers(
+def test_watching_continues_when_nothing_answers(
     conf: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([STATUS, EnvironmentFault("us: connection refused"), STATUS])
@@ -383,7 +385,7 @@ def test_reading_verbs_take_a_file_of_mirrormaker(
     assert "eu-us" in capsys.readouterr().out
 
 
-def test_a_start_tells_what_becomes_nothing(
+def test_a_start_reports_what_is_not_translated(
     mm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started: list[list[str]] = []

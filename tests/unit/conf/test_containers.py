@@ -52,7 +52,7 @@ def test_the_container_file_knows_its_instructions_and_what_it_copies() -> None:
                 assert f"!{source}" in ignored, f"{source} is kept out of the image"
 
 
-def test_the_container_runs_mirrord_as_nobody_special() -> None:
+def test_the_container_runs_mirrord_as_an_ordinary_user() -> None:
     last = dict(instructions())  # the last of each counts
     assert last["USER"] == "1000:1000"
     assert [name for name, _ in instructions()].index("USER") < [name for name, _ in instructions()].index("CMD")

@@ -42,7 +42,7 @@ def test_nothing_changes() -> None:
         ({"refresh_ms": None}, "refresh_ms: 5000 -> null"),
     ],
 )
-def test_what_changes_while_lanes_go_on(values: dict[str, object], line: str) -> None:
+def test_what_changes_while_lanes_continue(values: dict[str, object], line: str) -> None:
     found = changed(**values)
     (change,) = found.flows
     assert (change.kind, change.lines, change.restarts, found.refused) == ("changed", (line,), False, ())

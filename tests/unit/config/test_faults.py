@@ -326,7 +326,7 @@ def test_identity_rings_are_refused() -> None:
     assert "in a ring (asia -> eu -> us -> asia)" in faults(CLUSTERS + flow(naming='"identity"') + ring)
 
 
-def test_rings_of_other_names_that_do_not_tell_their_way_are_refused() -> None:
+def test_rings_of_other_names_that_do_not_show_their_path_are_refused() -> None:
     template = flow(naming='"dr-{topic}"', topics='[".*"]')
     back = flow(from_='"us"', to='"eu"', naming='"dr-{topic}"', topics='[".*"]')
     assert 'naming = "dr-{topic}" in a ring (us -> eu -> us)' in faults(CLUSTERS + template + back)

@@ -31,9 +31,9 @@ def test_options(text: str, options: dict[str, str]) -> None:
     ["", PLAIN, f"{PLAIN} required", f'{PLAIN} required password="hunter2"', f'{PLAIN} required password "hunter2";'],
 )
 def test_what_is_none_shows_nothing_of_it(text: str) -> None:
-    with pytest.raises(ValueError, match="semicolon") as raised:
+    with pytest.raises(ValueError, match="semicolon") as fault:
         parse_jaas(text)
-    assert "hunter2" not in str(raised.value)
+    assert "hunter2" not in str(fault.value)
 
 
 def test_open_quotes() -> None:

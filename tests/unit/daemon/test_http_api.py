@@ -338,7 +338,7 @@ def test_the_page_is_where_the_server_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "told"),
+    ("query", "status", "expected"),
     [
         ("offset=12", 200, {"asked": 12, "offset": 7, "kind": "exact", "reason": "False"}),
         ("time_ms=1700000000000", 200, {"time_ms": 1_700_000_000_000}),
@@ -354,10 +354,10 @@ def test_the_page_is_where_the_server_looks() -> None:
         ("offset=1&partition=9", 503, {"error": "the ledger is not read yet"}),
     ],
 )
-async def test_offsets_are_translated(base: str, query: str, status: int, told: dict[str, object]) -> None:
+async def test_offsets_are_translated(base: str, query: str, status: int, expected: dict[str, object]) -> None:
     parameters = dict(parse_qsl(f"flow=eu-us&topic=orders&partition=3&{query}", keep_blank_values=True))
     async with aiohttp.ClientSession() as session, session.get(f"{base}/translate", params=parameters) as response:
         assert response.status == status
         answer = await response.json()
-    assert told.items() <= answer.items()
+    assert expected.items() <= answer.items()
     assert status == 200 or set(answer) == {"error"}

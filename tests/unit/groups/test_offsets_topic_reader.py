@@ -25,19 +25,19 @@ class Reading:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(offsets_topic_reader, "TAIL_S", 0.0)
-        monkeypatch.setattr(offsets_topic_reader, "empty_until_of", self._told)
+        monkeypatch.setattr(offsets_topic_reader, "empty_until_of", self._empty_until)
         self.says = -1
         """What the leader says about the tail."""
         self.asked: list[int] = []
         self.while_asking: Callable[[], None] = lambda: None
         source = SimpleNamespace(want=lambda _tap, _wish: None, stop=lambda _tap: None)
-        asks = SimpleNamespace(bounds=lambda _partition, _epoch, told: told(0, 13, 10))
+        asks = SimpleNamespace(bounds=lambda _partition, _epoch, answer: answer(0, 13, 10))
         self.log = GroupLog(as_any(source), as_any(asks), lambda _: True, lambda *_: None, lambda _: None)
         self.partition = _Partition(self.log, PARTITION)
         self.log._followed = [self.partition]
         self.partition.start(as_any(source), as_any(asks))
 
-    async def _told(self, _view: Any, _partition: PartitionId, position: int) -> int:
+    async def _empty_until(self, _view: Any, _partition: PartitionId, position: int) -> int:
         self.asked.append(position)
         self.while_asking()
         return self.says
@@ -93,7 +93,7 @@ NOTHING = (0, 0, 13, b"")
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (fetched(TOPIC, NOTHING, session=0), 13),
         (fetched(TOPIC, (0, 0, 13, RECORDS), session=0), -1),
@@ -104,7 +104,7 @@ NOTHING = (0, 0, 13, b"")
     ],
     ids=["nothing", "records", "another leads", "throttled", "another replica", "no partition"],
 )
-async def test_the_partition_is_alone_in_the_request(answer: bytes, told: int) -> None:
+async def test_the_partition_is_alone_in_the_request(answer: bytes, expected: int) -> None:
     view = FakeView()
     asking = asyncio.create_task(empty_until(as_any(view), PARTITION, 12))
     await until(lambda: bool(view.links) and view.pipe("tail").in_flight == 1)
@@ -112,4 +112,4 @@ async def test_the_partition_is_alone_in_the_request(answer: bytes, told: int) -
     # Bytes of the request and of the partition, without a session.
     assert (int.from_bytes(body[8:12]), int.from_bytes(body[13:21], signed=True)) == (1, 0xFFFFFFFF)
     view.pipe("tail").answer(answer)
-    assert await asking == told
+    assert await asking == expected

@@ -38,14 +38,14 @@ def recreated() -> tuple[FlowState, LaneState, LaneState]:
 def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
     state, _, _ = recreated()
     atlas = Atlas(Lanes().of(state), state.progress)
-    told = atlas.mapped(HERE, SourcePosition(100, FORMER))
-    assert told.offset is None
-    assert "another topic orders" in told.why
+    mapped = atlas.mapped(HERE, SourcePosition(100, FORMER))
+    assert mapped.offset is None
+    assert "another topic orders" in mapped.why
     assert atlas.mapped(HERE, SourcePosition(100, NOW)).offset == 600
     assert atlas.mapped(HERE, SourcePosition(0)).offset == 500, "never a place among the former topic's records"
 
 
-def test_what_is_told_of_the_former_topic_later_does_not_make_it_the_present_one() -> None:
+def test_a_later_report_on_the_former_topic_does_not_make_it_the_present_one() -> None:
     state, former, _ = recreated()
     former.changed_at = 99  # a verdict on what was skipped, or an audit
     assert Atlas(Lanes().of(state), state.progress).mapped(HERE, SourcePosition(0)).offset == 500

@@ -92,14 +92,16 @@ async def test_many_groups_share_a_round() -> None:
     assert world.target.groups["a"] == {("eu.orders", 0): CommittedOffset(15, -1, "note")}
     status = world.status("a")
     assert (status.state, status.source_offset, status.target_offset, status.translated) == ("in step", 10, 15, 15)
-    told = world.rounds.take_translated()
-    assert sorted(each.group for each in told) == ["a", "b", "c"]
-    assert min(told, key=lambda each: each.group) == TranslatedPosition("a", "orders", "eu.orders", 0, 10, 15, "note")
+    translated = world.rounds.take_translated()
+    assert sorted(each.group for each in translated) == ["a", "b", "c"]
+    assert min(translated, key=lambda each: each.group) == TranslatedPosition(
+        "a", "orders", "eu.orders", 0, 10, 15, "note"
+    )
     assert world.rounds.take_translated() == []
     assert not world.rounds.due
 
 
-async def test_it_waits_for_data_and_goes_on_when_that_comes() -> None:
+async def test_it_waits_for_data_and_continues_when_that_comes() -> None:
     world = World(copied=20)
     world.commit("a", 50)
     await world.rounds.round()
@@ -118,7 +120,7 @@ async def test_it_waits_for_data_and_goes_on_when_that_comes() -> None:
 
 
 @pytest.mark.parametrize("position", [40, 50])
-async def test_the_end_of_the_target_tells_more_than_a_mark(position: int) -> None:
+async def test_the_end_of_the_target_shows_more_than_a_resume_position(position: int) -> None:
     world = World(copied=20)
     world.end = 55
     world.commit("a", position)
@@ -136,7 +138,7 @@ async def test_the_end_of_the_target_tells_more_than_a_mark(position: int) -> No
     assert not world.rounds.due
 
 
-async def test_members_at_the_target_are_told_and_waited_for() -> None:
+async def test_members_at_the_target_are_reported_and_waited_for() -> None:
     world = World()
     world.target.members = {"a": "Stable"}
     world.commit("a", 10)
@@ -161,7 +163,7 @@ async def test_members_that_are_known_are_not_even_tried() -> None:
     assert world.status("a").why == "the group is PreparingRebalance at the target, and is left alone"
 
 
-async def test_what_is_refused_is_told_and_what_is_only_late_is_tried_again() -> None:
+async def test_what_is_refused_is_reported_and_what_is_only_late_is_tried_again() -> None:
     world = World()
     world.target.errors = {"a": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "b": int(ErrorCode.NOT_COORDINATOR)}
     world.commit("a", 10)
@@ -175,7 +177,7 @@ async def test_what_is_refused_is_told_and_what_is_only_late_is_tried_again() ->
     assert world.status("b").state == "in step"
 
 
-async def test_topics_that_are_not_copied_or_were_made_anew() -> None:
+async def test_topics_that_are_not_copied_or_were_recreated() -> None:
     world = World()
     world.commit("a", 10, topic="other")
     world.commit("b", 10, topic_id=OTHER_ID)

@@ -76,10 +76,10 @@ async def ask(known: Chart, offset: int, *, reverse: bool = False) -> Answer:
     ],
 )
 async def test_from_the_source_to_the_target(offset: int, kind: str, there: int, words: str) -> None:
-    told = await ask(Chart(ledger(*MAP), copied(10, 113)), offset)
-    assert (told.kind, told.offset) == (kind, there)
-    assert words in told.line
-    assert (str(told.here), str(told.there)) == ("orders-0 of eu", "eu.orders-0 of us")
+    translated = await ask(Chart(ledger(*MAP), copied(10, 113)), offset)
+    assert (translated.kind, translated.offset) == (kind, there)
+    assert words in translated.line
+    assert (str(translated.here), str(translated.there)) == ("orders-0 of eu", "eu.orders-0 of us")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ async def test_from_the_source_to_the_target(offset: int, kind: str, there: int,
     ],
 )
 async def test_from_the_target_back(offset: int, kind: str, there: int, words: str) -> None:
-    told = await ask(Chart(ledger(*MAP), copied(10, 113)), offset, reverse=True)
-    assert (told.kind, told.offset) == (kind, there)
-    assert words in told.line
+    translated = await ask(Chart(ledger(*MAP), copied(10, 113)), offset, reverse=True)
+    assert (translated.kind, translated.offset) == (kind, there)
+    assert words in translated.line
 
 
 async def test_what_stands_out_of_order_is_said() -> None:
@@ -104,33 +104,33 @@ async def test_what_stands_out_of_order_is_said() -> None:
     state = ledger(
         SourceRun(LANE, 1, (Run(0, 10),)), TargetRun(LANE, 1, 0, 0, 0), TargetRun(LANE, 1, 4, 2, 0), hole, runs
     )
-    told = await ask(Chart(state, copied(9, 7)), 12)
-    assert (told.kind, told.offset, told.record) == ("reordered", 2, 4)
-    assert "the same record is at offset 4" in told.line
-    told = await ask(Chart(state, copied(6, 4)), 12)
-    assert (told.kind, told.offset, told.reason) == ("not_copied", 2, "pending")
-    told = await ask(Chart(state, copied(9, 7)), 2, reverse=True)
-    assert (told.kind, told.offset, told.record) == ("reordered", 12, 14)
+    translated = await ask(Chart(state, copied(9, 7)), 12)
+    assert (translated.kind, translated.offset, translated.record) == ("reordered", 2, 4)
+    assert "the same record is at offset 4" in translated.line
+    translated = await ask(Chart(state, copied(6, 4)), 12)
+    assert (translated.kind, translated.offset, translated.reason) == ("not_copied", 2, "pending")
+    translated = await ask(Chart(state, copied(9, 7)), 2, reverse=True)
+    assert (translated.kind, translated.offset, translated.record) == ("reordered", 12, 14)
 
 
 async def test_what_mirrormaker_copied_is_not_known() -> None:
     inherited = CopyInherited(LANE, 1, 10, 10, 100, 5, "verified")
     known = Chart(ledger(inherited, *MAP), copied(10, 113))
     for offset, reverse in ((9, False), (99, True)):
-        told = await ask(known, offset, reverse=reverse)
-        assert (told.kind, told.offset, told.reason) == ("before_map", None, "inherited")
-        assert told.line.startswith("not known: MirrorMaker 2")
+        translated = await ask(known, offset, reverse=reverse)
+        assert (translated.kind, translated.offset, translated.reason) == ("before_map", None, "inherited")
+        assert translated.line.startswith("not known: MirrorMaker 2")
 
 
-async def test_a_map_that_is_to_be_made_anew_tells_nothing_behind_the_difference() -> None:
+async def test_a_map_to_be_rebuilt_answers_nothing_after_the_difference() -> None:
     halted = LaneHalted(LANE, 1, "unexplained", "they differ", 16, 17)
     check = TakeoverChecked(LANE, 1, 5, 6, "different")
     known = Chart(ledger(*MAP, check, halted), copied(10, 113))
     assert (await ask(known, 14)).kind == "exact"
     for offset, reverse in ((16, False), (200, False), (100, True)):
-        told = await ask(known, offset, reverse=reverse)
-        assert (told.kind, told.offset) == ("unknown", None)
-        assert "differ from ordinal 5 on" in told.line
+        translated = await ask(known, offset, reverse=reverse)
+        assert (translated.kind, translated.offset) == ("unknown", None)
+        assert "differ from ordinal 5 on" in translated.line
     assert (await ask(Chart(ledger(*MAP), {}), 14)).kind == "unknown"
 
 
@@ -164,18 +164,18 @@ async def test_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translating, "log_offsets", ends)
     known = Chart(ledger(*MAP), copied(10, 113))
 
-    async def told(time_ms: int, *, reverse: bool = False) -> Answer:
+    async def ask_at(time_ms: int, *, reverse: bool = False) -> Answer:
         topic = "eu.orders" if reverse else "orders"
         question = Question(flow="eu-us", topic=topic, partition=0, time_ms=time_ms, reverse=reverse)
         return await answer(CONFIG, known, question)
 
-    found = await told(1_000)
+    found = await ask_at(1_000)
     assert (found.asked, found.time_ms, found.offset) == (12, 1_234, 102)
-    assert ((await told(5_000)).asked, (await told(5_000)).kind) == (21, "at_end")
-    await told(1_000, reverse=True)
+    assert ((await ask_at(5_000)).asked, (await ask_at(5_000)).kind) == (21, "at_end")
+    await ask_at(1_000, reverse=True)
     assert asked[-1] == (("us:9092",), 1_000)
     with pytest.raises(ConfigError, match="no longer exists"):
-        await told(0)
+        await ask_at(0)
 
 
 @pytest.mark.parametrize("offset", ["-1", "x", "1.5", "@", "@yesterday", "@latest", "@2026-01-31T12:00:00", "9" * 19])

@@ -23,8 +23,8 @@ FORTH = lane(HERE, THERE)
 
 
 def mark(of: LaneState, records: int, *, source: int, settled: bool = True) -> Progress:
-    told = (records, records, 0, source, source, 0, 0, True, "copying")
-    return Progress(of.key.id, 1, 1, *told, settled=settled)
+    position = (records, records, 0, source, source, 0, 0, True, "copying")
+    return Progress(of.key.id, 1, 1, *position, settled=settled)
 
 
 def test_the_newest_lane_back_is_found_by_the_topics_ids() -> None:
@@ -36,7 +36,7 @@ def test_the_newest_lane_back_is_found_by_the_topics_ids() -> None:
     assert backs((EU, US), [("back", state, other)], []).of(FORTH) == NOT_BACK
 
 
-def test_records_of_a_third_cluster_on_either_side_are_told() -> None:
+def test_records_of_a_third_cluster_on_either_side_are_reported() -> None:
     back = ("back", FlowState(source_cluster=US), lane(THERE, HERE))
     third = ("far", FlowState(source_cluster=ASIA), lane(FAR, HERE))
     assert "by the flow far" in str(backs((EU, US), [back, third], []).of(FORTH))
@@ -67,8 +67,8 @@ def test_how_far_a_side_is_read_on_which_nobody_writes() -> None:
     assert across(4, *ways)[:2] == (4, 0)
     # Without an end that was seen before, or a later mark, what follows may still precede.
     busy = mark(FORTH, 0, source=10, settled=False)
-    for sights, told in (((), idle), ([Sight(10, 11)], idle), ([Sight(10, 10)], busy)):
-        found = across(10, Way(FORTH, told, sights), ways[1])
+    for sights, progress in (((), idle), ([Sight(10, 11)], idle), ([Sight(10, 10)], busy)):
+        found = across(10, Way(FORTH, progress, sights), ways[1])
         assert (found.offset, found.missing > 0) == (0, True)
 
 

@@ -60,7 +60,7 @@ def test_a_cluster_of_a_configuration(tmp_path: Path) -> None:
     assert 'has no cluster "uss"; did you mean "us"?' in fault(conf=str(conf), cluster="uss", topics="orders")
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     lines = fault(topics="a b", isolation="comitted", splitt="3", records="yes").splitlines()
     assert lines[0] == "kafka_batches: 5 faults"
     assert {line.split(": ")[1] for line in lines[1:]} == {"topics", "isolation", "splitt", "records", "bootstrap"}

@@ -20,7 +20,7 @@ def test_another_master_decides_by_itself() -> None:
     assert "spark.driver.host" not in made
 
 
-def test_what_spark_submit_was_told_stands() -> None:
+def test_options_of_spark_submit_stay() -> None:
     assert merged_settings({}, is_submitted=True) == {}
     assert merged_settings({"spark.task.cpus": "2"}, is_submitted=True) == {"spark.task.cpus": "2"}
 

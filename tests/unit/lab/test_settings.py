@@ -26,7 +26,7 @@ def test_one_broker_is_its_own_controller() -> None:
     assert found["offsets.topic.replication.factor"] == "1"
 
 
-def test_several_brokers_have_a_controller_beside_them() -> None:
+def test_several_brokers_have_a_separate_controller() -> None:
     options = LabOptions(brokers=2)
     assert options.node_ids == (CONTROLLER_ID, 1, 2)
     broker, controller = properties(options, 2), properties(options, CONTROLLER_ID)

@@ -144,7 +144,9 @@ def test_two_processes_download_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ((1_024, 65_535), (10_000, 65_535)),
     ],
 )
-def test_ports_lie_beside_those_of_outgoing_connections(ephemeral: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_ports_are_outside_the_range_of_outgoing_connections(
+    ephemeral: tuple[int, int], expected: tuple[int, int]
+) -> None:
     assert ports.widest_gap(*ephemeral) == expected
 
 

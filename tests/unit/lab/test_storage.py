@@ -40,7 +40,7 @@ def test_the_tool_runs_once_for_each_kind_and_ids_differ(tmp_path: Path) -> None
     assert ["--add-scram" in call for call in calls] == [False, True]
 
 
-def test_a_tool_that_refuses_is_told(tmp_path: Path) -> None:
+def test_a_tool_that_refuses_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="refuses the settings of the lab"):
         format_folder(["false"], [], tmp_path / "none", tmp_path / "data", ("one", 1))
 

@@ -83,7 +83,7 @@ def test_a_lease_follows_the_one_before(ledger: Ledger, stated: int, taken: int,
     assert ledger.state.ttl_ms == (9000 if binds else 6000)
 
 
-def test_a_lease_goes_on_with_another_process_of_the_same_daemon(ledger: Ledger) -> None:
+def test_a_lease_continues_with_another_process_of_the_same_daemon(ledger: Ledger) -> None:
     assert ledger.add(LeaseContinued(1, 2, HOLDER)) == (False,), "it has no daemon"
     assert ledger.add(LeaseTaken(2, RESTARTED, 6000), epoch=2) == (True,)
     again, other = (msgspec.structs.replace(RESTARTED, pid=pid, daemon=who) for pid, who in ((1, "daemon"), (2, "no")))
@@ -97,7 +97,7 @@ def test_a_lease_goes_on_with_another_process_of_the_same_daemon(ledger: Ledger)
     assert ledger.state.turn == 1
 
 
-def test_what_stands_behind_a_lease_that_was_lost_does_not_bind(ledger: Ledger) -> None:
+def test_what_follows_a_lost_lease_does_not_take_effect(ledger: Ledger) -> None:
     assert ledger.add(LeaseTaken(2, HOLDER, 6000), epoch=2) == (True,)
     # Its writer believed it would become holder 2 as well: the entry has the epoch of the present lease.
     assert ledger.add(opened(1), LeaseTaken(2, HOLDER, 6000), opened(2), epoch=2) == (True, False, False)
@@ -167,7 +167,7 @@ def test_what_other_records_may_have_been_sent_as_is_known_until_it_is_compared(
     assert ledger.lane.regiven == -1
 
 
-def test_ordinals_behind_a_comparison_stay_open_while_more_is_to_be_compared(ledger: Ledger) -> None:
+def test_ordinals_after_a_comparison_stay_open_while_more_is_to_be_compared(ledger: Ledger) -> None:
     ledger.add(SourceRun(LANE, 1, (Run(0, 0),)), SourceRun(LANE, 1, (Run(4, 20),), regiven=True))
     ledger.add(TakeoverChecked(LANE, 1, 4, 5, "equal", more=True))
     assert ledger.lane.regiven == 6
@@ -187,7 +187,7 @@ def audited(first: int, end: int, level: Literal["digest", "records"] = "digest"
     return RangeAudited(LANE, level, first, end, end + 100, newest_ms, 0)
 
 
-def test_a_proof_goes_on_where_the_last_one_ends_also_without_a_holder(ledger: Ledger) -> None:
+def test_a_proof_continues_where_the_last_one_ends_also_without_a_holder(ledger: Ledger) -> None:
     assert ledger.add(audited(3, 10)) == (True,)
     assert ledger.add(LeaseReleased(1)) == (True,)
     assert ledger.add(audited(11, 20), audited(5, 9), audited(3, 10)) == (False, False, False)
@@ -207,7 +207,7 @@ def record(ledger: Ledger, gaps: Gaps, *facts: AnyFact) -> None:
         gaps.take(fact, 0)
 
 
-def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(ledger: Ledger) -> None:
+def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_reassigned(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
     tell = partial(record, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
@@ -241,7 +241,7 @@ def test_what_was_left_out_of_what_the_source_has_truncated_stays_left_out(ledge
     assert ledger.lane.verdicts.counts["skipped"] == 2
 
 
-def test_an_open_hole_ends_where_its_ordinals_are_told_anew(ledger: Ledger) -> None:
+def test_an_open_hole_ends_where_its_ordinals_are_reassigned(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
     tell = partial(record, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
@@ -259,7 +259,7 @@ def test_an_open_hole_ends_where_its_ordinals_are_told_anew(ledger: Ledger) -> N
     assert ledger.lane.verdicts.counts["unexplained"] == 1
 
 
-def test_a_hole_that_is_mended_stays_while_what_follows_is_told_anew(ledger: Ledger) -> None:
+def test_a_mended_hole_stays_while_later_ordinals_are_reassigned(ledger: Ledger) -> None:
     hole = HoleFound(LANE, 1, 2, 7, 8, 14)
     ledger.add(SourceRun(LANE, 1, (Run(0, 10),)), hole, SourceRun(LANE, 1, (Run(8, 12), Run(14, 18))))
     ledger.add(SourceRun(LANE, 1, (Run(11, 15),)))
@@ -282,7 +282,7 @@ def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact
 
 
 @pytest.mark.parametrize("told_last", ["truncation", "proof"])
-def test_what_a_truncated_source_writes_anew_is_not_proven(ledger: Ledger, told_last: str) -> None:
+def test_what_a_truncated_source_writes_again_is_not_proven(ledger: Ledger, told_last: str) -> None:
     """Ordinals 0 to 9 were audited, which were source offsets up to 109; from 103 on there will be other records."""
     facts = [audited(0, 10), SourceRun(LANE, 1, (Run(10, 103),), (Verdict(103, 110, "truncated"),))]
     ledger.add(*(facts if told_last == "truncation" else reversed(facts)))
@@ -326,7 +326,7 @@ def test_the_name_of_a_forgotten_copy_is_forgotten_unless_the_topic_has_another_
     assert not ledger.state.named
 
 
-def test_an_entry_binds_once_however_often_it_stands_there(ledger: Ledger) -> None:
+def test_an_entry_takes_effect_once_however_often_it_is_in_the_log(ledger: Ledger) -> None:
     first, second = writer_text("w", 1), writer_text("w", 2)
     assert ledger.add(SourceRun(LANE, 1, (Run(0, 5),)), writer=first) == (True,)
     assert ledger.add(SourceRun(LANE, 1, (Run(10, 25),)), writer=second) == (True,)

@@ -55,7 +55,7 @@ def test_ranges_lie_between_the_lanes_records() -> None:
     assert foreign_counts(made.state) == {LANE: 4}
 
 
-def test_what_stands_in_front_and_behind_is_not_meant() -> None:
+def test_what_comes_before_and_after_is_not_meant() -> None:
     made = Made()
     made.runs((0, 100))
     made.save_progress(30, 130)
@@ -63,7 +63,7 @@ def test_what_stands_in_front_and_behind_is_not_meant() -> None:
     assert list(foreign_ranges(made.state, LANE)) == []
 
 
-def test_runs_behind_the_resume_position_do_not_count() -> None:
+def test_runs_after_the_resume_position_do_not_count() -> None:
     made = Made()
     made.runs((0, 0), (10, 50))
     made.save_progress(10, 10)
@@ -102,7 +102,7 @@ def test_copies_of_another_lane_are_not_foreign() -> None:
     assert foreign_counts(made.state) == {LANE: 2, other: 1}, "13 lies between the records of both"
 
 
-def test_any_writing_is_told_apart(seed: int) -> None:
+def test_every_kind_of_write_is_distinguished(seed: int) -> None:
     """The sum by first record and resume position is that of the ranges, and the ranges are what others wrote."""
     chance = random.Random(seed)
     for _ in range(50):

@@ -37,14 +37,14 @@ def test_what_was_read_and_what_others_know() -> None:
 @pytest.mark.parametrize(
     "known", [ledger_end(13, 3), ledger_end(12, 1), ledger_end(12, 2), ledger_end(5, 0), ledger_end(13, 9)]
 )
-def test_ends_that_agree(known: LedgerEnd) -> None:
+def test_recorded_ends_that_agree(known: LedgerEnd) -> None:
     read(1, 1, 3).know(known)
 
 
 @pytest.mark.parametrize(
     "known", [ledger_end(13, 2), ledger_end(13, 1), ledger_end(11, 0), ledger_end(20, 2), ledger_end(13, 3, "u")]
 )
-def test_ends_that_do_not(known: LedgerEnd) -> None:
+def test_recorded_ends_that_disagree(known: LedgerEnd) -> None:
     with pytest.raises(Contradicted) as raised:
         read(1, 1, 3).know(known)
     assert raised.value.recorded == known
@@ -59,7 +59,7 @@ def test_an_entry_of_a_later_epoch_below_a_recorded_end_is_another_entry() -> No
     assert raised.value.recorded == ledger_end(13, 2)
 
 
-def test_an_entry_in_the_place_of_an_acknowledged_one_gives_an_end_that_it_contradicts() -> None:
+def test_an_entry_in_place_of_an_acknowledged_one_gives_a_recorded_end_that_it_contradicts() -> None:
     for evidence, offset in ((read(1, 1, 3), 12), (read(), 9)):
         proof = evidence.replaced(offset)
         assert proof.end == offset + 1
@@ -68,7 +68,7 @@ def test_an_entry_in_the_place_of_an_acknowledged_one_gives_an_end_that_it_contr
         read(1, 1, 3).know(read(1, 1, 3).replaced(12))
 
 
-def test_a_recorded_end_covers_what_reaches_less_far_or_is_of_a_later_epoch() -> None:
+def test_a_recorded_end_covers_what_reaches_less_far_or_has_a_later_epoch() -> None:
     assert covers(ledger_end(10, 2), ledger_end(10, 2))
     assert covers(ledger_end(10, 2), ledger_end(9, 3))
     assert not covers(ledger_end(10, 2), ledger_end(11, 2))

@@ -70,7 +70,7 @@ def lost(ledger: FlowState, *gone: TopicId, hosted: Container[LaneId] = (), firs
     return left_behind(ledger, lambda _, topic_id: topic_id in gone, hosted, lambda *_: 0 if first else None)
 
 
-def test_what_a_deleted_topic_still_held_is_told_once() -> None:
+def test_what_a_deleted_topic_still_held_is_recorded_once() -> None:
     ledger = state()
     (fact,) = lost(ledger, OLD)
     assert fact.verdicts == (Verdict(40, 55, "recreated"),)
@@ -81,7 +81,7 @@ def test_what_a_deleted_topic_still_held_is_told_once() -> None:
     assert former_losses(ledger, ()) == (LossStatus("orders", 0, "recreated", 15),)
 
 
-def test_nothing_is_told_of_what_may_still_be_copied_or_was_copied() -> None:
+def test_no_loss_is_recorded_of_what_may_still_be_copied_or_was_copied() -> None:
     assert lost(state(), OLD, hosted={LANE}) == []
     assert lost(state(), NEW) == []
     assert lost(state(source_offset=55), OLD) == []
@@ -113,7 +113,7 @@ def test_only_what_is_new_is_saved_and_a_lanes_own_progress_record_is_enough() -
     assert len(one.source.ends) == BLOCK
 
 
-def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_progress() -> None:
+def test_the_records_are_there_after_a_restart_and_no_lane_takes_them_as_its_progress() -> None:
     ledger = state(source_end=40)
     (record,) = note(ledger, {where(): 70})
     again = restore(StateTopicContents({state_key(record): record}))
@@ -123,7 +123,7 @@ def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_prog
     assert not any(name == record.lane for name in ledger.progress)
 
 
-def test_a_former_copy_that_was_deleted_tells_nothing() -> None:
+def test_a_former_copy_that_was_deleted_reports_no_loss() -> None:
     """Its records were copied again into another target topic, by a newer lane of the same partition."""
     ledger = state(source_offset=10, source_end=20)
     other = LaneKey(OLD, 0, TopicId("second")).id
@@ -197,7 +197,7 @@ def test_a_record_of_an_earlier_version_begins_at_the_first_offset() -> None:
     assert former.starts == ()
 
 
-def test_what_a_truncation_took_from_behind_a_paused_lane() -> None:
+def test_what_a_truncation_removed_after_a_paused_lane() -> None:
     """20 records waited; an unclean election removed the last eight of them."""
     ledger = state(source_offset=40, source_end=40)
     note(ledger, {where(): 60})

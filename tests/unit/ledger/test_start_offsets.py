@@ -170,7 +170,7 @@ async def test_another_start_applies_to_what_was_seen_and_not_copied() -> None:
     assert ledger.starts(3)[1:] == [(False, FixedStart(1_700_000_000_000, 5)), (True, None)]
 
 
-async def test_a_ledger_of_an_older_program_does_not_tell_what_was_there_at_first() -> None:
+async def test_a_ledger_of_an_older_program_does_not_record_which_topics_existed_at_first() -> None:
     ledger = Ledger(keeps_starts=False)
     ledger.begin(0)
     look = Look({("orders", 0): 40, ("bills", 0): 40}, topics=("orders", "bills"))

@@ -15,11 +15,11 @@ def runs(*pairs: tuple[int, int]) -> Runs:
     return Runs(Run(ordinal, offset) for ordinal, offset in pairs)
 
 
-def test_a_run_that_only_goes_on_is_not_stored() -> None:
+def test_a_run_that_only_continues_is_not_stored() -> None:
     assert runs((0, 10), (5, 15), (7, 20)) == runs((0, 10), (7, 20))
 
 
-def test_a_newer_run_supersedes_those_at_and_behind_its_ordinal() -> None:
+def test_a_newer_run_supersedes_those_at_and_after_its_ordinal() -> None:
     lane = runs((0, 10), (7, 20), (9, 30))
     lane.add(8, 25)
     assert lane == runs((0, 10), (7, 20), (8, 25))
@@ -149,7 +149,7 @@ def test_offsets_that_no_log_has_come_back() -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_packed_or_not_they_tell_the_same(seed: int) -> None:
+def test_packed_or_not_they_answer_the_same(seed: int) -> None:
     chance = random.Random(seed)
     plain: list[tuple[int, int]] = []
     attic = MemoryAttic(chance.choice((None, None, 2)))

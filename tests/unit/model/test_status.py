@@ -63,7 +63,7 @@ def test_a_lag_that_one_lane_does_not_know_is_not_the_sum_of_the_others() -> Non
     assert Totals.of([]).lag_records is None
 
 
-def test_what_audits_have_proven_is_told_without_a_daemon() -> None:
+def test_what_audits_have_proven_is_shown_without_a_daemon() -> None:
     state, name = FlowState(), lane_id(0)
     fold(state, entry(FLOW, epoch=0), 0)
     fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
@@ -80,7 +80,7 @@ def test_what_audits_have_proven_is_told_without_a_daemon() -> None:
     assert (Totals.of([line]).audited_ms, Totals.of([line]).unproven_records) == (7, 30)
 
 
-def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> None:
+def test_an_order_to_continue_further_ahead_is_shown_until_it_is_carried_out() -> None:
     state, name, ada = FlowState(), lane_id(0), Origin("ada@host", "broken records", 1_000)
     fold(state, entry(FLOW, epoch=0), 0)
     fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
@@ -122,7 +122,7 @@ def test_the_document_survives_json() -> None:
         ),
     ],
 )
-def test_latency_is_told_with_what_it_is_worth(latency: LatencyStatus, line: str) -> None:
+def test_latency_is_shown_with_its_accuracy(latency: LatencyStatus, line: str) -> None:
     clusters = [ClusterStatus(alias, None, reachable=True) for alias in ("eu", "us")]
     flow = FlowStatus(
         name="eu-us",

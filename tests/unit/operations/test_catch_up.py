@@ -84,7 +84,7 @@ def test_a_proof_in_words() -> None:
     assert others[2].startswith("  7 newer source offsets")
 
 
-def test_losses_are_told_apart_from_what_is_left_out_on_purpose() -> None:
+def test_losses_are_distinguished_from_what_is_left_out_on_purpose() -> None:
     lossy = FlowProof("eu-us", 3, 1_000, {"expired": 50, "filtered": 30, "rejected": 1}, 3, 0, ())
     assert lossy.losses == {"expired": 50, "rejected": 1}
     assert list(proof_lines(lossy)) == [

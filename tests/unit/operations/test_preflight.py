@@ -133,7 +133,7 @@ async def test_two_flows_that_meet_in_one_topic() -> None:
         await world.check(one, other)
 
 
-async def test_two_flows_that_meet_after_both_have_copied_are_told_of_later() -> None:
+async def test_two_flows_that_meet_after_both_have_copied_are_reported_later() -> None:
     """A topic of yesterday must not keep everything else from being copied after a restart."""
     world = World()
     world.clusters["asia"].add("orders", 1)

@@ -37,20 +37,20 @@ ORDER = Order(verb="replay", name="orders-3", offset=5, by="ada@host", reason="i
 
 
 @pytest.mark.parametrize("own", [(), (("trace", b"1"), ("none", None)), headers_of(PLACE, ADA, ())])
-def test_headers_of_ours_stand_behind_those_of_the_record(own: list[tuple[str, bytes | None]]) -> None:
-    told = headers_of(PLACE, ADA, own)
-    assert told[: len(own)] == list(own)
-    assert understood(told) == Letter(PLACE, told[: len(own)])
+def test_headers_of_ours_follow_those_of_the_record(own: list[tuple[str, bytes | None]]) -> None:
+    headers = headers_of(PLACE, ADA, own)
+    assert headers[: len(own)] == list(own)
+    assert understood(headers) == Letter(PLACE, headers[: len(own)])
     assert understood(headers_of(PLACE, ADA, (), "copy-3 offset 9")) == Letter(PLACE, [], "copy-3 offset 9")
 
 
 def test_what_is_not_ours_is_no_letter() -> None:
     assert understood(()) is None
     assert understood((("trace", b"1"),)) is None
-    told = headers_of(PLACE, ADA, ())
-    assert understood(told[1:]) is None
-    assert understood([*told, ("trace", b"1")]) is None
-    assert understood([(name, b"x" if name == "mirrord.offset" else value) for name, value in told]) is None
+    headers = headers_of(PLACE, ADA, ())
+    assert understood(headers[1:]) is None
+    assert understood([*headers, ("trace", b"1")]) is None
+    assert understood([(name, b"x" if name == "mirrord.offset" else value) for name, value in headers]) is None
 
 
 def test_a_receipt_names_a_place() -> None:
@@ -166,7 +166,7 @@ async def test_what_was_parked_is_brought_back_once(clusters: Clusters) -> None:
     assert (again.done, again.notes) == ((), tuple(f"{line} already" for line in first.done))
 
 
-async def test_it_can_go_elsewhere_and_what_is_gone_is_told(clusters: Clusters) -> None:
+async def test_it_can_go_elsewhere_and_what_is_gone_is_reported(clusters: Clusters) -> None:
     clusters.policy, clusters.lying = "compact", [6]
     answer = await bring_back(clusters.config, ORDER, await clusters.found(), "side", dry_run=False)
     assert answer.done == ("orders-3 of eu-us: source offset 6 is at side-0 offset 106",)

@@ -137,7 +137,7 @@ async def test_a_partition_that_begins_by_a_rule_says_which(
     assert (found.by, found.position, found.note) == ("start", None, note)
 
 
-async def test_a_lane_with_a_history_goes_on() -> None:
+async def test_a_lane_with_a_history_continues() -> None:
     assert (await look(copied(), unknown="never read")).by == "history"
 
 

@@ -235,7 +235,7 @@ def test_a_configuration_with_policies_survives_being_printed() -> None:
     ("naming", "allowed"),
     [("SuffixNamingWithHops", True), ("SuffixNaming", False), ("OwnHopsOnly", False), ("NoMethods", False)],
 )
-def test_a_ring_needs_a_naming_that_tells_where_topics_have_been(naming: str, allowed: bool) -> None:
+def test_a_ring_needs_a_naming_that_shows_where_topics_have_been(naming: str, allowed: bool) -> None:
     there = conf(value=f"{SAMPLE}:{naming}")
     back = there[there.index("[[flows]]") :].replace('"eu"', '"x"').replace('"us"', '"eu"').replace('"x"', '"us"')
     if allowed:
@@ -250,7 +250,7 @@ def test_a_ring_of_two_kinds_of_names_is_refused() -> None:
     assert "would copy the same records round for ever" in faults(there + back)
 
 
-def test_two_flows_of_one_naming_meet_where_that_can_be_told() -> None:
+def test_two_flows_of_one_naming_meet_where_that_can_be_seen() -> None:
     again = conf() + conf()[CONF.index("[[flows]]") :]
     assert "would both copy topics such as" in faults(again.replace("[[flows]]", '[[flows]]\nname = "a"', 1))
 

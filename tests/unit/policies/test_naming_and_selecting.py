@@ -45,7 +45,7 @@ def test_template_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["prefix", "identity", "dr-{topic}"])
-def test_heartbeats_always_tell_where_they_come_from(name: str) -> None:
+def test_heartbeats_always_show_where_they_come_from(name: str) -> None:
     policy = naming(name, "eu")
     assert policy.target_topic("heartbeats") == "eu.heartbeats"
     assert policy.target_topic("us.heartbeats") == "eu.us.heartbeats"
@@ -68,7 +68,7 @@ def test_a_prefix_fits_the_copies_of_what_it_fits(name: str, topic: str, prefix:
     assert policy.target_topic(topic).startswith(mapped) == topic.startswith(prefix)
 
 
-def test_text_behind_the_name_leaves_no_prefix() -> None:
+def test_text_after_the_name_leaves_no_prefix() -> None:
     assert naming("dr-{topic}-copy", "eu").target_prefix("orders") is None
 
 

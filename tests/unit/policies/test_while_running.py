@@ -87,7 +87,7 @@ async def test_names_and_selection_are_those_of_the_policies() -> None:
     assert lines[3].why == f'select "{SAMPLE}:Without": a draft'
 
 
-async def test_a_topic_without_a_name_is_told_and_the_others_are_copied() -> None:
+async def test_a_topic_without_a_name_is_reported_and_the_others_are_copied() -> None:
     source, target = clusters("orders", "orders.bad")
     BROKEN.add("orders.bad")
     flow = msgspec.structs.replace(FLOW, select="")

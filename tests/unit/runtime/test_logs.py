@@ -99,9 +99,9 @@ def test_a_task_of_spark_shows_no_local_variable(capsys: pytest.CaptureFixture[s
         yield 1
 
     assert list(blocking(task)) == [1]
-    told = "".join(capsys.readouterr())
-    assert "RuntimeError: 7 letters" in told
-    assert "hunter2" not in told
+    output = "".join(capsys.readouterr())
+    assert "RuntimeError: 7 letters" in output
+    assert "hunter2" not in output
 
 
 def test_secrets_are_masked_wherever_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

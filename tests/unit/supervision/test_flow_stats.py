@@ -62,16 +62,16 @@ def report(name: str, *lanes: LaneReport, requests: tuple[RequestsStatus, ...] =
 def test_a_lane_is_urgent_by_the_settings_of_its_topic_alone() -> None:
     figures, wall_ms = FlowFigures(), 1_800_000_000_000
     waiting = msgspec.structs.replace(lane(10, 900), source_start=0, next_record_ms=wall_ms - 500_000)
-    told = report("one", waiting)
+    reported = report("one", waiting)
     for now in (0.0, 100.0):
-        figures.note(told, 0, now)
-    assert figures.urgent(told, wall_ms) == set()
+        figures.note(reported, 0, now)
+    assert figures.urgent(reported, wall_ms) == set()
     for limit_ms, found in ((500_000 + 3_600_000, set[LaneId]()), (500_000 + 3_599_000, {LANE})):
         figures.retention = {"t": Retention(limit_ms)}
-        assert figures.urgent(told, wall_ms) == found
+        assert figures.urgent(reported, wall_ms) == found
 
 
-def test_an_end_that_is_reached_tells_until_when_all_is_copied() -> None:
+def test_an_end_that_is_reached_shows_until_when_all_is_copied() -> None:
     figures = FlowFigures()
     assert figures.behind.held_s(LANE, 100) is None
     figures.note(report("one", lane(position=50, end=100)), 0, now=100)
@@ -151,12 +151,12 @@ def test_lag_in_seconds(lag: int | None, last_record_ms: int, held_s: float | No
 
 def test_counters_never_go_back() -> None:
     figures = FlowFigures()
-    told: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
 
     def see(reports: dict[str, ReplicatorReport], deaths: int = 0) -> None:
-        figures.note(reports, deaths, now=len(told))
+        figures.note(reports, deaths, now=len(rows))
         counts = figures.counts
-        told.append((counts.copied_records, counts.copied_bytes, counts.raw_batches, counts.replicator_deaths))
+        rows.append((counts.copied_records, counts.copied_bytes, counts.raw_batches, counts.replicator_deaths))
 
     see(report("one", lane(0, copied=100)))
     see(report("one", lane(0, copied=300)))
@@ -164,10 +164,10 @@ def test_counters_never_go_back() -> None:
     see({}, deaths=1)
     see(report("two", lane(0, copied=20)), deaths=1)  # it came back to a host that had released it
     see(report("two", lane(0, copied=10)), deaths=0)  # another lease, and the lane begins again
-    assert [records for records, *_ in told] == [100, 300, 350, 350, 370, 380]
-    assert [size for _, size, *_ in told] == [100 * records for records, *_ in told]
-    assert told[-1][3] == 1
-    assert all(before <= after for row in pairwise(told) for before, after in zip(*row, strict=True))
+    assert [records for records, *_ in rows] == [100, 300, 350, 350, 370, 380]
+    assert [size for _, size, *_ in rows] == [100 * records for records, *_ in rows]
+    assert rows[-1][3] == 1
+    assert all(before <= after for row in pairwise(rows) for before, after in zip(*row, strict=True))
     assert figures.counts.rebuilt_batches == {"compacted": 3}
 
 

@@ -299,19 +299,19 @@ async def test_who_loses_the_lease_ends_its_replicators_and_stands_by(
     await eventually(lambda: first.status().state == "standby")
 
 
-async def test_an_unreachable_cluster_is_told_once_and_tried_again(
+async def test_an_unreachable_cluster_is_reported_once_and_tried_again(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
     monkeypatch.setattr(
-        "mirrord.kafka.client.reachability.log.warning", lambda event, **_: told.append(event), raising=False
+        "mirrord.kafka.client.reachability.log.warning", lambda event, **_: events.append(event), raising=False
     )
     mirror.clusters["eu"].add("orders", 1)
     mirror.clusters["eu"].fail("eu1:9092 cannot be reached")
     flow, engine = mirror.start()
     await eventually(lambda: flow.status().source.error == "eu1:9092 cannot be reached")
     await asyncio.sleep(0.3)
-    assert told == ["cluster_unreachable"]
+    assert events == ["cluster_unreachable"]
     assert flow.ready() == "eu-us: starting"
     mirror.clusters["eu"].error = None
     await eventually(lambda: hosted(engine, 1))
@@ -319,7 +319,7 @@ async def test_an_unreachable_cluster_is_told_once_and_tried_again(
     mirror.clusters["eu"].fail()
     await eventually(lambda: not flow.status().source.reachable)
     assert hosted(engine, 1), "what runs goes on"
-    assert told == ["cluster_unreachable"] * 2
+    assert events == ["cluster_unreachable"] * 2
 
 
 async def test_a_flow_name_of_other_clusters_is_refused(mirror: Mirror) -> None:
@@ -369,7 +369,7 @@ async def test_the_probe_of_the_target_stands_in_ledger_and_status_once(mirror: 
     assert [fact for fact in mirror.facts() if isinstance(fact, TargetProbed)] == [PROBED]
 
 
-async def test_a_target_that_fails_the_probe_is_told_and_its_lanes_do_not_rest_on_it(mirror: Mirror) -> None:
+async def test_a_target_that_fails_the_probe_is_reported_and_its_lanes_do_not_rely_on_it(mirror: Mirror) -> None:
     mirror.clusters["eu"].add("orders", 1)
     mirror.probed = msgspec.structs.replace(PROBED, passed=False, failures=("not met: a gap is refused",))
     flow, engine = mirror.start()
@@ -388,7 +388,7 @@ async def test_a_target_that_fails_the_probe_is_told_and_its_lanes_do_not_rest_o
     assert {each.setup.mode for each in engine.alive} == {"at-least-once"}
 
 
-async def test_a_target_that_cannot_be_probed_is_told_and_copied_to(mirror: Mirror) -> None:
+async def test_a_target_that_cannot_be_probed_is_reported_and_copied_to(mirror: Mirror) -> None:
     mirror.clusters["eu"].add("orders", 1)
     mirror.probed = NotProbed("the topic mirrord.eu-us.probe cannot be created: TOPIC_AUTHORIZATION_FAILED")
     flow, engine = mirror.start()

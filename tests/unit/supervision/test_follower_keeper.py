@@ -57,13 +57,13 @@ async def test_one_follower_runs_and_is_asked() -> None:
         await eventually(lambda: made.engine.groups)
         (follower,) = made.engine.groups
         assert follower.name == "mirrord/eu-us/groups.g3.1"
-        told: list[TranslatedPosition] = []
-        made.keeper.on_translated = told.extend
+        translated: list[TranslatedPosition] = []
+        made.keeper.on_translated = translated.extend
         position = TranslatedPosition("billing", "orders", "eu.orders", 0, 10, 7, "")
         follower.translated = (position,)
         follower.note = "READ is missing"
-        await eventually(lambda: told and made.keeper.remarks)
-        assert (told, made.keeper.remarks) == ([position], ("READ is missing",))
+        await eventually(lambda: translated and made.keeper.remarks)
+        assert (translated, made.keeper.remarks) == ([position], ("READ is missing",))
         report = await made.keeper.report()
         assert report is not None
         assert report.flow == "eu-us"
@@ -82,15 +82,15 @@ async def test_one_that_dies_or_falls_silent_is_replaced() -> None:
 
 
 async def test_what_a_follower_does_not_work_by_changes_without_another_one() -> None:
-    told: list[TranslatedPosition] = []
+    translated: list[TranslatedPosition] = []
     async with kept() as made:
-        made.keeper.on_translated = told.extend
+        made.keeper.on_translated = translated.extend
         await eventually(lambda: made.engine.groups)
         (follower,) = made.engine.groups
         made.flow = msgspec.structs.replace(FLOW, topics=("other",), rpo_ms=1_000, sync=SyncConfig(acls="off"))
         for round_ in range(2):
             follower.translated = (TranslatedPosition("billing", "orders", "eu.orders", 0, 10, 7, ""),)
-            await eventually(lambda expected=round_ + 1: len(told) == expected)
+            await eventually(lambda expected=round_ + 1: len(translated) == expected)
         assert made.engine.groups == [follower]
 
 
@@ -112,7 +112,7 @@ async def test_another_configuration_has_another_follower() -> None:
         assert await made.keeper.report() is None
 
 
-async def test_why_there_is_none_is_told() -> None:
+async def test_the_reason_for_a_missing_follower_is_reported() -> None:
     async with kept(refusal=EnvironmentFault("no room")) as made:
         await eventually(lambda: made.keeper.note)
         assert made.keeper.remarks == ("groups are not followed: no room",)

@@ -52,12 +52,12 @@ async def test_what_is_gone_on_both_sides_for_an_hour_is_forgotten() -> None:
     scene.clock.now += FORGOTTEN_AFTER_S - 1
     assert await scene.due() == []
     scene.clock.now += 1
-    (told,) = await scene.due()
-    assert told == scene.copy
-    assert scene.write(told)
+    (fact,) = await scene.due()
+    assert fact == scene.copy
+    assert scene.write(fact)
     assert scene.state.lanes == {}
     assert len(scene.state.forgotten_lanes) == 2
-    assert not scene.write(told), "once"
+    assert not scene.write(fact), "once"
     assert Incarnations(scene.state).is_again("orders", TopicId("a new one")), "a topic of this name was copied before"
     assert await scene.due_after_an_hour() == []
 
@@ -78,7 +78,7 @@ async def test_a_copy_is_kept_while_one_of_its_topics_is_there() -> None:
     assert await scene.due_after_an_hour() == []
 
 
-async def test_a_topic_that_was_seen_meanwhile_is_missing_anew() -> None:
+async def test_a_topic_that_was_seen_meanwhile_starts_its_wait_again() -> None:
     scene = Scene()
     topics = scene.source.topics, scene.target.topics
     scene.source.topics, scene.target.topics = {}, {}

@@ -41,13 +41,13 @@ def test_what_is_wrong(values: dict[str, str | None], replicas: int, wrong: list
 
 
 @pytest.mark.parametrize(
-    ("replicas", "brokers", "told"),
+    ("replicas", "brokers", "reason"),
     [(3, 3, ""), (3, 5, ""), (2, 2, ""), (0, 3, ""), (1, 0, ""), (2, 3, "2 of 3 replicas"), (1, 2, "1 of 2 replicas")],
 )
-def test_fewer_replicas_than_there_could_be(replicas: int, brokers: int, told: str) -> None:
+def test_fewer_replicas_than_there_could_be(replicas: int, brokers: int, reason: str) -> None:
     line = few_replicas(topic(LEDGER, replicas), "us", brokers)
-    assert told in line
-    assert bool(line) == bool(told)
+    assert reason in line
+    assert bool(line) == bool(reason)
 
 
 def findings(brokers: int, replicas: int, in_sync: str) -> list[tuple[str, str]]:

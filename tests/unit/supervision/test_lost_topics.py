@@ -37,14 +37,14 @@ async def test_a_topic_that_may_not_be_seen_any_more_is_no_deleted_one(mirror: M
     assert "waiting" not in {lane.state for lane in flow.status().lanes}
 
 
-async def test_a_deleted_topic_tells_its_loss_once_the_source_says_so_by_name(mirror: Mirror) -> None:
+async def test_the_loss_of_a_deleted_topic_is_recorded_once_the_source_confirms_it_by_name(mirror: Mirror) -> None:
     """The fake replicators have copied 7 of 10 records of each partition."""
     flow, _ = await running(mirror)
     source = mirror.clusters["eu"]
     source.topics.pop("orders")
     await eventually(lambda: sum(each.offsets for each in flow.status().losses) == 4 * 3)
-    told = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
-    assert {verdict.reason for fact in told for verdict in fact.verdicts} == {"recreated"}
+    facts = [fact for fact in of_kind(mirror, VerdictGiven) if isinstance(fact, VerdictGiven)]
+    assert {verdict.reason for fact in facts for verdict in fact.verdicts} == {"recreated"}
 
 
 def lane_report(phase: str, note: str, partition: int = 0) -> LaneReport:

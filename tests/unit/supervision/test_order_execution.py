@@ -188,20 +188,22 @@ async def test_a_lane_moves_and_stays_moved(mirror: Mirror) -> None:
     assert len(of_kind(mirror, LanePinned)) == 2
 
 
-async def test_who_gets_a_lane_is_told_before_it_leaves(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_replicator_of_a_lane_is_informed_before_it_leaves(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flow, engine = await running(mirror)
     here = engine.replicators[home_of(flow, 0)]
     (there,) = (each for each in engine.alive if each is not here)
-    release, told = FakeReplicator.release, list[set[int]]()
+    release, prepared = FakeReplicator.release, list[set[int]]()
 
     async def looking(self: FakeReplicator, given: object, deadline_s: float) -> object:
-        told.append({int(lane.split(".")[1]) for lane in there.prepared})
+        prepared.append({int(lane.split(".")[1]) for lane in there.prepared})
         return await release(self, given, deadline_s)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(FakeReplicator, "release", looking)
     await give(flow, "move", "orders-0", to=there.name)
     await eventually(lambda: home_of(flow, 0) == there.name and hosted(engine, 4))
-    assert told == [{0}]
+    assert prepared == [{0}]
 
 
 @pytest.mark.parametrize("how", ["silent", "unsure"])

@@ -87,7 +87,7 @@ async def test_a_warm_spare_takes_a_dead_hosts_lanes_and_is_replaced(mirror: Mir
     assert {lane.former for lane in spare.history} == {"dead"}
 
 
-async def test_lanes_that_retention_is_about_to_reach_are_told_to_whoever_has_them(
+async def test_the_replicators_of_lanes_that_retention_is_about_to_reach_learn_of_it(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urgent = set[LaneId]()

@@ -76,7 +76,7 @@ def test_names_that_no_other_alias_explains(copies: list[tuple[str, str]], setti
     assert not is_refused(Ledger(*copies), **settings)
 
 
-def test_a_copy_with_a_name_of_its_own_tells_nothing() -> None:
+def test_a_copy_with_its_own_name_shows_no_former_alias() -> None:
     ledger = Ledger(("orders", "east.orders"))
     ledger.fold(CopyNamed("bills", TopicId("bills"), "eu.bills"))
     lane = ledger.lane("bills", "eu.bills")

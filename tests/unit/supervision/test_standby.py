@@ -16,7 +16,7 @@ HTTP = "http://127.0.0.1:8182"
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "difference"),
     [
         (ConfigChanges(), ""),
         (ConfigChanges(flows=(FlowChange("other", "changed", ("topics: a",)),)), ""),
@@ -27,7 +27,7 @@ HTTP = "http://127.0.0.1:8182"
     ],
 )
 async def test_the_holder_is_asked_what_differs(
-    monkeypatch: pytest.MonkeyPatch, changes: ConfigChanges, told: str
+    monkeypatch: pytest.MonkeyPatch, changes: ConfigChanges, difference: str
 ) -> None:
     asked: list[str] = []
 
@@ -46,8 +46,8 @@ async def test_the_holder_is_asked_what_differs(
     look = StandbyLook(lambda: as_any(object()), lambda: holders)
     running = asyncio.create_task(look.run())
     await eventually(lambda: len(asked) > 2)
-    line = f"is a standby with another configuration than {HTTP} has: {told}"
-    assert look.remarks == ({"eu-us": line} if told else {})
+    line = f"is a standby with another configuration than {HTTP} has: {difference}"
+    assert look.remarks == ({"eu-us": line} if difference else {})
     assert set(asked) == {HTTP}
     holders.clear()
     await eventually(lambda: look.remarks == {})

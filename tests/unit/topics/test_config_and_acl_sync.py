@@ -72,10 +72,10 @@ async def test_a_new_topic_is_created_with_the_source_topics_settings() -> None:
     sync = settings(source, target)
     flow = msgspec.structs.replace(FLOW, replication_factor="source")
     discovery = Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
-    created, told = (await discovery.refresh()).facts
+    created, synced = (await discovery.refresh()).facts
     assert isinstance(created, TopicCreated)
-    assert isinstance(told, ConfigsSynced)
-    assert told.changes == (ConfigChange("cleanup.policy", None, "compact"),)
+    assert isinstance(synced, ConfigsSynced)
+    assert synced.changes == (ConfigChange("cleanup.policy", None, "compact"),)
     shape = target.shapes["eu.orders"]
     assert (shape.partitions, shape.replication_factor, shape.settings) == (2, 2, {"cleanup.policy": "compact"})
     async with book() as ledger:
@@ -97,7 +97,7 @@ async def test_a_topic_gets_as_many_replicas_as_there_are_brokers() -> None:
     assert found.notice == "eu.orders has 1 replica instead of 3: the target has 1 broker"
 
 
-async def test_drift_is_repaired_and_told_and_what_is_excluded_survives() -> None:
+async def test_drift_is_repaired_and_reported_and_what_is_excluded_survives() -> None:
     source, target = with_copy()
     source.own["orders"] = {"retention.ms": "5", "min.insync.replicas": "1"}
     target.own["eu.orders"] = {"retention.ms": "7", "cleanup.policy": "compact", "min.insync.replicas": "2"}
@@ -113,7 +113,7 @@ async def test_drift_is_repaired_and_told_and_what_is_excluded_survives() -> Non
         assert fact == ConfigsSynced("orders", "eu.orders", target.topics["eu.orders"].topic_id, changes)
 
 
-async def test_a_refused_topic_is_told_and_tried_again_and_stops_no_other() -> None:
+async def test_a_refused_topic_is_reported_and_tried_again_and_stops_no_other() -> None:
     source, target = clusters()
     for name in ("orders-1", "orders-2", "orders-3"):
         source.add(name, 1)
@@ -233,7 +233,7 @@ async def test_read_only_after_exact_takes_back_its_own_rights_to_write_and_on_g
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
 
 
-async def test_rights_that_a_dead_holder_gave_without_telling_are_ours() -> None:
+async def test_acls_that_a_dead_holder_granted_without_recording_them_are_ours() -> None:
     source, target = clusters()
     source.rules, target.rules = {READ}, set()
     async with book() as ledger:
@@ -249,11 +249,11 @@ async def test_rights_that_a_dead_holder_gave_without_telling_are_ours() -> None
         assert target.rules == {other}
 
 
-async def test_a_source_without_authorizer_is_told_once_and_takes_nothing_away(
+async def test_a_source_without_authorizer_is_reported_once_and_removes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(acl_sync.log, "info", lambda event, **_: told.append(event))
+    events: list[str] = []
+    monkeypatch.setattr(acl_sync.log, "info", lambda event, **_: events.append(event))
     source, target = clusters()
     source.rules, target.rules = {READ}, set()
     async with book() as ledger:
@@ -267,7 +267,7 @@ async def test_a_source_without_authorizer_is_told_once_and_takes_nothing_away(
             "",
             ("the source cluster eu has no authorizer: no ACLs are synced",),
         )
-        assert told == ["acls_synced", "acls_remark"]
+        assert events == ["acls_synced", "acls_remark"]
 
 
 async def test_a_missing_right_is_named_and_tried_again() -> None:

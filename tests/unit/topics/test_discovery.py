@@ -84,7 +84,7 @@ async def test_two_flows_that_meet_in_one_target_topic() -> None:
     assert (await first.refresh()).faults == {}
 
 
-async def test_a_topic_that_cannot_grow_is_told_and_copied_as_far_as_it_goes() -> None:
+async def test_a_topic_that_cannot_grow_is_reported_and_copied_as_far_as_possible() -> None:
     source, target = clusters()
     source.add("orders", 3)
     target.add("eu.orders", 1)
@@ -170,7 +170,7 @@ async def test_a_growth_that_is_not_shown_yet_is_not_done_again(monkeypatch: pyt
     assert (len(grown.lanes), grown.unshown) == (3, False)
 
 
-async def test_what_is_never_shown_is_told_and_then_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_is_never_listed_is_reported_and_then_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHOWN_WITHIN_S", 0)
     monkeypatch.setattr(module, "NOT_SHOWN_AFTER_S", -1)
     source, target = clusters()

@@ -79,7 +79,7 @@ def test_a_kind_and_its_offsets(target: str, differences: list[Difference]) -> N
     assert list(compare("ABCDEFGHIJ", target).differences) == differences
 
 
-def test_one_record_stands_twice_and_the_others_behind_it_one_further() -> None:
+def test_one_record_is_there_twice_and_the_others_after_it_one_further() -> None:
     longer = msgspec.structs.replace(TEN, target_end=21)
     assert compare("ABCDEFGHIJ", "ABCCDEFGHIJ", longer).differences == (
         Difference("displaced", 103, 14, 7),
@@ -133,8 +133,10 @@ def test_a_verdict_explains_what_was_not_copied() -> None:
         TEN, pieces=(MapPiece(0, 100, 10, 4), MapPiece(4, 106, 14, 4)), end=8, target_end=18
     )
     assert compare("ABCDEFGHIJ", "ABCDGHIJ", holed).differences == (Difference("missing", 104, None, 2),)
-    told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 106, "filtered"),))
-    assert compare("ABCDEFGHIJ", "ABCDGHIJ", told) == Compared(8, (), (Explained("filtered", "source", 104, 106),))
+    with_verdict = msgspec.structs.replace(holed, verdicts=(Verdict(104, 106, "filtered"),))
+    assert compare("ABCDEFGHIJ", "ABCDGHIJ", with_verdict) == Compared(
+        8, (), (Explained("filtered", "source", 104, 106),)
+    )
 
 
 @pytest.mark.parametrize("reason", ["control", "compacted", "aborted"])
@@ -156,8 +158,8 @@ def test_a_record_may_be_there_again_for_a_reader_who_sees_more() -> None:
         "compacted": Surroundings(source_compacted=True),
     }
     for reason, around in seeing.items():
-        told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, reason),))
-        found = compare("ABCDEFGHIJ", "ABCD", told, around)
+        with_verdict = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, reason),))
+        found = compare("ABCDEFGHIJ", "ABCD", with_verdict, around)
         assert found == Compared(4, (), (Explained(reason, "source", 104, 110),))
 
 
@@ -223,9 +225,9 @@ def test_batches_of_which_offsets_are_missing_leave_it_open() -> None:
 def test_a_batch_with_a_verdict_is_explained() -> None:
     holed = msgspec.structs.replace(TEN, pieces=(MapPiece(0, 100, 10, 4),), end=4, target_end=14)
     assert compare_batches(holed, SOURCE, COPY[:1]) is None
-    told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, "copied-from-target"),))
+    with_verdict = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, "copied-from-target"),))
     explained = (Explained("copied-from-target", "source", 104, 110),)
-    assert compare_batches(told, SOURCE, COPY[:1]) == Compared(4, (), explained)
+    assert compare_batches(with_verdict, SOURCE, COPY[:1]) == Compared(4, (), explained)
     half = msgspec.structs.replace(holed, verdicts=(Verdict(104, 109, "copied-from-target"),))
     assert compare_batches(half, SOURCE, COPY[:1]) is None
 

@@ -46,12 +46,12 @@ def state() -> FlowState:
     return state
 
 
-def told(state: FlowState, source: tuple[int, int], target: tuple[int, int] | None) -> list[OneSidedRange]:
+def one_sided(state: FlowState, source: tuple[int, int], target: tuple[int, int] | None) -> list[OneSidedRange]:
     return list(stretches(state, LANE, state.lanes[LANE].newest_verdicts, source, target))
 
 
 def test_what_was_left_out_what_is_to_come_and_what_others_wrote(state: FlowState) -> None:
-    assert told(state, (0, 30), (0, 31)) == [
+    assert one_sided(state, (0, 30), (0, 31)) == [
         OneSidedRange("source", 11, 12, "rejected"),
         OneSidedRange("source", 22, 30, "pending"),
         OneSidedRange("target", 15, 18, "foreign"),
@@ -59,20 +59,20 @@ def test_what_was_left_out_what_is_to_come_and_what_others_wrote(state: FlowStat
     ]
 
 
-def test_what_is_gone_or_in_front_of_a_moment_is_not_told(state: FlowState) -> None:
-    assert told(state, (25, 30), (16, 28)) == [
+def test_what_is_gone_or_before_a_given_time_is_not_reported(state: FlowState) -> None:
+    assert one_sided(state, (25, 30), (16, 28)) == [
         OneSidedRange("source", 25, 30, "pending"),
         OneSidedRange("target", 16, 18, "foreign"),
     ]
 
 
-def test_a_target_with_writers_of_its_own_is_told_by_the_flow_back(state: FlowState) -> None:
-    assert told(state, (22, 22), None) == []
+def test_a_target_with_its_own_writers_is_reported_by_the_opposite_flow(state: FlowState) -> None:
+    assert one_sided(state, (22, 22), None) == []
 
 
-def test_of_a_lane_without_a_mark_everything_is_to_come(state: FlowState) -> None:
+def test_of_a_lane_without_a_resume_position_everything_is_still_to_come(state: FlowState) -> None:
     del state.progress[LANE]
-    assert told(state, (0, 30), (0, 31))[-1] == OneSidedRange("source", 0, 30, "pending")
+    assert one_sided(state, (0, 30), (0, 31))[-1] == OneSidedRange("source", 0, 30, "pending")
 
 
 def test_partitions_of_which_nothing_is_copied_have_not_begun(state: FlowState) -> None:

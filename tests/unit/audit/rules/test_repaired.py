@@ -18,7 +18,7 @@ LANE = lane_id(0)
 TOPIC = "mirrord.f.repair"
 
 
-def told(start: int, end: int, at: int = 0, kind: RepairedKind = "missing", when_ms: int = 0) -> RangeRepaired:
+def repair(start: int, end: int, at: int = 0, kind: RepairedKind = "missing", when_ms: int = 0) -> RangeRepaired:
     return RangeRepaired(LANE, start, end, kind, TOPIC, at, Origin("ada@host", "", when_ms))
 
 
@@ -29,37 +29,39 @@ def after(*facts: RangeRepaired) -> Repaired:
     return known
 
 
-@pytest.mark.parametrize("again", [told(3, 9, 5), told(3, 9, 7, when_ms=9), told(4, 6, 5, "altered")])
-def test_the_same_told_again_is_nothing_new(again: RangeRepaired) -> None:
-    assert with_repair((told(3, 9, 5),), again) is None
+@pytest.mark.parametrize("again", [repair(3, 9, 5), repair(3, 9, 7, when_ms=9), repair(4, 6, 5, "altered")])
+def test_the_same_repair_recorded_again_is_nothing_new(again: RangeRepaired) -> None:
+    assert with_repair((repair(3, 9, 5),), again) is None
 
 
-def test_ranges_that_go_on_with_each_other_become_one() -> None:
-    assert after(told(0, 5, 7, when_ms=2), told(9, 12), told(5, 9, 3, when_ms=1)) == (told(0, 12, 0, when_ms=2),)
-    assert after(told(0, 5), told(5, 9, kind="altered")) == (told(0, 5), told(5, 9, kind="altered"))
-
-
-def test_the_newer_word_counts() -> None:
-    """The topic was recreated, or is another one."""
-    assert after(told(0, 10, 50), told(4, 6, 2, "altered")) == (
-        told(0, 4, 50),
-        told(4, 6, 2, "altered"),
-        told(6, 10, 50),
+def test_ranges_that_continue_each_other_become_one() -> None:
+    assert after(repair(0, 5, 7, when_ms=2), repair(9, 12), repair(5, 9, 3, when_ms=1)) == (
+        repair(0, 12, 0, when_ms=2),
     )
-    elsewhere = msgspec.structs.replace(told(0, 10, 50), topic="other")
-    assert after(told(0, 10, 50), elsewhere) == (elsewhere,)
+    assert after(repair(0, 5), repair(5, 9, kind="altered")) == (repair(0, 5), repair(5, 9, kind="altered"))
+
+
+def test_the_newer_repair_counts() -> None:
+    """The topic was recreated, or is another one."""
+    assert after(repair(0, 10, 50), repair(4, 6, 2, "altered")) == (
+        repair(0, 4, 50),
+        repair(4, 6, 2, "altered"),
+        repair(6, 10, 50),
+    )
+    elsewhere = msgspec.structs.replace(repair(0, 10, 50), topic="other")
+    assert after(repair(0, 10, 50), elsewhere) == (elsewhere,)
 
 
 def test_of_many_ranges_the_last_ones_are_kept() -> None:
-    known = after(*(told(3 * number, 3 * number + 1) for number in range(REPAIRED_KEPT + 2)))
+    known = after(*(repair(3 * number, 3 * number + 1) for number in range(REPAIRED_KEPT + 2)))
     assert (len(known), known[0].start) == (REPAIRED_KEPT, 6)
-    assert with_repair(known, told(0, 1)) is None
+    assert with_repair(known, repair(0, 1)) is None
 
 
 def test_what_was_repaired_in_part_is_not_repaired() -> None:
-    known = after(told(0, 5, 7), told(5, 8, 3, "altered", 4), told(9, 12))
-    assert repaired_at(known, 2, 6) == told(2, 6, 3, "altered", 4)
-    assert repaired_at(known, 0, 1) == told(0, 1, 7)
+    known = after(repair(0, 5, 7), repair(5, 8, 3, "altered", 4), repair(9, 12))
+    assert repaired_at(known, 2, 6) == repair(2, 6, 3, "altered", 4)
+    assert repaired_at(known, 0, 1) == repair(0, 1, 7)
     for start, end in ((7, 10), (8, 9), (11, 13), (20, 21)):
         assert repaired_at(known, start, end) is None
     assert repaired_at((), 0, 1) is None
@@ -71,17 +73,17 @@ def test_it_binds_without_a_holder_and_falls_with_a_truncation_of_the_source() -
         entry(FLOW, epoch=0),
         entry(LeaseTaken(1, HOLDER, 6000), epoch=1),
         entry(opened(0), LaneTaken(LANE, 1, "r"), SourceRun(LANE, 1, (Run(0, 0),)), epoch=1),
-        entry(told(0, 5), told(8, 12), LeaseReleased(1), epoch=1),
-        entry(told(20, 21), RangeRepaired(lane_id(1), 0, 1, "missing", TOPIC, 0, Origin("", "", 0)), epoch=1),
+        entry(repair(0, 5), repair(8, 12), LeaseReleased(1), epoch=1),
+        entry(repair(20, 21), RangeRepaired(lane_id(1), 0, 1, "missing", TOPIC, 0, Origin("", "", 0)), epoch=1),
     ]
     bound = [fold(state, each, offset) for offset, each in enumerate(steps)]
     assert bound[-1] == (True, False)
-    assert state.lanes[LANE].repaired == (told(0, 5), told(8, 12), told(20, 21))
+    assert state.lanes[LANE].repaired == (repair(0, 5), repair(8, 12), repair(20, 21))
     fold(state, entry(LeaseTaken(2, HOLDER, 6000), epoch=2), 5)
     cut = SourceRun(LANE, 1, (Run(10, 10),), (Verdict(10, 30, "truncated"),))
     assert fold(state, entry(cut, epoch=2), 6) == (True,)
     # In part of [8, 12) there are other records now.
-    assert state.lanes[LANE].repaired == (told(0, 5),)
+    assert state.lanes[LANE].repaired == (repair(0, 5),)
 
 
 def result(*found: Difference) -> RangeResult:
@@ -91,7 +93,7 @@ def result(*found: Difference) -> RangeResult:
 def test_what_was_repaired_is_explained_as_far_as_it_was() -> None:
     found = with_repairs(
         result(Difference("missing", 2, 102, 10), Difference("altered", 20, 120), Difference("reordered", 3, 103)),
-        after(told(4, 6), told(8, 12), told(20, 21, kind="altered")),
+        after(repair(4, 6), repair(8, 12), repair(20, 21, kind="altered")),
     )
     assert found.compared.equal == 9
     assert found.compared.differences == (
@@ -106,5 +108,5 @@ def test_what_was_repaired_is_explained_as_far_as_it_was() -> None:
 
 def test_what_stands_at_the_target_alone_is_never_repaired() -> None:
     strange = result(Difference("foreign", None, 5), Difference("duplicated", 4, 9), Difference("missing", None, 4))
-    assert with_repairs(strange, (told(0, 30),)) == strange
+    assert with_repairs(strange, (repair(0, 30),)) == strange
     assert with_repairs(strange, ()) is strange

@@ -17,7 +17,7 @@ def pairs(*cpu_s: tuple[float, float]) -> list[Pair]:
     return [Pair(Figures(base, 500.0), Figures(here, 400.0)) for base, here in cpu_s]
 
 
-def test_a_copy_is_told_by_stored_bytes() -> None:
+def test_a_copy_is_reported_by_stored_bytes() -> None:
     cost = Cost(
         copied_bytes=500_000_000, batches=1, records=1, cpu_s=0.6, wall_s=2.0, user_s=0.1, ticks={}, step_ticks=0,
         idle_bytes=0, peak_bytes=0,
@@ -27,21 +27,21 @@ def test_a_copy_is_told_by_stored_bytes() -> None:
 
 def test_the_median_of_the_ratios_decides_and_not_the_ratio_of_the_medians() -> None:
     # The machine gets slower from pair to pair: the medians alone (2.0 and 2.02) would show 1 %.
-    comparison = Comparison("lz4", pairs((1.0, 1.05), (2.0, 2.1), (3.0, 2.02)))
+    comparison = Comparison("lz4", "64KiB", pairs((1.0, 1.05), (2.0, 2.1), (3.0, 2.02)))
     assert comparison.ratio == pytest.approx(1.05)
     assert paired.too_dear([comparison], 1.02) == [comparison]
     assert paired.too_dear([comparison], 1.06) == []
 
 
 def test_a_ratio_at_the_limit_is_not_above_it() -> None:
-    assert paired.too_dear([Comparison("none", pairs((1.0, 1.5)))], 1.5) == []
+    assert paired.too_dear([Comparison("none", "16KiB", pairs((1.0, 1.5)))], 1.5) == []
 
 
 def test_the_table_has_both_sides() -> None:
-    told = paired.table([Comparison("lz4", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
-    assert told.rows == [
-        ["lz4", "base", "1.000, 2.000, 4.000", "500, 500, 500", "", ""],
-        ["lz4", "this", "1.100, 1.800, 4.000", "400, 400, 400", "0.900, 1.000, 1.100", "1.000"],
+    table = paired.table([Comparison("lz4", "64KiB", pairs((1.0, 1.1), (2.0, 1.8), (4.0, 4.0)))])
+    assert table.rows == [
+        ["lz4", "64KiB", "base", "1.000, 2.000, 4.000", "500, 500, 500", "", ""],
+        ["lz4", "64KiB", "this", "1.100, 1.800, 4.000", "400, 400, 400", "0.900, 1.000, 1.100", "1.000"],
     ]
 
 
@@ -73,10 +73,10 @@ def test_instructions_of_start_and_end_do_not_count() -> None:
 
 def test_counts_decide_as_times_do() -> None:
     counts = [Instructions(80_000, 84_000), Instructions(80_000, 80_800), Instructions(80_000, 80_000)]
-    comparison = Comparison("lz4", (), counts)
+    comparison = Comparison("lz4", "64KiB", (), counts)
     assert comparison.ratio == pytest.approx(1.01)
     assert paired.table_of_counts([comparison]).rows == [
-        ["lz4", "80,000, 80,000, 80,000", "80,000, 80,800, 84,000", "1.000, 1.010, 1.050", "1.010"]
+        ["lz4", "64KiB", "80,000, 80,000, 80,000", "80,000, 80,800, 84,000", "1.000, 1.010, 1.050", "1.010"]
     ]
 
 

@@ -40,7 +40,7 @@ def test_each_kind_of_window_is_compared_with_quiet_ones() -> None:
     assert waits.rows[0] == ["process: one new topic", "1.00", "2.00", "6.00", "6", "3"]
 
 
-def test_a_move_is_told_beside_the_others_and_the_source() -> None:
+def test_a_move_is_shown_next_to_the_others_and_the_source() -> None:
     found = Moves(
         engine="ray",
         records_per_s=1_000,
@@ -60,12 +60,12 @@ def test_a_move_is_told_beside_the_others_and_the_source() -> None:
     assert stands.rows[0] == ["ray: the moved partition", "100", "50", "99", "100", "250"]
     assert stands.rows[1][1:] == ["1", "5", "5", "5", "-"]
     assert copies.rows == [["ray", "1,234", "none"]]
-    told = [(row[0], row[1], set(row[2:])) for row in phases.rows]
+    shown = [(row[0], row[1], set(row[2:])) for row in phases.rows]
     slow = [("ray: slow", "100", {"2.0"}), ("ray: slow", "7", {"1.0"})]
-    assert told == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
+    assert shown == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
 
 
-def test_a_kill_is_told_beside_twice_the_worst_without_one() -> None:
+def test_a_kill_is_compared_with_twice_the_worst_result_without_one() -> None:
     found = Kills(
         engine="ray",
         records_per_s=1_000,
@@ -102,7 +102,7 @@ def test_what_a_move_waited_for_is_read_from_the_logs(tmp_path: Path) -> None:
     assert phases_of(tmp_path, [(began_ns + 60 * MS, began_ns + 100 * MS)], [1.0])[0].phases == {}
 
 
-def test_rounds_and_rest_stand_beside_their_goals() -> None:
+def test_rounds_and_rest_are_shown_next_to_their_goals() -> None:
     costs = [Cost(what=discovery.AT_REST, rounds=10, median_s=0.02, greatest_s=0.03)]
     found = Kept(
         topics=1_000, partitions=3, costs=costs, rests=[Rest(what=discovery.STEADY, seconds=60.0, core_share=0.021)]

@@ -171,7 +171,7 @@ def grown(what: str, size: int, start_s: float) -> dict[str, Any]:
     return msgspec.to_builtins(found)
 
 
-def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
+def test_growth_is_shown_next_to_the_first_of_its_kind_and_drawn() -> None:
     results = [grown("partitions", 4, 2.0), grown("partitions", 2_048, 6.0), grown("groups", 0, 4.0)]
     (table,) = tables.TABLES["growth"](results)
     same = ["1.50", "1.0", "120", "1.0", "50"]
@@ -187,18 +187,18 @@ def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
         assert sum("over" in text for text in texts) == 3
 
 
-def test_transactions_are_told_beside_the_same_batches_without_them() -> None:
+def test_transactions_are_shown_next_to_the_same_batches_without_them() -> None:
     def copied(name: str, records: int, *, transactional: bool) -> dict[str, Any]:
         each = {"stored_bytes": 1e9, "cpu_s": 2.0, "beside_cpu_s": 0.0, "seconds": 1.0, "peak_bytes": 1, "first_s": 1.0}
         copiers = [each | {"copier": copier, "records": records} for copier in ("mirrord", "MM2", "MM2 tuned")]
-        told = {"name": name, "codec": "lz4", "stored_bytes": 1e9, "records": records, "records_per_batch": 25}
-        return told | {"transactional": transactional, "relay_bytes_per_cpu_s": 1e9, "copied": copiers}
+        result = {"name": name, "codec": "lz4", "stored_bytes": 1e9, "records": records, "records_per_batch": 25}
+        return result | {"transactional": transactional, "relay_bytes_per_cpu_s": 1e9, "copied": copiers}
 
-    told = copied("lz4, transactions of 100 records", 600, transactional=True)
+    transactional_result = copied("lz4, transactions of 100 records", 600, transactional=True)
     plain = copied("lz4, the same without transactions", 1_000, transactional=False)
-    (_, _, table) = tables.TABLES["catch-up"]([told, plain])
+    (_, _, table) = tables.TABLES["catch-up"]([transactional_result, plain])
     assert table.rows[0] == ["mirrord", "600", "1,000", "60%", "50 %", "60%"]
-    assert len(tables.TABLES["catch-up"]([told])) == 2
+    assert len(tables.TABLES["catch-up"]([transactional_result])) == 2
 
 
 def test_the_page_of_the_profile_keeps_what_was_written_by_hand(

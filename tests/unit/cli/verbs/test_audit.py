@@ -81,9 +81,9 @@ def test_what_is_refused(options: list[str], line: str, tmp_path: Path, capsys: 
         '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
     )
     assert main(["audit", *options, str(conf)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"mirrord: {line}")
-    assert len(told.splitlines()) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"mirrord: {line}")
+    assert len(errors.splitlines()) == 1
 
 
 def test_the_ledger_alone() -> None:
@@ -125,11 +125,11 @@ def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: boo
     gaps = Gaps(FlowState(lanes={lane.key.id: lane}))
     below = gaps.forgotten_below(lane.key.id)
     assert below == 2 * (RECENT_VERDICTS + 1)
-    told = [Verdict(gap.start, gap.end, gap.reason) for gap in gaps]
+    verdicts = [Verdict(gap.start, gap.end, gap.reason) for gap in gaps]
     audited = AuditedLane(source=ORDERS, target=TopicPartition("eu.orders", 0), committed=True)
-    assert plan_module._has_forgotten(lane, told, audited) is is_forgotten
+    assert plan_module._has_forgotten(lane, verdicts, audited) is is_forgotten
     assert not plan_module._has_forgotten(lane, [Verdict(0, 1000, reason)], audited)
-    (wanted,) = ranges(lane, 0, 2 * RECENT_VERDICTS + 1, 100_000, told, below)
+    (wanted,) = ranges(lane, 0, 2 * RECENT_VERDICTS + 1, 100_000, verdicts, below)
     held = [Seen(offset, b"%d" % offset, 0) for offset in range(1, wanted.source_end)]
     copied = [Seen(at, b"%d" % (2 * at + 1), 0, is_own=True) for at in range(2 * RECENT_VERDICTS + 1)]
     found = compare_records(wanted, held, copied, Surroundings())
@@ -179,22 +179,27 @@ def result(wanted: AuditRange, *differences: Difference) -> RangeResult:
     )
 
 
-def test_proven_is_what_has_no_difference_in_front_of_it() -> None:
+def test_proven_is_what_has_no_difference_before_it() -> None:
     lane = planned(following(4))
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
     good = [result(each) for each in lane.ranges]
-    told = summary(flow, lane, good, level="digest")
-    assert (told.records, told.equal, told.proven_to, told.proven_ms) == (40, 40, 140, 1030)
+    lane_summary = summary(flow, lane, good, level="digest")
+    assert (lane_summary.records, lane_summary.equal, lane_summary.proven_to, lane_summary.proven_ms) == (
+        40,
+        40,
+        140,
+        1030,
+    )
     bad = [*good[:2], result(lane.ranges[2], Difference("altered", 121, 31)), good[3]]
-    told = summary(flow, lane, bad, level="digest")
-    assert (told.proven_to, told.proven_ms, told.differences) == (120, 1010, {"altered": 1})
-    told = summary(flow, lane, good[1:], level="digest")
-    assert (told.proven_to, told.equal) == (None, 30)
-    told = summary(flow, lane, audit_by_ledger(lane), level="ledger")
-    assert (told.proven_to, told.equal, told.differences) == (None, 40, {})
+    lane_summary = summary(flow, lane, bad, level="digest")
+    assert (lane_summary.proven_to, lane_summary.proven_ms, lane_summary.differences) == (120, 1010, {"altered": 1})
+    lane_summary = summary(flow, lane, good[1:], level="digest")
+    assert (lane_summary.proven_to, lane_summary.equal) == (None, 30)
+    lane_summary = summary(flow, lane, audit_by_ledger(lane), level="ledger")
+    assert (lane_summary.proven_to, lane_summary.equal, lane_summary.differences) == (None, 40, {})
 
 
-def test_a_proof_goes_on_behind_the_last_one() -> None:
+def test_a_proof_continues_after_the_last_one() -> None:
     ranges = following(3)
     before = RangeAudited(lane_id(0), "digest", 0, 10, 110, 7_000, 0)
     lane = msgspec.structs.replace(planned(ranges[1:]), proven=before)
@@ -248,7 +253,7 @@ def conf(tmp_path: Path) -> str:
 def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     plan: FlowPlan, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mark has moved since, so the last range reaches further; and one range has another map now."""
+    """The resume position has moved since, so the last range reaches further; and one range has another map now."""
     ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
     shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(MapPiece(20, 120, 30, 5),))
     elsewhere = msgspec.structs.replace(ranges[1], pieces=(MapPiece(10, 110, 21, 10),))
@@ -257,10 +262,10 @@ def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     kept = msgspec.structs.replace(result(ranges[0], Difference("missing", 101, 11)), by="ledger")
     results.write([row(ranges[0], kept)])
     assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--resume", str(results.folder), "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    (lane,) = told["partitions"]
+    document = json.loads(capsys.readouterr().out)
+    (lane,) = document["partitions"]
     assert (lane["records"], lane["equal"], lane["differences"]) == (30, 29, {"missing": 1})
-    assert [each["difference"]["kind"] for each in told["differences"]] == ["missing"]
+    assert [each["difference"]["kind"] for each in document["differences"]] == ["missing"]
 
 
 @pytest.mark.usefixtures("plan")
@@ -276,7 +281,7 @@ def test_an_audit_that_is_broken_off_before_its_first_result_can_be_taken_up_aga
 
 
 @pytest.mark.usefixtures("plan")
-def test_results_that_cannot_be_kept_are_told_before_anything_is_read(
+def test_results_that_cannot_be_kept_are_reported_before_anything_is_read(
     conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -285,25 +290,25 @@ def test_results_that_cannot_be_kept_are_told_before_anything_is_read(
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
+def test_an_audit_whose_proof_cannot_be_kept_reports_its_results(
     conf: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def tell(*_: object) -> None:
+    async def fail_to_record(*_: object) -> None:
         raise EnvironmentFault("the ledger is away")
 
-    def compared(_: object, plans: Sequence[FlowPlan], tell: object) -> Iterator[tuple[str, RangeResult]]:
+    def compared(_: object, plans: Sequence[FlowPlan], _report: object) -> Iterator[tuple[str, RangeResult]]:
         return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
 
-    def untold(*_: object) -> None:
+    def fail_to_enter(*_: object) -> None:
         raise JobNotRecorded("the ledger is not ours to write")
 
-    monkeypatch.setattr(audit_run, "record_proof", tell)
+    monkeypatch.setattr(audit_run, "record_proof", fail_to_record)
     monkeypatch.setattr(audit_run.Audit, "_compared", compared)
-    monkeypatch.setattr(JobLease, "__enter__", untold)
+    monkeypatch.setattr(JobLease, "__enter__", fail_to_enter)
     assert main(["audit", conf, "--flow", "eu-us", "--json"]) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["partitions"][0]["proven_to"] == 130
-    assert told.err == (
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["partitions"][0]["proven_to"] == 130
+    assert captured.err == (
         "mirrord: other processes cannot see that an audit is running: the ledger is not ours to write\n"
         "mirrord: the proof for eu-us is not recorded, so the next audit reads it again: the ledger is away\n"
     )

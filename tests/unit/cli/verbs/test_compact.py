@@ -39,10 +39,10 @@ def begun(ledger: MemoryLedger) -> int:
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["compact", *words]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("mirrord: ")
-    assert len(told.splitlines()) == 1
-    return told
+    errors = capsys.readouterr().err
+    assert errors.startswith("mirrord: ")
+    assert len(errors.splitlines()) == 1
+    return errors
 
 
 @pytest.mark.parametrize(

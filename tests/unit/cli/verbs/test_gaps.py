@@ -73,7 +73,7 @@ def test_losses_and_what_stands_twice(ledger: MemoryLedger, conf: Path, capsys: 
 
 
 @pytest.mark.parametrize("trouble", ["", "the topic may not be read"])
-def test_what_was_brought_back_is_told_with_its_place(
+def test_what_was_brought_back_is_listed_with_its_place(
     trouble: str,
     ledger: MemoryLedger,
     conf: Path,
@@ -89,10 +89,10 @@ def test_what_was_brought_back_is_told_with_its_place(
     )
     monkeypatch.setattr(verb, "brought_back", brought_back)
     assert main(["gaps", str(conf), "--json"]) == 3
-    told = capsys.readouterr()
-    returned = {gap["start"]: gap["brought_back"] for gap in json.loads(told.out)["gaps"]}
+    captured = capsys.readouterr()
+    returned = {gap["start"]: gap["brought_back"] for gap in json.loads(captured.out)["gaps"]}
     assert returned == {2: [], 10: [], 40: [] if trouble else [[45, "eu.orders-0 offset 99"]]}
-    assert told.err == (f"mirrord: {trouble}\n" if trouble else "")
+    assert captured.err == (f"mirrord: {trouble}\n" if trouble else "")
     assert main(["gaps", str(conf)]) == 3
     line = "orders-0 of eu-us: brought back: source offset 45 is at eu.orders-0 offset 99"
     assert (line in capsys.readouterr().out) is not bool(trouble)
@@ -117,7 +117,7 @@ def test_an_entry_that_cannot_be_read_is_no_gap_less(
     assert capsys.readouterr().err.startswith("mirrord: ")
 
 
-def test_what_was_told_at_an_unknown_time_is_listed_whatever_the_time(
+def test_what_was_recorded_at_an_unknown_time_is_listed_whatever_the_time(
     conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def read(*_: object) -> list[verb.GapLine]:

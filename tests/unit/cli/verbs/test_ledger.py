@@ -54,8 +54,8 @@ def test_a_lane_is_chosen_by_name_or_id(ledger: MemoryLedger, conf: Path, capsys
 
 def test_an_unknown_lane_is_named(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ledger", "show", "--lane", "order-0", str(conf)]) == 2
-    told = capsys.readouterr().err
-    assert told == 'mirrord: the ledger of eu-us knows no lane "order-0"; did you mean "orders-0"?\n'
+    errors = capsys.readouterr().err
+    assert errors == 'mirrord: the ledger of eu-us knows no lane "order-0"; did you mean "orders-0"?\n'
 
 
 def test_of_several_flows_one_is_chosen(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:

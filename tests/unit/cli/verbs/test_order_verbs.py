@@ -82,10 +82,10 @@ def test_orders_about_records_are_given_as_their_help_says(daemons: Daemons, con
     assert cli.main(["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]) == 0
     assert cli.main(["quarantine", "skip", "orders-3", "1207", conf, "--until", "1300", "--why", "too large"]) == 0
     assert cli.main(["quarantine", "replay", "orders-3", "1207", conf]) == 0
-    told = [
+    given = [
         (order.verb, order.name, order.offset, order.until, order.reason) for _, order, dry in daemons.taken if not dry
     ]
-    assert told == [
+    assert given == [
         ("skip", "orders-3", 1207, -1, "too large"),
         ("skip", "orders-3", 1207, 1300, "too large"),
         ("replay", "orders-3", 1207, -1, ""),
@@ -115,8 +115,8 @@ def test_nothing_is_parked_by_a_dry_run_or_for_an_order_that_stands(
     daemons.parked = AssertionError("parked")
     skip = ["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]
     assert cli.main([*skip, "--dry-run"]) == 3
-    told = "the records that the source still holds would be parked in mirrord.eu-us.dead first\n"
-    assert capsys.readouterr().out.endswith(told)
+    line = "the records that the source still holds would be parked in mirrord.eu-us.dead first\n"
+    assert capsys.readouterr().out.endswith(line)
     daemons.answer = OrderAnswer(flow="eu-us", notes=("it is left out already",))
     assert cli.main(skip) == 0
     assert capsys.readouterr().out == "it is left out already\n"
@@ -150,8 +150,8 @@ def test_an_offset_is_a_number_of_0_or_more(
     with pytest.raises(SystemExit) as ended:
         cli.main(["quarantine", *arguments, "--flow", "eu-us"])
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert "allowed: an offset, 0 or more" in told or "required: OFFSET" in told
+    errors = capsys.readouterr().err
+    assert "allowed: an offset, 0 or more" in errors or "required: OFFSET" in errors
     assert daemons.taken == []
 
 
@@ -160,8 +160,8 @@ def test_each_verb_gives_its_order(daemons: Daemons, conf: str) -> None:
     assert cli.main(["move", "orders-0", conf, "--to", "replicator-1", "--flow", "eu-us"]) == 0
     assert cli.main(["move", "orders-0", conf, "--unpin"]) == 0
     assert cli.main(["drain", "replicator-0", conf]) == 0
-    told = [(order.verb, order.name, order.to, order.flow) for _, order, _ in daemons.taken]
-    assert told == [
+    given = [(order.verb, order.name, order.to, order.flow) for _, order, _ in daemons.taken]
+    assert given == [
         ("resume", "eu-us:orders-0", "", ""),
         ("move", "orders-0", "replicator-1", "eu-us"),
         ("unpin", "orders-0", "", ""),

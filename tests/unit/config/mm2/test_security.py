@@ -106,8 +106,8 @@ def test_what_only_the_clients_have() -> None:
     text = sasl("PLAIN", f'{PLAIN} required username="me" password="hunter2";').replace("us.", "us.consumer.")
     assert security(text).username == "me"
     more = text.replace("us.consumer.", "us.producer.").replace('"me"', '"you"')
-    notices = [notice.of("f") for notice in translate(HEAD + text + more, "mm2.properties").notices if notice.lines]
-    assert notices == [
+    remarks = [notice.of("f") for notice in translate(HEAD + text + more, "mm2.properties").notices if notice.lines]
+    assert remarks == [
         "f:10: us.producer.sasl.jaas.config: not used: a cluster has one identity here, that of "
         "us.consumer.sasl.jaas.config"
     ]

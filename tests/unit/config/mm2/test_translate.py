@@ -51,7 +51,7 @@ def flow(more: str = "", head: str = BASE) -> FlowConfig:
     return config(more, head).flows[0]
 
 
-def remarks(more: str, head: str = BASE) -> list[str]:
+def remarks_of(more: str, head: str = BASE) -> list[str]:
     return [notice.of("mm2.properties") for notice in translate(head + more, "mm2.properties").notices if notice.lines]
 
 
@@ -195,7 +195,7 @@ def test_a_property_and_what_it_becomes(line: str, path: str, value: object) -> 
     for part in path.split("."):
         found = getattr(found, part)
     assert found == value
-    assert not [line for line in remarks(line + "\n") if "unknown" in line]
+    assert not [line for line in remarks_of(line + "\n") if "unknown" in line]
 
 
 def test_a_flows_own_value_wins() -> None:
@@ -227,7 +227,7 @@ def test_flows_that_would_have_one_name() -> None:
 def test_a_flow_without_topics_is_left_out() -> None:
     more = "eu->us.topics =\nus->eu.enabled = true\n"
     assert [each.name for each in config(more).flows] == ["us-eu"]
-    assert "mm2.properties:5: eu->us.topics: empty, so the flow copies nothing and is left out" in remarks(more)
+    assert "mm2.properties:5: eu->us.topics: empty, so the flow copies nothing and is left out" in remarks_of(more)
 
 
 @pytest.mark.parametrize(
@@ -275,16 +275,16 @@ def test_a_flow_without_topics_is_left_out() -> None:
         ("config.providers.file.param.allowed.paths = /x", "has no meaning here: a declared provider may read"),
     ],
 )
-def test_what_is_told_of_a_property(lines: str, notice: str) -> None:
-    found = remarks(lines + "\n")
+def test_what_is_reported_of_a_property(lines: str, notice: str) -> None:
+    found = remarks_of(lines + "\n")
     assert len(found) == 1, found
     assert notice in found[0]
 
 
-def test_nothing_is_told_of_what_belongs_to_no_enabled_flow() -> None:
+def test_nothing_is_reported_of_properties_that_belong_to_no_enabled_flow() -> None:
     text = HEAD.replace("eu, us", "eu, us, asia") + "eu->us.enabled = true\n"
     more = "us->eu.topics = x\nasia.bootstrap.servers = x\nasia.sasl.jaas.config = y\neu->asia.tasks.max = 3\n"
-    assert remarks(more, text) == []
+    assert remarks_of(more, text) == []
 
 
 @pytest.mark.parametrize(

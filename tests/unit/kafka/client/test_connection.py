@@ -143,7 +143,7 @@ async def test_a_limited_sasl_session_says_when_to_be_replaced() -> None:
         connection.close()
 
 
-async def test_a_refused_user_is_told_in_the_brokers_words() -> None:
+async def test_a_refused_user_is_reported_in_the_brokers_words() -> None:
     async with server(broker(sasl_error=58)) as port:
         with pytest.raises(AuthenticationFailed) as refused:
             await open_to(port, SASL)
@@ -158,7 +158,7 @@ async def test_a_mechanism_that_the_broker_does_not_have() -> None:
             await open_to(port, scram)
 
 
-async def test_an_old_broker_is_told_so() -> None:
+async def test_an_old_broker_is_reported() -> None:
     async with server(broker(metadata_versions=(0, 8))) as port:
         connection = await open_to(port)
         with pytest.raises(UnsupportedBroker, match=r"Metadata in versions 0 to 8, .* Kafka 2\.8 or newer is needed"):
@@ -282,7 +282,7 @@ def test_an_encrypted_key_needs_its_password(authority: trustme.CA, monkeypatch:
         ("certificate", "TLS cannot use certificate, key and key_password: "),
     ],
 )
-def test_what_is_no_pem_is_told_without_being_shown(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_pem_is_reported_without_being_shown(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIRRORD_TEST_PEM", "no pem at all")
     pem = Secret.parse("env:MIRRORD_TEST_PEM")
     security = Security("SSL", ca=pem) if key == "ca" else Security("SSL", certificate=pem, key=pem)

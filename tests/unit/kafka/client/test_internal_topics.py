@@ -48,7 +48,7 @@ async def test_what_is_tried_next(refusals: list[str], tries: list[tuple[int, bo
     assert await Cluster(*refusals).made(3, 2, LATER) == tries
 
 
-async def test_what_stays_refused_is_told() -> None:
+async def test_what_stays_refused_is_reported() -> None:
     with pytest.raises(EnvironmentFault, match=r"own cannot be created: TOPIC_AUTHORIZATION_FAILED; CREATE is missing"):
         await Cluster("TOPIC_AUTHORIZATION_FAILED").made(3, 3)
     with pytest.raises(EnvironmentFault, match="INVALID_CONFIG: no such setting"):

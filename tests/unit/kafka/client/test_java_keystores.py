@@ -89,7 +89,7 @@ def load(context: ssl.SSLContext, pem: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["key.jks", "trust.jks", "key.p12", "trust.p12"])
-def test_a_wrong_password_is_told(name: str) -> None:
+def test_a_wrong_password_is_reported(name: str) -> None:
     with pytest.raises(
         EnvironmentFault, match=rf"{name} cannot be read: its password is wrong, or it is damaged"
     ) as raised:
@@ -97,7 +97,7 @@ def test_a_wrong_password_is_told(name: str) -> None:
     assert "salmon99" not in str(raised.value)
 
 
-def test_a_wrong_password_of_the_key_is_told() -> None:
+def test_a_wrong_password_of_the_key_is_reported() -> None:
     with pytest.raises(EnvironmentFault, match=r"key.jks cannot be read: the password of its key is wrong"):
         read_store(str(STORES / "key.jks"), PASSWORD)
 
@@ -117,7 +117,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
             read_store(str(path), None)
 
 
-def test_a_store_of_another_purpose_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_another_purpose_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     password = secret(PASSWORD, "STORE", monkeypatch)
     with pytest.raises(EnvironmentFault, match=r"trust.p12 holds no private key"):
         tls_context(Security("SSL", keystore=str(STORES / "trust.p12"), keystore_password=password))

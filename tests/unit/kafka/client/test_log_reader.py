@@ -83,7 +83,7 @@ async def test_a_leader_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) 
     assert read == list(range(3, 10))
 
 
-async def test_what_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_pass_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     reader = reader_of(monkeypatch, denied, failures={4: denied})
     with pytest.raises(EnvironmentFault, match="orders-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):

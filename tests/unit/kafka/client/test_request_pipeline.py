@@ -265,7 +265,7 @@ def test_wrong_bytes_end_that_connection_alone(
     run(test())
 
 
-def test_a_connection_that_ends_tells_every_request(run: Run, link: Link) -> None:
+def test_a_connection_that_ends_fails_every_request(run: Run, link: Link) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer((await read_request(reader))[0], b"first"))
         await read_request(reader)

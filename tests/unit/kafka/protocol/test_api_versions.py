@@ -35,7 +35,7 @@ def test_the_oldest_kafka_will_do() -> None:
     assert [choose(api, KAFKA_2_8) for api in (*APIS, *UPKEEP_APIS)] == [9, 12, 6, 11, 4, 4, 0, 6, 2, 2, 2, 4, 1, 0]
 
 
-def test_an_older_kafka_is_told_so() -> None:
+def test_an_older_kafka_is_reported() -> None:
     with pytest.raises(
         UnsupportedBroker,
         match=r"^the broker offers Fetch in versions 0 to 11, mirrord speaks 12 to 18; Kafka 2\.8 or newer is needed$",
@@ -45,7 +45,7 @@ def test_an_older_kafka_is_told_so() -> None:
         choose(DESCRIBE_PRODUCERS, {})
 
 
-def test_a_broker_from_the_future_is_told_so() -> None:
+def test_a_broker_newer_than_this_program_is_reported() -> None:
     with pytest.raises(UnsupportedBroker, match="versions 14 to 20, mirrord speaks 9 to 13; this broker needs a newer"):
         choose(PRODUCE, {0: (14, 20)})
 

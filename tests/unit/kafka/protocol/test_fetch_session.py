@@ -51,7 +51,7 @@ def test_every_part_of_a_position_counts() -> None:
     assert session.next_step({A: FetchPosition(1, leader_epoch=5)}).fetch == [(A, FetchPosition(1, leader_epoch=5))]
 
 
-def test_an_evicted_session_is_opened_anew() -> None:
+def test_an_evicted_session_is_opened_again() -> None:
     session = opened(positions(a=1))
     session.next_step(positions(a=2, b=3))
     assert not session.answered(bad(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

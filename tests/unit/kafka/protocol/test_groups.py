@@ -101,6 +101,6 @@ def test_values_without_a_topic_id_and_of_the_oldest_kind() -> None:
     assert oldest == OffsetValue(1 << 40, -1, "m", 1_700_000_000_000)
 
 
-def test_a_value_that_is_too_new_is_told() -> None:
+def test_a_value_that_is_too_new_is_reported() -> None:
     with pytest.raises(UnknownLayout, match="a commit of version 5"):
         consumer_offsets.decode_value(b"\x00\x05" + golden("OffsetCommitValue 4")[2:])

@@ -223,7 +223,7 @@ def test_old_messages_in_between_do_not_bring_an_abort_back() -> None:
     assert [each.offset for each in lane.ready] == [12, 13]
 
 
-def test_a_message_that_cannot_be_read_stops_the_lane_in_front_of_it() -> None:
+def test_a_message_that_cannot_be_read_stops_the_lane_before_it() -> None:
     wrong = bytearray(messages(1, some(7, 8), 1))
     wrong[30] ^= 1
     lane = lane_at(5)

@@ -37,7 +37,7 @@ def test_bytes_are_those_of_kafkas_own_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS.values())
-def test_what_stands_behind_the_last_field_is_left_out_of_account(record: Kind) -> None:
+def test_what_follows_the_last_field_is_ignored(record: Kind) -> None:
     assert type(record).decode(record.key + b"more", record.value + b"more") == record
 
 

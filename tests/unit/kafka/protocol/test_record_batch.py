@@ -113,7 +113,7 @@ def test_the_delete_horizon_leaves_record_times_alone() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("value", [b"", b"value" * 100])
-def test_old_formats_are_told_apart(magic: Literal[0, 1], value: bytes) -> None:
+def test_old_formats_are_distinguished(magic: Literal[0, 1], value: bytes) -> None:
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=0, batch_size=1 << 20)
     builder.append(0, timestamp=1_700_000_000_000, key=None, value=value)
     old = builder.build()

@@ -271,7 +271,7 @@ async def test_the_compaction_that_began_last_is_the_one_that_moves(tmp_path: Pa
     assert await answers_of(ledger, tmp_path) == before
 
 
-async def test_a_map_that_is_told_anew_meanwhile_stays(tmp_path: Path) -> None:
+async def test_a_map_that_is_rebuilt_meanwhile_stays(tmp_path: Path) -> None:
     ledger = filled(released=False)
 
     def retold(works: Sequence[FileWork]) -> list[ArchiveFile]:

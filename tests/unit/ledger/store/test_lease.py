@@ -243,7 +243,7 @@ async def test_a_dead_holder_is_replaced_although_others_work_under_its_lease(wo
     assert valid_until <= standby.settled_from
 
 
-async def test_all_who_work_under_a_lost_lease_are_told(world: World) -> None:
+async def test_all_who_work_under_a_lost_lease_learn_of_it(world: World) -> None:
     daemon, replicator = await world.keeper(), await world.keeper()
     await replicator.join(await daemon.acquire())
     world.ledger.save_faults.extend([Fault.FAILS] * 1000)
@@ -256,7 +256,7 @@ async def test_all_who_work_under_a_lost_lease_are_told(world: World) -> None:
     assert standby.is_valid
 
 
-async def test_who_joins_too_late_is_told(world: World) -> None:
+async def test_a_worker_that_joins_too_late_is_informed(world: World) -> None:
     daemon, late = await world.keeper(), await world.keeper()
     await daemon.acquire()
     await daemon.release()
@@ -297,7 +297,7 @@ async def test_a_ledger_that_is_away_for_a_moment_costs_no_lease(world: World) -
     assert holder.is_valid
 
 
-async def test_a_renewal_that_takes_longer_than_the_lease_is_told(world: World) -> None:
+async def test_a_renewal_that_takes_longer_than_the_lease_is_reported(world: World) -> None:
     holder = await world.keeper()
     await holder.acquire()
     world.logs[0].gate.clear()
@@ -376,7 +376,7 @@ RESTARTED = msgspec.structs.replace(HOLDER, pid=1, daemon="daemon")
 AGAIN = msgspec.structs.replace(RESTARTED, pid=2)
 
 
-async def test_a_daemon_goes_on_under_its_lease_and_its_replicators_do_not_notice(world: World) -> None:
+async def test_a_daemon_continues_under_its_lease_and_its_replicators_do_not_notice(world: World) -> None:
     first = await world.keeper(RESTARTED)
     replicator = await world.keeper()
     await replicator.join(await first.acquire())

@@ -162,7 +162,7 @@ async def test_another_leader_with_all_entries_changes_nothing(processes: Proces
     await keeper.close()
 
 
-async def test_who_read_what_was_lost_tells_those_who_had_not(processes: Processes) -> None:
+async def test_a_process_that_read_what_was_lost_warns_those_that_had_not(processes: Processes) -> None:
     store, keeper = await leased(processes)
     behind = await processes.open()
     await behind.read_to_end()
@@ -288,7 +288,7 @@ async def test_a_repeated_append_may_stand_twice(processes: Processes) -> None:
     await keeper.close()
 
 
-async def test_the_verdicts_of_a_ledger_that_lost_its_end_are_not_told(processes: Processes) -> None:
+async def test_the_verdicts_of_a_ledger_that_lost_its_end_are_not_listed(processes: Processes) -> None:
     store, keeper = await leased(processes)
     await appended(store, 10)
     await store.read_to_end()

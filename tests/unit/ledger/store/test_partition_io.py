@@ -107,7 +107,7 @@ async def test_at_the_end_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     reader.stop()
 
 
-async def test_an_offset_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_offset_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     later = answer(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     reader, asked = reading(monkeypatch, later, later, answer(5, ErrorCode.OFFSET_OUT_OF_RANGE))
     with pytest.raises(OutOfRange):
@@ -115,7 +115,7 @@ async def test_an_offset_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPat
     assert len(asked) == 3
 
 
-async def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_may_not_be_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, _ = reading(monkeypatch, answer(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(LedgerUnavailable, match="state: TOPIC_AUTHORIZATION_FAILED"):
         await reader.take()

@@ -65,7 +65,7 @@ HALT = LaneHalted(LANE, 1, "poison", "a batch was refused", 5, 6)
 
 
 @pytest.mark.parametrize("fault", [Fault.FAILS, Fault.ANSWER_LOST, Fault.LATE])
-async def test_a_repeated_append_binds_once_and_tells_the_truth(
+async def test_a_repeated_append_binds_once_and_reports_the_result(
     ledger: MemoryLedger, open_store: OpenStore, fault: Fault
 ) -> None:
     store = await open_store()
@@ -160,7 +160,7 @@ async def test_an_unreachable_ledger_is_said_in_time_and_used_on_later(
     await store.save(progress(0, 1))
 
 
-async def test_an_unreachable_ledger_is_told_once(
+async def test_an_unreachable_ledger_is_reported_once(
     ledger: MemoryLedger, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []

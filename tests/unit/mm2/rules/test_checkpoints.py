@@ -41,7 +41,7 @@ def test_a_target_position_goes_back_only_with_the_group() -> None:
     assert write(book) == [], "no further at the target: the group would read nothing twice"
 
 
-def test_what_is_told_during_a_write_is_not_lost() -> None:
+def test_what_is_reported_during_a_write_is_not_lost() -> None:
     book = CheckpointBook()
     book.record(at(100, 90))
     assert write(book) == [(100, 90)]
@@ -76,7 +76,7 @@ def test_metadata_travel_along() -> None:
     assert book.due() == [Checkpoint("billing", "eu.orders", 3, 1, 1, "note")]
 
 
-def test_a_topic_that_was_created_again_begins_anew() -> None:
+def test_a_topic_that_was_created_again_begins_again() -> None:
     book = CheckpointBook()
     book.learn(Checkpoint("billing", "eu.orders", 0, 100, 90))
     book.record(at(120, 110))

@@ -54,7 +54,7 @@ def test_a_beat_of_another_process_is_corrected_by_the_sources_clock() -> None:
     assert latency.at(102.0) == Shown(0, 3), "no record arrives before it was written"
 
 
-def test_without_the_sources_clock_nothing_is_told() -> None:
+def test_without_the_clock_of_the_source_no_latency_is_reported() -> None:
     latency = BeatLatency("eu", SentBeats(), 100.0)
     latency.arrived(BEAT, 100.75, 1_000_400, None)
     assert latency.at(101.0) == Shown()

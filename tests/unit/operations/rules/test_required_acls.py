@@ -186,7 +186,7 @@ def test_what_is_left_out_has_to_be_parked_by_somebody(on_reject: OnReject, miss
     ]
 
 
-def test_every_ledger_that_may_tell_of_a_copy_is_read() -> None:
+def test_every_ledger_that_may_describe_a_copy_is_read() -> None:
     there = ["mirrord.us-eu.ledger", "mirrord.ap-eu.ledger", "mirrord.ap-eu.state", "orders", "mirrord.x.y.ledger"]
     assert flows_into_source(FLOW, [], there) == []
     same = msgspec.structs.replace(FLOW, naming="identity", groups=GroupsConfig(both_ways=True))
@@ -220,8 +220,8 @@ async def test_what_is_held_is_seen_by_bits_by_refusals_and_by_trying() -> None:
     us.refuses |= {"eu.orders": "TOPIC_AUTHORIZATION_FAILED: no", "mirrord.eu-us.state": "POLICY_VIOLATION: never"}
     begun, _ = plan()
     needs = needed_rights(FLOW, begun, {"mirrord.eu-us.ledger": OWN["mirrord.eu-us.ledger"]})
-    told = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
-    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, told)
+    allowed = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
+    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, allowed)
     lacking = {str(right.right) for right in seen if right.held is False}
     assert lacking == {
         "READ on the topic orders",

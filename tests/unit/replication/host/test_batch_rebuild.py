@@ -86,7 +86,7 @@ def test_append_times_become_creation_times() -> None:
     assert rebuilt.newest_ms == 9_999
 
 
-def test_a_position_behind_every_record_leaves_nothing() -> None:
+def test_a_position_after_every_record_leaves_nothing() -> None:
     originals = [DecodedRecord(BASE, 1, None, None, ())]
     assert again(batch(originals, last_offset_delta=5), BASE + 3) is None
 

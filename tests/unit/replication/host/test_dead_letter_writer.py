@@ -23,7 +23,7 @@ from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
         (RuntimeError(), ParkAnswer(7, -1, "RuntimeError()")),
     ],
 )
-async def test_a_lane_is_told_where_its_record_lies_or_why_it_does_not(
+async def test_a_lane_learns_where_its_record_is_stored_or_why_it_is_not(
     fault: Exception | None, expected: ParkAnswer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Letters:

@@ -81,7 +81,7 @@ async def test_nothing_is_fetched_for_a_tap_that_was_stopped(rig: Rig) -> None:
     assert rig.hot.requests == rig.idle.requests == []
 
 
-async def test_a_high_watermark_is_told_once(rig: Rig) -> None:
+async def test_a_high_watermark_is_reported_once(rig: Rig) -> None:
     tap = rig.tap(0)
     await rig.want(tap, 5)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
@@ -109,7 +109,7 @@ async def test_the_end_of_the_log_is_not_known_while_nobody_asks_for_it(rig: Rig
     assert tap.source_end == -1, "a new round: nobody fetched meanwhile"
 
 
-async def test_the_end_of_the_log_is_told_again_to_a_new_round_at_the_same_position(rig: Rig) -> None:
+async def test_the_end_of_the_log_is_reported_again_to_a_new_round_at_the_same_position(rig: Rig) -> None:
     tap = rig.tap(0)
     await rig.want(tap, 5)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
@@ -135,7 +135,7 @@ async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
     assert tap.source_end == -1
 
 
-async def test_how_old_the_word_on_the_end_is(rig: Rig) -> None:
+async def test_how_old_the_reported_end_is(rig: Rig) -> None:
     tap = rig.tap(0)
     await rig.want(tap, 5)
     assert tap.last_bounds().end == -1
@@ -250,7 +250,7 @@ def test_no_epoch_is_known_at_first() -> None:
     assert (FetchPosition(5).leader_epoch, FetchPosition(5).last_epoch, EpochCache().before(5)) == (-1, -1, -1)
 
 
-async def test_a_lost_session_is_opened_anew(rig: Rig) -> None:
+async def test_a_lost_session_is_opened_again(rig: Rig) -> None:
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(b"\x00\x00\x00\x00\x00\x46\x00\x00\x00\x00\x01\x00")  # FETCH_SESSION_ID_NOT_FOUND
     await settle()
@@ -399,7 +399,7 @@ def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPat
     assert not near(500, -1, 1_000)
 
 
-def test_what_the_supervisor_knows_of_retention_counts_beside_what_is_seen() -> None:
+def test_what_the_supervisor_knows_of_retention_counts_in_addition_to_what_is_seen() -> None:
     urgency = FetchPriority()
     urgency.note(0, 1_000, 9_000)
     urgency.tell(near=True)

@@ -114,7 +114,7 @@ async def test_it_is_named_once_it_is_waited_for_too_long() -> None:
     assert [each["event"] for each in logs] == ["open_transaction", "open_transaction_over"], "once, and its end"
 
 
-async def test_a_source_that_does_not_tell_the_producer() -> None:
+async def test_a_source_that_does_not_report_the_producer() -> None:
     rig = Rig()
     rig.answer = (int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), ())
     with capture_logs() as logs:

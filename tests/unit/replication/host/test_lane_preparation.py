@@ -69,7 +69,7 @@ async def test_it_waits_until_it_knows_who_leads() -> None:
     assert not target.on_change, "nobody listens any more"
 
 
-async def test_a_broker_that_is_away_is_for_the_lane_to_tell() -> None:
+async def test_an_unreachable_broker_is_reported_by_the_lane() -> None:
     await prepare(as_any(View(1, EnvironmentFault("away"))), as_any(View(2)), [LANE])
 
 

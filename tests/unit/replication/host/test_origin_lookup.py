@@ -108,7 +108,7 @@ async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
     assert world.opened == ["asia-eu", "elsewhere", "us-eu"]
 
 
-async def test_what_was_written_before_the_question_is_told(world: World) -> None:
+async def test_what_was_written_before_the_question_is_in_the_answer(world: World) -> None:
     """Also by a flow that was unknown: its ledger is there before its first record."""
     hosted = FakeHosted()
     assert (await world.ask(hosted)).writers == ()
@@ -120,7 +120,7 @@ async def test_what_was_written_before_the_question_is_told(world: World) -> Non
     assert world.opened == ["us-eu", "new"], "a ledger that is read is read on"
 
 
-async def test_what_was_told_does_not_change_any_more(world: World) -> None:
+async def test_an_answer_does_not_change_any_more(world: World) -> None:
     key, facts = lane(7)
     await world.flow("us-eu", *facts)
     (writer,) = (await world.ask(FakeHosted())).writers
@@ -171,7 +171,7 @@ async def test_a_ledger_without_a_state_topic_is_read_alone(world: World) -> Non
     assert (world.opened, world.alone) == (["us-eu"], ["gone", "us-eu"])
 
 
-async def test_what_blocks_is_told_with_the_topic_and_the_ways_out(world: World) -> None:
+async def test_an_obstacle_is_reported_with_the_topic_and_the_ways_out(world: World) -> None:
     await world.flow("us-eu")
     world.ledgers["us-eu"].entries.append(b"no ledger at all")
     with capture_logs() as events:

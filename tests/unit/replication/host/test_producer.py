@@ -75,7 +75,7 @@ async def rig() -> Rig:
     return Rig()
 
 
-async def test_lanes_share_requests_and_are_told_apart(rig: Rig) -> None:
+async def test_lanes_share_requests_and_are_kept_apart(rig: Rig) -> None:
     one, other = Sender(0), Sender(1)
     rig.target.produce(as_any(one), one.batches(10, 11))
     rig.target.produce(as_any(other), other.batches(20))
@@ -87,7 +87,7 @@ async def test_lanes_share_requests_and_are_told_apart(rig: Rig) -> None:
     assert other.answers == [(20, 0, 500)]
 
 
-async def test_of_what_comes_together_a_lane_is_told_in_one_step_and_of_failures_in_their_turn(rig: Rig) -> None:
+async def test_a_lane_gets_answers_that_arrive_together_in_one_step_and_failures_in_their_turn(rig: Rig) -> None:
     one, other = Sender(0), Sender(1)
     rig.target.produce(as_any(one), one.batches(0, 1, 2, 3))
     rig.target.produce(as_any(other), other.batches(0, 1))
@@ -117,7 +117,7 @@ async def test_for_many_answers_it_sleeps_longer_but_looks_soon_at_those_that_ca
     assert pipe.wakes_for == 1
 
 
-async def test_successes_are_told_though_the_connection_ends_in_the_same_read(rig: Rig) -> None:
+async def test_successes_are_reported_though_the_connection_ends_in_the_same_read(rig: Rig) -> None:
     one, other = Sender(0), Sender(1)
     rig.target.produce(as_any(one), one.batches(0, 1))
     rig.target.produce(as_any(other), other.batches(0))
@@ -247,7 +247,7 @@ async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> N
     assert other.answers == [(0, 0, 9)]
 
 
-async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lane_learns_whether_its_broker_is_far_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("mirrord.replication.host.producer.time.monotonic", lambda: now[0])
     sender = Sender(0)

@@ -68,14 +68,14 @@ def plain(count: int, **fields: Any) -> list[DecodedRecord]:
     ]
 
 
-def test_a_filter_leaves_out_and_tells_which() -> None:
+def test_a_filter_leaves_records_out_and_names_them() -> None:
     made = shaped(shaping(filter=f"{SAMPLE}:Odd"), plain(5))
     assert made.pieces == ((BASE + 1, 1), (BASE + 3, 1))
     assert made.left_out == tuple(Verdict(BASE + at, BASE + at + 1, "filtered") for at in (0, 2, 4))
     assert [record.value for record in copies(made)] == [b"v1", b"v3"]
 
 
-def test_nothing_left_is_told_as_one_range() -> None:
+def test_a_batch_of_which_nothing_is_left_is_recorded_as_one_range() -> None:
     made = shaped(shaping(filter="keys", filter_settings={"match": "no"}), plain(4), from_offset=BASE + 1)
     assert (made.pieces, made.data) == ((), b"")
     assert made.left_out == (Verdict(BASE + 1, BASE + 4, "filtered"),)
@@ -133,13 +133,13 @@ def test_keys() -> None:
         ({"filter": "no.such:Class"}, "a policy cannot be used here"),
     ],
 )
-def test_no_answer_halts_in_front_of_the_record(rules: dict[str, Any], line: str) -> None:
+def test_no_answer_halts_before_the_record(rules: dict[str, Any], line: str) -> None:
     with pytest.raises(PolicyRefused, match=line) as refused:
         shaped(shaping(**rules), plain(4))
     assert refused.value.offset in {BASE, BASE + 2, 0}
 
 
-def test_or_rejects_it_and_goes_on() -> None:
+def test_or_rejects_it_and_continues() -> None:
     rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + 3}, on_error="reject")
     made = shaped(rules, plain(6))
     assert made.pieces == ((BASE + 1, 1), (BASE + 5, 1))

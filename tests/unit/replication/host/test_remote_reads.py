@@ -168,7 +168,7 @@ async def test_a_lane_that_falls_behind_into_remote_storage_is_noticed_by_a_late
     assert (remote(rig).in_flight, rig.hot.in_flight) == (1, 0)
 
 
-async def test_a_broker_that_cannot_tell_gets_one_long_request_at_a_time(
+async def test_a_broker_that_does_not_report_its_local_start_gets_one_long_request_at_a_time(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tap = rig.tap(0)
@@ -292,7 +292,9 @@ async def test_a_stretch_without_its_end_fails_as_before(monkeypatch: pytest.Mon
     assert {(wait_ms, link) for _, wait_ms, link in log.asked} == {(100, "read")}
 
 
-async def test_a_stretch_of_a_broker_that_cannot_tell_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stretch_of_a_broker_that_does_not_report_its_local_start_waits_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = Log(monkeypatch, local=6, needs_ms=2_000)
 
     async def nothing(_view: object, _partition: PartitionId) -> int:

@@ -164,7 +164,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
 
 
 @pytest.mark.parametrize("base_offsets", [(2, 4, 6), (2, 5, 7), (2, 4, 0), (9, 11, 13)])
-def test_what_is_told_together_is_what_is_told_one_by_one(base_offsets: tuple[int, ...]) -> None:
+def test_answers_given_together_have_the_effect_of_answers_given_one_by_one(base_offsets: tuple[int, ...]) -> None:
     """Also if the middle one is elsewhere, the last one below the end, and none where it should be."""
     ends: list[tuple[object, ...]] = []
     for together in (True, False):
@@ -248,7 +248,7 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
         assert "[0, 5)" in lane.halt.line
 
 
-def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None:
+def test_what_was_deleted_before_it_was_copied_is_recorded_and_left_out() -> None:
     lane, _ = copying()
     lost, append, fetch = step(
         lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9)

@@ -82,7 +82,7 @@ def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
 
 
-def test_the_word_of_a_later_leader_is_not_enough(play: Play) -> None:
+def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:
     """Below the resume position the last record is in its place, but under a leader that may have lacked the records
     before it."""
     play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
@@ -134,7 +134,7 @@ def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
     assert (fetch.position, play.lane.acked) == (10, 10)
 
 
-def test_acknowledged_above_the_resume_position_is_looked_up_where_others_wrote_as_much_as_the_log_lost(
+def test_an_acknowledgement_above_the_resume_position_is_checked_where_others_wrote_as_much_as_the_log_lost(
     play: Play,
 ) -> None:
     # The resume position stays at the start during the comparison of the takeover.

@@ -120,7 +120,7 @@ def test_it_copies_when_all_is_answered_whatever_comes_first(order: tuple[int, .
         replace(WORD, ordinal=0),
     ],
 )
-def test_a_word_that_is_not_enough(word: Progress | None) -> None:
+def test_a_handoff_checkpoint_that_is_not_enough(word: Progress | None) -> None:
     taking = Taking(word)
     assert [type(each) for each in taking.first] == [Append]
     assert begins_anew(taking.hear(taking.take()))
@@ -128,7 +128,7 @@ def test_a_word_that_is_not_enough(word: Progress | None) -> None:
     assert taking.lane.resume_position.ordinal == (word.ordinal if newest and word is not None else 3)
 
 
-def test_a_word_counts_for_nothing_when_the_lane_was_not_left_cleanly() -> None:
+def test_a_handoff_checkpoint_does_not_count_if_the_lane_was_not_left_cleanly() -> None:
     assert [type(each) for each in Taking(clean=False).first] == [Append]
 
 
@@ -178,7 +178,7 @@ def test_a_ledger_that_does_not_answer() -> None:
     assert (taking.lane.takeover.fast_handoff, taking.hear(taking.producers())) == (None, [])
 
 
-def test_the_ledger_tells_more_than_was_read_at_the_start() -> None:
+def test_the_ledger_holds_more_than_was_read_at_the_start() -> None:
     """What its last holder skipped after the last record, as it left."""
     taking = Taking()
     taking.hear(taking.chunk(), taking.end(), taking.producers())

@@ -48,7 +48,7 @@ def resumed(lane: Lane) -> Effects:
     return step(lane, 9.5, VisibleAnswer(lane.asked, 0, 0, 0))
 
 
-def test_an_answer_of_an_earlier_round_is_not_told_again() -> None:
+def test_an_answer_of_an_earlier_round_is_not_recorded_again() -> None:
     lane, fetch = copying()
     lane.has_policies = True
     fact = fetched(lane, [fetch], {4, 7})

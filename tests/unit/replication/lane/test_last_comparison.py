@@ -83,7 +83,7 @@ def later(play: Play) -> AskCheck:
     return check
 
 
-def test_the_ordinal_behind_all_that_stands_is_open_no_longer(play: Play) -> None:
+def test_the_ordinal_after_everything_in_the_log_is_no_longer_open(play: Play) -> None:
     fact = compared(play, later(play))
     assert fact == TakeoverChecked(LANE, 2, 10, 11, "equal", "", is_all=True)
     assert play.record.regiven == -1

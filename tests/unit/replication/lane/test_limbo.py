@@ -41,7 +41,7 @@ def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
     assert not [each for each in effects if isinstance(each, Append | Produce)]
 
 
-def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
+def test_after_all_that_may_arrive_an_epoch_begins_at_once() -> None:
     for behind, waits in ((7, True), (6, False)):
         lane, _, fetch = idle()
         in_doubt.leave_in_flight(lane, 0.0, behind)
@@ -59,7 +59,7 @@ def test_other_records_than_were_sent_wait_for_those() -> None:
         assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
 
 
-def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_tells_of_it() -> None:
+def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_names_it() -> None:
     for is_recorded in (False, True):
         lane, _, fetch = idle()
         lane.late_writes.former_holder_until = 9.0
@@ -85,7 +85,7 @@ def second_look(end: int) -> tuple[Lane, Effects]:
     return lane, step(lane, 5.0, EndAnswer(asked.question, 0, 1, end))
 
 
-def test_what_was_written_beside_a_former_holder_is_compared() -> None:
+def test_what_was_written_while_a_former_holder_wrote_is_compared() -> None:
     lane, (check,) = second_look(6)
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
@@ -104,7 +104,7 @@ def test_what_a_former_holder_wrote_last_is_met() -> None:
     assert (lane.phase, lane.asked) == (Phase.RESUMING, asked.question)
 
 
-def test_what_others_wrote_behind_a_former_holder_is_passed_over() -> None:
+def test_what_others_wrote_after_a_former_holder_is_passed_over() -> None:
     lane, (scan,) = second_look(8)
     assert isinstance(scan, AskScan)
     (check,) = step(lane, 5.0, scanned(scan))
@@ -239,7 +239,7 @@ def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: in
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
-def test_what_may_have_been_sent_as_another_record_is_told_with_the_run(is_dirty: bool) -> None:
+def test_what_may_have_been_sent_as_another_record_is_recorded_with_the_run(is_dirty: bool) -> None:
     lane, _, fetch = idle()
     lane.comparison.later_pending = is_dirty
     appends = [each for each in step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0)))) if isinstance(each, Append)]

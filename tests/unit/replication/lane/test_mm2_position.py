@@ -20,12 +20,12 @@ def test_a_clean_end() -> None:
     assert found("ghi", "efghijk", 109, at=104) == TopicEnd(109, "verified")
 
 
-def test_what_was_copied_behind_its_word_is_not_copied_again() -> None:
+def test_what_was_copied_after_its_saved_position_is_not_copied_again() -> None:
     assert found("abcde", "abcdefg", 3) == TopicEnd(5, "verified")
     assert found("de", "abcdefg", 1) == TopicEnd(5, "verified")
 
 
-def test_what_stands_twice_is_told_and_not_copied_a_third_time() -> None:
+def test_duplicates_are_recorded_and_not_copied_a_third_time() -> None:
     assert found("abcdecdef", "abcdefgh", 6) == TopicEnd(6, "verified", ((2, 5),))
     # It was stopped while it copied again: what it had reached before counts.
     assert found("abcdefcd", "abcdefgh", 2) == TopicEnd(6, "verified", ((2, 4),))
@@ -35,7 +35,7 @@ def test_a_target_that_lost_its_end() -> None:
     assert found("abc", "abcdefg", 5) == TopicEnd(3, "behind")
 
 
-def test_what_the_target_lacks_is_told() -> None:
+def test_what_the_target_lacks_is_recorded() -> None:
     assert found("abde", "abcdefg", 5) == TopicEnd(5, "verified", missing=((2, 3),))
     # A cleaner has removed records, so it is impossible to say.
     assert found("abde", "abcdefg", 5, whole=False) == TopicEnd(5, "verified")
@@ -69,7 +69,7 @@ def test_records_that_are_all_alike() -> None:
     assert found("xyaaa", "xyaaaaa", 2).position == 5
 
 
-def test_a_word_that_is_long_out_of_date() -> None:
+def test_a_position_that_is_long_out_of_date() -> None:
     source = "".join(chr(0x4E00 + number) for number in range(5_000))
     assert found(source[4_000:4_050], source, 10) == TopicEnd(4_050, "verified")
 

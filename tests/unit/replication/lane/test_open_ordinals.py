@@ -48,14 +48,14 @@ def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
     return run, fetch
 
 
-def test_of_what_may_arrive_yet_no_epoch_is_told(play: Play) -> None:
+def test_no_epoch_is_recorded_of_records_that_may_still_arrive(play: Play) -> None:
     run, fetch = resumed_at_its_end(play)
     assert (run.runs, run.epochs) == ((Run(10, 10),), ((10, UNKNOWN),))
     assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one before is known
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
-def test_the_first_record_that_follows_tells_its_epoch(play: Play, epoch: int) -> None:
+def test_the_first_record_that_follows_records_its_epoch(play: Play, epoch: int) -> None:
     _, fetch = resumed_at_its_end(play)
     effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, epoch, 0), (12, 1, epoch, 0))))
     (append,) = [each for each in effects if isinstance(each, Append)]
@@ -94,7 +94,7 @@ def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
     assert (check.first, check.last, check.start, check.end) == (8, 10, 7, 11)
 
 
-def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
+def test_what_is_in_a_hole_is_found_in_the_source_again(play: Play) -> None:
     """The log went back to the middle of a hole, and bytes of one of its records came late."""
     hole = HoleFound(LANE, 1, 4, 5, 8, 10)
     play.fold(hole, SourceRun(LANE, 1, (Run(8, 4), Run(10, 8)), (), ((8, 3),)))
@@ -115,14 +115,14 @@ def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
     assert (ask.first, ask.end) == (4, 5)
 
 
-def test_the_mending_of_a_map_made_anew_is_no_hole_that_batches_stand_in(play: Play) -> None:
+def test_the_mending_of_a_rebuilt_map_is_no_hole_that_contains_batches(play: Play) -> None:
     play.fold(MapRebuilt(LANE, 1, 6, 9, 12))
     play.begin("second")
     assert len(play.record.holes) == 1
     assert walk(play.lane, (OwnBatch(0, 10, 0, 0),), 0).void == NEVER
 
 
-def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:
+def test_what_a_log_lost_before_a_difference_is_found_too(play: Play) -> None:
     play.bind(play.differ())
     play.lane.log.end_epoch = 1
     play.tell(EndAnswer(play.lane.asked, 0, 2, 6))
@@ -156,7 +156,7 @@ def test_what_an_open_hole_names_is_not_copied_twice() -> None:
     assert pieces == [(4, 4, 4), (8, 10, 4), (12, 14, 1)]
 
 
-def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
+def test_the_epochs_after_a_hole_that_late_bytes_made(play: Play) -> None:
     """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not name."""
     play.begin("second")
     lane = play.lane
@@ -170,7 +170,7 @@ def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
     assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
 
 
-def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(play: Play) -> None:
+def test_a_log_that_went_back_is_recorded_again_with_the_note_that_others_were_sent(play: Play) -> None:
     play.begin("second")
     play.lane.resume_position = ResumePosition(10, 10, 0)
     play.sandwich(5)

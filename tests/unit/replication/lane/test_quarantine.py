@@ -84,7 +84,7 @@ def facts_in(effects: Effects) -> list[object]:
     return [fact for effect in effects if isinstance(effect, Append) for fact in effect.facts]
 
 
-def test_a_batch_that_is_too_large_is_made_anew_in_halves() -> None:
+def test_a_batch_that_is_too_large_is_rebuilt_in_halves() -> None:
     lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE)
     assert lane.phase is Phase.RESUMING
     assert any(isinstance(effect, AskEnd) for effect in effects)
@@ -97,7 +97,7 @@ def test_a_batch_with_a_record_that_is_refused_is_cut_in_halves() -> None:
     assert lane.refusal.split == SplitLimit(0, 2, 1)
 
 
-def test_one_record_that_is_refused_stops_its_lane_in_front_of_it() -> None:
+def test_one_record_that_is_refused_stops_its_lane_before_it() -> None:
     lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE, count=1)
     assert lane.phase is Phase.HALTED
     (halted,) = [effect for effect in effects if isinstance(effect, Halted)]
@@ -125,7 +125,7 @@ def test_a_codec_that_is_refused_is_not_sent_again() -> None:
     assert (lane.phase, lane.refusal.refused_codecs, facts_in(effects)) == (Phase.RESUMING, {ZSTD}, [])
 
 
-def test_batches_of_a_refused_codec_are_made_anew_and_others_stay_raw() -> None:
+def test_batches_of_a_refused_codec_are_rebuilt_and_others_stay_raw() -> None:
     lane, _ = copying()
     lane.rebuild, lane.refusal.refused_codecs = rebuild, frozenset({ZSTD})
     data = batch(ORIGINALS, LZ4) + batch(ORIGINALS, ZSTD, base_offset=BASE + 2)
@@ -179,7 +179,7 @@ def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
     assert (lane.phase, lane.halt.line, lane.refusal.parking) == (Phase.RESUMING, "", None)
 
 
-def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
+def test_what_cannot_be_parked_waits_and_is_reported_once_and_tried_again() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
     effects = step(lane, 1.0, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
     entry, halted = facts_in(effects)
@@ -202,14 +202,14 @@ def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
     assert entry.letters == 1
 
 
-def test_an_order_lets_a_lane_go_on_whose_record_is_being_parked() -> None:
+def test_a_command_lets_a_lane_continue_whose_record_is_being_parked() -> None:
     lane, asked = parking(failures=1)
     assert [type(fact) for fact in facts_in(step(lane, 1.0, Released()))] == [LaneResumed]
     assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
     assert (lane.phase, lane.refusal.parking, lane.refusal.parking_pause) == (Phase.RESUMING, None, -1)
 
 
-def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() -> None:
+def test_the_failure_to_park_is_recorded_again_until_the_ledger_has_it() -> None:
     lane, asked = parking()
     effects = step(lane, 1.0, ParkAnswer(asked.question, -1, "it is full"))
     (entry,) = [each for each in effects if isinstance(each, Append)]

@@ -131,7 +131,7 @@ def play() -> Play:
     return play
 
 
-def test_the_difference_is_told_before_anything_is_read(play: Play) -> None:
+def test_the_difference_is_recorded_before_anything_is_read(play: Play) -> None:
     effects = play.differ()
     assert play.lane.phase is Phase.REBUILDING
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
@@ -207,7 +207,7 @@ def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_ha
     assert "ordinals 10 to 15 are gone since" in halted.line
 
 
-def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
+def test_the_epochs_of_reassigned_ordinals(play: Play) -> None:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
@@ -252,7 +252,7 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     assert LaneMap(play.record, CopiedPosition(16, 16, 12)).to_target(14).kind == "at_end"
 
 
-def test_a_history_that_parts_behind_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
+def test_a_history_that_diverges_after_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
     ask = begun_again(play)
     effects = play.tell(DivergenceAnswer(ask.question, 0, 5, 17))
     assert not any(isinstance(effect, Lost | Append) for effect in effects)
@@ -333,7 +333,7 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
 
 
 @pytest.mark.parametrize(("jumps", "equal_until", "last_epoch"), [(False, 13, 5), (True, 13, 3), (False, 12, 3)])
-def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
+def test_a_comparison_records_no_epoch_of_what_it_did_not_compare(
     play: Play, *, jumps: bool, equal_until: int, last_epoch: int
 ) -> None:
     """Ordinals 10 to 12 are equal, or a cleaner has removed the last of them. What precedes the position is of epoch 5,

@@ -86,7 +86,7 @@ def resume(lane: Lane, end: int = 0) -> Effects:
     return step(lane, 0.0, VisibleAnswer(lane.asked, 0, end, 0))
 
 
-def test_a_lane_with_nothing_on_its_way_goes_on_there() -> None:
+def test_a_lane_with_nothing_in_flight_continues_there() -> None:
     lane, _ = copying()
     lane.source_end = 9
     assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
@@ -112,7 +112,7 @@ def test_what_is_in_flight_is_waited_for() -> None:
     assert [type(each) for each in step(lane, 1.0, Woken(wake.question))] == [AskEnd]
 
 
-def test_a_lane_that_stands_still_goes_on_by_the_order() -> None:
+def test_a_halted_lane_continues_by_the_command() -> None:
     lane, _ = copying()
     lane.on_loss = "halt"
     step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
@@ -191,7 +191,7 @@ def ledger(*facts: AnyFact) -> tuple[FlowState, Gaps]:
     return state, gaps
 
 
-def test_what_the_ledger_tells_of_it() -> None:
+def test_what_the_ledger_records_of_it() -> None:
     skipped = Verdict(4, 9, "skipped")
     runs = SourceRun(LANE, 1, (Run(4, 9),), (skipped,))
     facts = (SourceRun(LANE, 1, (Run(0, 0),)), order(9), order(9), SeekDone(LANE, 1, 4, 9), runs)

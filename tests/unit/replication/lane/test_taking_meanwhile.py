@@ -31,7 +31,7 @@ def taken(*meanwhile: AnyFact) -> tuple[Play, Effects]:
     return play, play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
 
 
-def test_ordinals_that_were_told_anew_meanwhile() -> None:
+def test_ordinals_that_were_reassigned_meanwhile() -> None:
     play, _ = taken(SourceRun(LANE, 1, (Run(6, 10),), rewound=Rewound(6, 6, 6, 3)))
     assert play.lane.resume_position == ResumePosition(6, 6, 3)
     assert missing_ordinals.known_until(play.lane) == 6
@@ -48,7 +48,7 @@ def test_a_difference_that_was_found_meanwhile() -> None:
     assert not any(isinstance(effect, Append) for effect in effects)
 
 
-def test_a_halt_that_was_told_meanwhile_is_ended() -> None:
+def test_a_halt_that_was_recorded_meanwhile_is_ended() -> None:
     """A lane that copies must not be reported as halted."""
     play, effects = taken(LaneHalted(LANE, 1, "unreadable", "orders-0: source offset 10 cannot be read", 10, 11))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]

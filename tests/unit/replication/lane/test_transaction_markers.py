@@ -47,7 +47,7 @@ def control(start: int, end: int) -> Verdict:
     return Verdict(start, end, "control")
 
 
-def test_what_follows_a_marker_is_told_with_it() -> None:
+def test_what_follows_a_marker_is_recorded_with_it() -> None:
     play = Play()
     (first,) = play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
     assert (first.runs, first.verdicts) == ((Run(0, 0), Run(2, 3)), (control(2, 3),))
@@ -63,14 +63,14 @@ def test_what_is_ready_does_not_wait_for_what_may_follow() -> None:
     assert [ordinal for _, ordinal in play.lane.intents] == [6], "ordinals 2 to 5 may be sent"
 
 
-def test_while_there_is_more_nothing_is_told_ahead() -> None:
+def test_while_there_is_more_nothing_is_recorded_ahead() -> None:
     play = Play()
     (first,) = play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=50)
     assert first.runs == (Run(0, 0),)
     assert runs_of(play.take((3, 1, TRANSACTIONAL), end=50)) == [((Run(2, 3),), (control(2, 3),))]
 
 
-def test_markers_without_records_are_told_with_the_next_record() -> None:
+def test_markers_without_records_are_recorded_with_the_next_record() -> None:
     play = Play()
     play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
     for at in range(3, 9):
@@ -78,7 +78,7 @@ def test_markers_without_records_are_told_with_the_next_record() -> None:
     assert runs_of(play.take((9, 1, 0), end=10)) == [((Run(2, 9),), (control(3, 9),))]
 
 
-def test_a_hole_behind_a_marker_supersedes_what_was_told() -> None:
+def test_a_hole_after_a_marker_supersedes_what_was_recorded() -> None:
     play = Play()
     play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
     runs = runs_of(play.take((5, 1, 0), end=6))
@@ -87,7 +87,7 @@ def test_a_hole_behind_a_marker_supersedes_what_was_told() -> None:
     assert play.lane.record.source_runs.offset_of(2) == 5
 
 
-def test_what_was_aborted_and_has_no_marker_yet_is_not_told_ahead() -> None:
+def test_what_was_aborted_and_has_no_marker_yet_is_not_recorded_ahead() -> None:
     play = Play()
     play.take((0, 2, 0), end=2)
     found = data((2, 2, 0, TRANSACTIONAL))

@@ -41,7 +41,7 @@ def restart(
     return mirror.start(daemon="one", former=engine, pid=pid)
 
 
-async def test_replicators_go_on_and_no_lane_is_given_again(mirror: Mirror) -> None:
+async def test_replicators_continue_and_no_lane_is_assigned_again(mirror: Mirror) -> None:
     flow, engine = await running(mirror)
     replicators, homes = list(engine.alive), engine.homes()
     given = len(engine.assignments(engine.replicators))
@@ -152,7 +152,7 @@ async def test_who_was_only_thought_dead_leaves_the_replicators_to_its_successor
     assert other.alive == kept
 
 
-async def test_the_follower_of_groups_goes_on(mirror: Mirror) -> None:
+async def test_the_follower_of_groups_continues(mirror: Mirror) -> None:
     flow, engine = await running(mirror)
     await eventually(lambda: engine.groups)
     (follower,) = engine.groups

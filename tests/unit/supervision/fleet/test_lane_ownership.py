@@ -41,30 +41,32 @@ class Lane:
 
     def give(self, name: str, now: float = 0.0) -> LaneAssignment:
         self.custody.give(LANE, name, now)
-        told = self.custody.assignment(as_any(SimpleNamespace(lane=LANE, key=KEY, source_topic="t", target_topic="t")))
+        assignment = self.custody.assignment(
+            as_any(SimpleNamespace(lane=LANE, key=KEY, source_topic="t", target_topic="t"))
+        )
         known = self.ledger.lanes.get(LANE)
         grant = 1 if known is None else known.grant + 1
         self.ledger.lanes[LANE] = as_any(SimpleNamespace(grant=grant, replicator=f"{name}/1", times=(0, 0)))
-        return told
+        return assignment
 
 
-def test_the_next_one_gets_the_word_of_who_left_and_nobody_after_it() -> None:
+def test_the_next_holder_gets_the_handoff_checkpoint_and_nobody_after_it() -> None:
     lane = Lane()
     assert lane.give("a").word is None
     lane.custody.left(LANE, "a", Parting(clean=True, word=word(1)))
-    told = lane.give("b")
-    assert (told.former, told.word, told.grant) == ("left", word(1), 1)
+    assignment = lane.give("b")
+    assert (assignment.former, assignment.word, assignment.grant) == ("left", word(1), 1)
     lane.custody.ended("b")
-    told = lane.give("c", LATER)
-    assert (told.former, told.word) == ("dead", None)
+    assignment = lane.give("c", LATER)
+    assert (assignment.former, assignment.word) == ("dead", None)
 
 
 def test_what_the_supervisor_has_read_of_the_ledger_does_not_matter() -> None:
     lane = Lane()
     lane.give("a")
     lane.custody.left(LANE, "a", Parting(clean=True, word=word(4)))
-    told = lane.give("b")
-    assert (told.former_under(4), told.former_under(1)) == ("left", "unknown")
+    assignment = lane.give("b")
+    assert (assignment.former_under(4), assignment.former_under(1)) == ("left", "unknown")
 
 
 @pytest.mark.parametrize("parting", [NOT_LEFT, Parting(clean=True)])
@@ -75,18 +77,18 @@ def test_without_a_word(parting: Parting) -> None:
     assert lane.give("b", LATER).word is None
 
 
-def test_a_word_does_not_speak_for_the_one_before() -> None:
+def test_a_handoff_checkpoint_does_not_count_for_an_earlier_holder() -> None:
     lane = Lane()
     lane.give("a")
     lane.give("b")  # whether the first one still writes is not known
     lane.custody.left(LANE, "b", Parting(clean=True, word=word(2)))
-    told = lane.give("c", 1.0)
-    assert (told.former, told.word) == ("unknown", None)
+    assignment = lane.give("c", 1.0)
+    assert (assignment.former, assignment.word) == ("unknown", None)
     lane.custody.left(LANE, "c", Parting(clean=True, word=word(3)))
     assert lane.give("d", 2 * LATER).word == word(3)
 
 
-def test_somebody_elses_word_does_not_count() -> None:
+def test_another_replicators_handoff_checkpoint_does_not_count() -> None:
     lane = Lane()
     lane.give("a")
     lane.custody.left(LANE, "another", Parting(clean=True, word=word(1)))

@@ -81,8 +81,8 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
             pass
         with JobLease(config, "compact"):
             first.set_outcome("eu-us", "differences", "1 foreign")
-    told = ledger.audit
-    assert (told.number, told.outcome, told.line, told.worker) == (1, "differences", "1 foreign", this_worker())
+    state = ledger.audit
+    assert (state.number, state.outcome, state.line, state.worker) == (1, "differences", "1 foreign", this_worker())
     with JobLease(config, "audit") as third:
         third.set_outcome("eu-us", "done", "no difference")
     assert (ledger.audit.number, ledger.audit.outcome) == (2, "done")
@@ -96,7 +96,7 @@ def test_never_two_at_once(ledger: SharedLedger, config: Config) -> None:
         (KeyboardInterrupt(), "stopped", "it was asked to end"),
     ],
 )
-def test_the_end_is_told_however_it_comes(
+def test_the_end_is_recorded_however_it_comes(
     raised: BaseException, outcome: JobOutcome, line: str, ledger: SharedLedger, config: Config
 ) -> None:
     with pytest.raises(type(raised)), JobLease(config, "audit"):
@@ -206,7 +206,7 @@ async def test_by_schedule_one_after_the_other_until_the_configuration_says_othe
     assert [(each.job, each.config.audit.level) for each in orders] == [("audit", "records")] * 3
 
 
-async def test_what_fails_is_told(config: Config) -> None:
+async def test_failures_are_reported(config: Config) -> None:
     async def run(_: JobOrder) -> JobReport:
         raise EnvironmentFault("no process")
 

@@ -104,8 +104,8 @@ def test_a_repeat_that_is_appended_again_is_named() -> None:
 
 @pytest.mark.parametrize("number", [at for at, step in enumerate(STEPS) if step.fate == "known"])
 def test_a_repeat_that_is_not_answered_with_its_offset_is_named(number: int) -> None:
-    for told in (ProbeAnswer(0, -1), ProbeAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)):
-        assert broken(judge(answered(number, *told)(kept()))) == [STEPS[number].rule]
+    for answer in (ProbeAnswer(0, -1), ProbeAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)):
+        assert broken(judge(answered(number, *answer)(kept()))) == [STEPS[number].rule]
 
 
 @pytest.mark.parametrize("number", [at for at, step in enumerate(STEPS) if step.fate == "refused"])
@@ -135,7 +135,7 @@ def test_an_older_broker_may_say_duplicate() -> None:
         ({"stored": ()}, broker_probe.KEEPS),
     ],
 )
-def test_what_is_told_and_stored_wrongly_is_named(changes: dict[str, object], rule: str) -> None:
+def test_what_is_answered_and_stored_wrongly_is_named(changes: dict[str, object], rule: str) -> None:
     assert broken(judge(msgspec.structs.replace(kept(), **changes))) == [rule]
 
 
@@ -158,7 +158,9 @@ def test_what_is_allowed_is_remarked() -> None:
 def test_old_records_may_be_forgotten_at_once_or_refused() -> None:
     seen = kept()
     assert seen.last_sequences is not None
-    forgotten = {number: told for number, told in seen.last_sequences.items() if number != STEPS[OLD].producer}
+    forgotten = {
+        number: last_sequence for number, last_sequence in seen.last_sequences.items() if number != STEPS[OLD].producer
+    }
     assert judge(msgspec.structs.replace(seen, last_sequences=forgotten)).failures == ()
     refused = answered(OLD, ErrorCode.INVALID_TIMESTAMP)(seen)
     refused = msgspec.structs.replace(
@@ -197,7 +199,7 @@ def test_what_a_flow_promises() -> None:
     assert [mode(each) for each in (None, passed, failed)] == ["sequence", "sequence", "at-least-once"]
 
 
-def test_brokers_are_told_apart_by_what_they_offer() -> None:
+def test_brokers_are_distinguished_by_what_they_offer() -> None:
     old, new = {0: (0, 12), 1: (0, 15)}, {0: (3, 13), 1: (4, 18), 2: (1, 1)}
     assert fingerprint([old, dict(reversed(old.items()))]) == fingerprint([old])
     assert fingerprint([new, old]) == fingerprint([old, new, old, {}])

@@ -30,22 +30,22 @@ def lanes(*lags_s: float | None) -> list[LaneStatus]:
 def test_only_what_is_known_is_within(
     lags: tuple[float | None, ...], faults: tuple[str, ...], looked: bool, within: bool, why: str
 ) -> None:
-    told = rpo_status(30_000, "running", lanes(*lags), faults, looked=looked)
-    assert told is not None
-    assert (told.rpo_s, told.within, told.why) == (30.0, within, why)
+    status = rpo_status(30_000, "running", lanes(*lags), faults, looked=looked)
+    assert status is not None
+    assert (status.rpo_s, status.within, status.why) == (30.0, within, why)
 
 
 @pytest.mark.parametrize("state", ["starting", "draining", "stopped", "down"])
 def test_a_flow_that_does_not_run_grows_old(state: FlowPhase) -> None:
-    told = rpo_status(30_000, state, lanes(31.0), (), looked=True)
-    assert told is not None
-    assert told.within is False
+    status = rpo_status(30_000, state, lanes(31.0), (), looked=True)
+    assert status is not None
+    assert status.within is False
 
 
 def test_a_standby_says_nothing() -> None:
-    told = rpo_status(30_000, "standby", lanes(None), (), looked=False)
-    assert told is not None
-    assert told.within is None
+    status = rpo_status(30_000, "standby", lanes(None), (), looked=False)
+    assert status is not None
+    assert status.within is None
 
 
 def test_without_an_objective_there_is_nothing_to_say() -> None:

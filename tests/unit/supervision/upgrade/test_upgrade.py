@@ -134,7 +134,7 @@ async def test_a_daemon_that_vanishes_while_it_takes_over_gives_the_flow_back(
     assert old.status().lease is not None
 
 
-async def test_a_daemon_that_does_not_answer_is_waited_for_and_goes_on(
+async def test_a_daemon_that_does_not_answer_is_waited_for_and_continues(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror.clusters["eu"].add("orders", 2)
@@ -171,16 +171,16 @@ async def test_nothing_is_passed_on_before_a_flow_is_handed_over(
     door = Door(old, engine)
     name = engine.alive[0].name
 
-    async def told(call: HandoverCall) -> HandoverAnswer:
+    async def answer_to(call: HandoverCall) -> HandoverAnswer:
         return await door.handover.answer(call, TERMS)
 
-    kill = await told(HandoverCall(verb="kill", name=name))
+    kill = await answer_to(HandoverCall(verb="kill", name=name))
     assert (kill.refused, kill.dead, engine.alive[0].dead) == (f"{name} is not handed over", False, False)
-    assert (await told(HandoverCall(verb="found", flow="eu-us"))).refused == "eu-us is not handed over yet"
-    assert (await told(HandoverCall(verb="kill", name="nobody"))).dead
+    assert (await answer_to(HandoverCall(verb="found", flow="eu-us"))).refused == "eu-us is not handed over yet"
+    assert (await answer_to(HandoverCall(verb="kill", name="nobody"))).dead
     successor = Successor(NEW, program())
-    assert "no flow" in (await told(HandoverCall(verb="begin", flow="us-eu", successor=successor))).refused
-    assert (await told(HandoverCall(verb="terms"))).terms == TERMS
+    assert "no flow" in (await answer_to(HandoverCall(verb="begin", flow="us-eu", successor=successor))).refused
+    assert (await answer_to(HandoverCall(verb="terms"))).terms == TERMS
     assert old.status().state == "running"
 
 
@@ -223,17 +223,17 @@ async def test_flows_that_are_not_handed_over_are_left_alone() -> None:
     flows["eu-us"].handover.is_handed = True
     one, other = (each.name for each in replicators.all)
 
-    async def told(call: HandoverCall) -> str:
+    async def refusal_of(call: HandoverCall) -> str:
         return (await door.answer(call, TERMS)).refused
 
-    assert await told(HandoverCall(verb="kill", name=other)) == f"{other} is not handed over"
-    assert await told(HandoverCall(verb="kill", name=one)) == ""
+    assert await refusal_of(HandoverCall(verb="kill", name=other)) == f"{other} is not handed over"
+    assert await refusal_of(HandoverCall(verb="kill", name=one)) == ""
     assert replicators.killed == [one]
     end = HandoverCall(verb="end", successor=Successor(NEW, program()))
-    assert await told(end) == "not handed over: us-eu"
+    assert await refusal_of(end) == "not handed over: us-eu"
     assert (dismissed, door.replaced_by) == ([], None)
     flows["us-eu"].handover.is_handed = True
-    assert await told(end) == ""
+    assert await refusal_of(end) == ""
     assert (dismissed, door.replaced_by) == ([True], Successor(NEW, program()))
 
 
@@ -243,24 +243,26 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
     door = Handover(engine, flows, lambda: None, clock)
     first, second = Successor(NEW, "2.0"), Successor("http://127.0.0.1:8184", "2.1")
 
-    async def told(verb: HandoverVerb, successor: Successor | None) -> str:
+    async def refusal_of(verb: HandoverVerb, successor: Successor | None) -> str:
         return (await door.answer(HandoverCall(verb=verb, flow="us-eu", successor=successor), TERMS)).refused
 
-    assert await told("begin", first) == ""
+    assert await refusal_of("begin", first) == ""
     taken = f"mirrord 2.0 at {NEW} is already taking over from it"
-    assert await told("begin", second) == await told("end", second) == await told("terms", None) == taken
+    assert (
+        await refusal_of("begin", second) == await refusal_of("end", second) == await refusal_of("terms", None) == taken
+    )
     assert flows["us-eu"].handover.successor == first
     await clock.advance(outgoing.GONE_S - 1)
-    assert await told("begin", first) == ""
+    assert await refusal_of("begin", first) == ""
     await clock.advance(outgoing.GONE_S - 1)
-    assert await told("begin", second) == taken, "the first one is heard of"
+    assert await refusal_of("begin", second) == taken, "the first one is heard of"
     await clock.advance(1)
-    assert await told("terms", None) == await told("begin", second) == ""
+    assert await refusal_of("terms", None) == await refusal_of("begin", second) == ""
     assert flows["us-eu"].handover.successor == second
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
-async def test_the_old_daemon_is_told_to_end_until_it_hears(
+async def test_the_old_daemon_is_asked_to_end_until_it_answers(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, patience_s: float
 ) -> None:
     answers = [NoAnswer("no answer in time"), HandoverAnswer(refused="not yet"), HandoverAnswer(), HandoverAnswer()]
@@ -300,7 +302,7 @@ class Held:
         ([OLD], None, "`mirrord stop` and `mirrord start` do the same with a pause"),
     ],
 )
-async def test_bad_uses_are_told_in_one_line(
+async def test_bad_uses_are_reported_in_one_line(
     mirror: Mirror,
     monkeypatch: pytest.MonkeyPatch,
     holders: list[str | None],
@@ -327,7 +329,7 @@ async def test_bad_uses_are_told_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-async def test_the_same_version_is_allowed_and_told(
+async def test_the_same_version_is_allowed_and_reported(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = Config(clusters=mirror.config.clusters, flows=(FLOW,))
@@ -342,8 +344,8 @@ async def test_the_same_version_is_allowed_and_told(
     monkeypatch.setattr(upgrade, "read_ledgers", read)
     monkeypatch.setattr(upgrade, "hand_over", answer)
     assert await upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
-    told = capsys.readouterr().err
-    assert told == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
+    errors = capsys.readouterr().err
+    assert errors == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
     upgrade.print_replacement(Successor(NEW, "2.0"))
     assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord 2.0 at {NEW}\n"
 

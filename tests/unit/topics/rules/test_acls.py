@@ -77,14 +77,14 @@ def test_exact_carries_everything_under_the_flows_names(
 
 
 @pytest.mark.parametrize("source", [rule("ord", pattern="PREFIXED"), rule("*")])
-def test_no_prefix_fits_names_with_text_behind_them(source: AclRule) -> None:
+def test_no_prefix_fits_names_followed_by_text(source: AclRule) -> None:
     carried = EXACT.carried(source, names("{topic}-dr"))
     assert isinstance(carried, Untold)
     plan = plan_acls([source], frozenset(), frozenset(), EXACT, names("{topic}-dr"), ())
     assert plan == AclsPlan(uncopyable=((source, carried.reason),))
 
 
-def test_only_what_mirrord_gave_is_taken_away_and_the_rest_is_told() -> None:
+def test_only_what_mirrord_granted_is_removed_and_the_rest_is_reported() -> None:
     given_by_us, by_hand = rule("eu.orders", "WRITE"), rule("eu.orders", "ALTER")
     elsewhere, group = rule("other"), rule("billing", resource="GROUP")
     below = rule("eu.", pattern="PREFIXED")
@@ -147,6 +147,6 @@ def test_a_plan_takes_nothing_that_is_not_ours_and_is_done_at_once(  # type: ign
     assert (again.add, again.remove, again.foreign) == ((), (), plan.foreign)
 
 
-def test_an_unknown_mode_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_mode_is_reported_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match='acls: found "exakt"; allowed: "read-only" or "exact"; did you mean'):
         acl_policy("exakt")

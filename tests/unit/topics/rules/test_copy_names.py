@@ -46,16 +46,16 @@ class Flow:
         self.source = FakeCluster(ClusterId("eu-cluster"))
         self.target = FakeCluster(ClusterId("us-cluster"))
         self.state = FlowState()
-        self.tell(OPENED)
-        self.tell(LeaseTaken(1, HOLDER, 6_000))
+        self.record(OPENED)
+        self.record(LeaseTaken(1, HOLDER, 6_000))
         self.takes_names = True
 
-    def tell(self, *facts: AnyFact) -> tuple[bool, ...]:
+    def record(self, *facts: AnyFact) -> tuple[bool, ...]:
         return fold(self.state, entry(*facts, epoch=self.state.lease_epoch), self.state.next_offset)
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
         if self.takes_names:
-            self.tell(*names)
+            self.record(*names)
 
     def discovery(self) -> Discovery:
         """The discovery of a daemon that begins now."""
@@ -71,7 +71,7 @@ class Flow:
         found = discovered or await self.refresh()
         for lane in found.lanes:
             opened = LaneOpened(lane.lane, lane.source_topic, lane.target_topic, lane.key.partition, 1, 0, "all")
-            self.tell(opened)
+            self.record(opened)
         return {lane.source_topic: lane.target_topic for lane in found.lanes}
 
 
@@ -96,8 +96,8 @@ async def test_a_daemon_that_ends_at_any_point_leaves_the_same_name() -> None:
     await flow.copy()
     flow.source.add("orders", 1)
     flow.target.refuses["eu.orders.2"] = "NOT_CONTROLLER"
-    told = await flow.refresh()
-    assert told.faults == {"orders": "the target topic eu.orders.2 cannot be created: NOT_CONTROLLER"}
+    refreshed = await flow.refresh()
+    assert refreshed.faults == {"orders": "the target topic eu.orders.2 cannot be created: NOT_CONTROLLER"}
     # The name is bound, but its topic is not created; a foreign topic has the next number.
     assert [each.target_topic for each in flow.state.named.values()] == ["eu.orders.2"]
     flow.target.refuses.clear()
@@ -131,8 +131,8 @@ async def test_of_two_daemons_the_one_that_has_the_ledger_names_the_copy() -> No
     flow.source.add("orders", 1)
 
     async def too_late(names: Sequence[CopyNamed]) -> None:
-        flow.tell(CopyNamed("orders", flow.source.topics["orders"].topic_id, "eu.orders.7"))
-        flow.tell(*names)
+        flow.record(CopyNamed("orders", flow.source.topics["orders"].topic_id, "eu.orders.7"))
+        flow.record(*names)
 
     found = await flow.discovery().refresh(too_late)
     assert [lane.target_topic for lane in found.lanes] == ["eu.orders.7"]
@@ -152,7 +152,7 @@ async def test_a_name_that_anybody_has_is_not_chosen() -> None:
     assert plan.names == {"orders": "eu.orders.5", "orders.4": "eu.orders.4"}
 
 
-async def test_a_later_topic_whose_copy_would_have_that_name_is_told() -> None:
+async def test_a_later_topic_whose_copy_would_have_that_name_is_reported() -> None:
     for later in ("orders.2", "a"):  # they sort on either side of orders
         flow = Flow(msgspec.structs.replace(FRESH, topics=(".*",)))
         flow.source.add("orders", 1)
@@ -193,13 +193,13 @@ async def test_a_name_of_which_nothing_came_is_forgotten() -> None:
     flow.source.add("orders", 1)
     await flow.copy()
     gone = TopicId("gone")
-    flow.tell(CopyNamed("orders", gone, "eu.orders.2"))
+    flow.record(CopyNamed("orders", gone, "eu.orders.2"))
     forgetting = Forgetting("eu-us", FakeAdmin(flow.source), FakeAdmin(flow.target), clock)
     assert await forgetting.due(flow.state, await flow.refresh(), ()) == []
     clock.now += FORGOTTEN_AFTER_S
-    told = await forgetting.due(flow.state, await flow.refresh(), ())
-    assert told == [CopyForgotten("orders", gone, "eu.orders.2", TopicId(""))]
-    assert flow.tell(*told) == (True,)
+    facts = await forgetting.due(flow.state, await flow.refresh(), ())
+    assert facts == [CopyForgotten("orders", gone, "eu.orders.2", TopicId(""))]
+    assert flow.record(*facts) == (True,)
     assert not flow.state.named
 
 
@@ -235,12 +235,12 @@ def test_rights_on_a_name_are_given_on_all_copies_of_it() -> None:
 
 async def test_a_bound_name_is_nobody_elses() -> None:
     flow = Flow()
-    flow.tell(CopyNamed("orders", TopicId("second"), "eu.orders.2"))
+    flow.record(CopyNamed("orders", TopicId("second"), "eu.orders.2"))
     claims = Claims()
     claims.read("eu-us", flow)
     other = msgspec.structs.replace(KEEP, name="other")
-    told = claims.of_others(other, ClusterId("us-cluster"), ())
-    assert told == {"eu.orders.2": "is the copy of orders in the flow eu-us"}
+    claimed = claims.of_others(other, ClusterId("us-cluster"), ())
+    assert claimed == {"eu.orders.2": "is the copy of orders in the flow eu-us"}
     assert claims.of_others(KEEP, ClusterId("us-cluster"), ()) == {}
     assert claims.of_others(other, ClusterId("another"), ()) == {}
 
@@ -261,7 +261,7 @@ async def test_another_configuration_shows_the_names_as_they_are() -> None:
     ]
 
 
-async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would_take_for_another() -> None:
+async def test_mirrormaker_2s_clients_get_no_records_of_a_copy_that_they_would_mistake_for_another() -> None:
     flow = Flow()
     for _ in range(2):
         flow.source.add("orders", 1)
@@ -275,8 +275,8 @@ async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would
     assert upkeep._syncs is not None
     assert upkeep._checkpoints is not None
     assert upkeep._syncs._lanes == tuple(lane.lane for lane in found.lanes if lane.source_topic == "orders.new")
-    told = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
-    upkeep.record(TranslatedPosition("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
+    pairs = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
+    upkeep.record(TranslatedPosition("group", topic, copy, 0, 5, 5, "") for topic, copy in pairs)
     assert [each.topic for each in upkeep._checkpoints._book.due()] == ["eu.orders.new"]
     line = "eu.orders.2: no mm2_records, because their readers would misread its name"
     assert upkeep.remarks == (line,)
@@ -290,14 +290,14 @@ def test_no_two_topics_share_a_copy_and_no_copy_is_renamed(steps: list[str]) -> 
     state, source, target = FlowState(), dict[str, Topic](), dict[str, Topic]()
     names: dict[TopicId, str] = {}
 
-    def tell(*facts: AnyFact) -> None:
+    def record(*facts: AnyFact) -> None:
         fold(state, entry(*facts, epoch=state.lease_epoch), state.next_offset)
 
     def plan() -> TopicsPlan:
         return plan_topics(source.values(), target, PLAIN, {}, {}, copy_names(state, FRESH))
 
-    tell(OPENED)
-    tell(LeaseTaken(1, HOLDER, 6_000))
+    record(OPENED)
+    record(LeaseTaken(1, HOLDER, 6_000))
     for number, step in enumerate(("again", "copy", *steps, "copy")):
         match step:
             case "again" | "others":
@@ -311,7 +311,7 @@ def test_no_two_topics_share_a_copy_and_no_copy_is_renamed(steps: list[str]) -> 
             case _:
                 pass
         if step.startswith(("stop", "copy")):
-            tell(*plan().unbound)
+            record(*plan().unbound)
             ready = plan()
             assert not ready.unbound, "each name that is chosen binds"
             if step != "stop-named":
@@ -320,6 +320,6 @@ def test_no_two_topics_share_a_copy_and_no_copy_is_renamed(steps: list[str]) -> 
                     target[made.target_topic] = topic
             if step == "copy":
                 for lane in plan().lanes:
-                    tell(LaneOpened(lane.lane, lane.source_topic, lane.target_topic, 0, 1, 0, "all"))
+                    record(LaneOpened(lane.lane, lane.source_topic, lane.target_topic, 0, 1, 0, "all"))
                     assert names.setdefault(lane.key.source_topic_id, lane.target_topic) == lane.target_topic
     assert len(set(names.values())) == len(names)

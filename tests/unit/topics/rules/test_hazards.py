@@ -65,7 +65,7 @@ def test_another_flow_that_writes_the_same_topic() -> None:
     assert "the flow old copies into it, too" in found.what
 
 
-def test_what_the_status_tells() -> None:
+def test_what_the_status_reports() -> None:
     source = ["orders", "us.mine", "us.orders"]
     lines = list(status_hazards(FLOW, source, {"orders"}, {"eu.a-0": 7, "eu.a-1": 0}))
     assert lines == [
@@ -75,7 +75,7 @@ def test_what_the_status_tells() -> None:
     assert list(status_hazards(msgspec.structs.replace(FLOW, naming="identity"), source, {"orders"}, {})) == []
 
 
-def test_findings_are_told_once_and_the_worst_first() -> None:
+def test_findings_are_reported_once_and_the_worst_first() -> None:
     note, error = Finding(severity="note", where="x", what="n"), Finding(severity="error", where="y", what="e")
     assert worst_first([note, error, note]) == [error, note]
 

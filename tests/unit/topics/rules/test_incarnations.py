@@ -46,7 +46,7 @@ def test_where_a_target_topic_that_was_created_again_begins() -> None:
     assert Incarnations(made).copied_from(LaneKey(OLD, 0, TopicId("target-topic")), "eu.orders") is None, "it is there"
 
 
-def test_what_is_asked_often_is_looked_up_anew_when_the_ledger_has_grown() -> None:
+def test_what_is_asked_often_is_looked_up_again_when_the_ledger_has_grown() -> None:
     made, lately = state(), Lately()
     assert not lately.of(made).is_again("payments", NEW)
     assert lately.of(made) is lately.of(made)

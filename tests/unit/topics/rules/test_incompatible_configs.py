@@ -20,7 +20,7 @@ SAME = {
 }
 
 
-def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW) -> list[tuple[str, str]]:
+def hazards_of(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW) -> list[tuple[str, str]]:
     pair = TopicPairConfigs("orders", "eu.orders", SAME | source, SAME | target, frozenset(source))
     return [(finding.severity, finding.what) for finding in refusals(flow, [pair])]
 
@@ -45,7 +45,7 @@ def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW
     ],
 )
 def test_what_a_target_refuses_or_rewrites(key: str, source: str, target: str, severity: str, part: str) -> None:
-    ((found, what),) = told({key: source}, {key: target})
+    ((found, what),) = hazards_of({key: source}, {key: target})
     assert found == severity
     assert part in what
 
@@ -62,15 +62,15 @@ def test_what_a_target_refuses_or_rewrites(key: str, source: str, target: str, s
     ],
 )
 def test_what_is_no_difference(source: dict[str, str], target: dict[str, str]) -> None:
-    assert told(source, target) == []
+    assert hazards_of(source, target) == []
 
 
 def test_an_append_time_takes_any_record_time() -> None:
     target = {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "1"}
-    assert told({"message.timestamp.type": "LogAppendTime"}, target) == []
+    assert hazards_of({"message.timestamp.type": "LogAppendTime"}, target) == []
 
 
-def test_a_setting_that_is_not_told_is_not_judged() -> None:
+def test_a_config_that_is_not_reported_is_not_judged() -> None:
     assert list(refusals(FLOW, [TopicPairConfigs("orders", "eu.orders", SAME, {})])) == []
 
 
@@ -82,7 +82,7 @@ def test_one_finding_for_all_topics_that_it_concerns() -> None:
 
 def test_settings_that_are_carried_over_are_judged_as_they_will_be() -> None:
     large = {"max.message.bytes": "2000000"}
-    assert told(large, {}, FULL) == []
-    assert len(told(large, {}, FLOW)) == 1
+    assert hazards_of(large, {}, FULL) == []
+    assert len(hazards_of(large, {}, FLOW)) == 1
     kept = SyncConfig(exclude_configs=(r"max\.message\.bytes",))
-    assert len(told(large, {}, msgspec.structs.replace(FULL, sync=kept))) == 1
+    assert len(hazards_of(large, {}, msgspec.structs.replace(FULL, sync=kept))) == 1

@@ -69,7 +69,7 @@ def test_defaults_of_the_source(
     assert plan_settings(source, target, OF_SOURCE) == SettingsPlan((expected,) if expected else ())
 
 
-def test_what_the_target_does_not_know_is_told_and_stops_nothing_else() -> None:
+def test_what_the_target_does_not_know_is_reported_and_stops_nothing_else() -> None:
     source = {"new": own("1"), "a": own("1"), "other": default("1")}
     plan = plan_settings(source, {"a": default("2")}, OF_SOURCE)
     assert plan == SettingsPlan((ConfigChange("a", None, "1"),), ("new",))
@@ -148,6 +148,6 @@ def test_a_factor_is_capped_by_the_brokers_there_are() -> None:
     assert fewer_replicas("broker", [pair], 1) == ""
 
 
-def test_an_unknown_rule_is_told_with_those_that_there_are() -> None:
+def test_an_unknown_rule_is_reported_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match='found "sourc"; allowed: "target" or "source"; did you mean "source"'):
         properties("sourc", ())

@@ -45,7 +45,7 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
     assert lines[1] == TopicLine("a", "eu.a", 3, "copied", "")
 
 
-def test_what_is_paused_of_a_topic_is_told() -> None:
+def test_the_paused_partitions_of_a_topic_are_shown() -> None:
     ada = Origin("ada@host", "full", 1_000)
     line = TopicLine("orders", "eu.orders", 3, "copied", "a remark")
     assert with_orders(line, Orders()) == line

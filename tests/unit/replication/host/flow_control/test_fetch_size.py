@@ -33,7 +33,7 @@ def test_a_far_one_is_asked_for_what_it_sends_in_some_round_trips(bytes_per_s: i
     assert size.wanted(USUAL, MOST) == pytest.approx(wanted, rel=0.05)
 
 
-def test_answers_that_are_not_full_tell_of_no_rate() -> None:
+def test_answers_that_are_not_full_show_no_rate() -> None:
     size = FetchSize()
     for _ in range(20):
         size.answered(USUAL, 1_000, 0.1)

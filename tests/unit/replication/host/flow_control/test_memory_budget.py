@@ -39,7 +39,7 @@ async def test_a_rate_is_kept_in_the_long_run_and_shared() -> None:
     del frame
 
 
-async def test_a_rate_lets_go_on_by_itself() -> None:
+async def test_a_rate_limit_resumes_by_itself() -> None:
     budget = MemoryBudget(4 << 20, 1_000_000)
     room = asyncio.Event()
     budget.on_room = room.set

@@ -108,7 +108,7 @@ def test_small_requests_keep_a_far_broker_busy_and_are_few_at_a_near_one() -> No
     assert not near.is_far
 
 
-def test_a_far_broker_that_stands_still_for_a_moment_is_kept_busy_when_it_goes_on() -> None:
+def test_a_far_broker_that_stops_for_a_moment_is_kept_busy_when_it_continues() -> None:
     window, broker = ByteWindow(), Broker(100 * MIB, 0.1)
     catch_up(broker, window, 5.0, request=64 << 10)
     wide = window.limit_requests, window.limit_bytes

@@ -62,7 +62,7 @@ def test_a_lane_without_lag_has_nothing_to_lose() -> None:
     assert left_s((0, 0, 1_000), (100, 200, 9_000)) is None
 
 
-def test_a_source_that_went_back_is_looked_at_anew() -> None:
+def test_a_source_that_went_back_is_examined_again() -> None:
     assert left_s((0, 0, 1_000), (100, 200, 1_000), (160, 200, 900)) is None
 
 

@@ -31,7 +31,7 @@ def test_an_unknown_id_has_to_be_asked_about_once() -> None:
     assert origins.judge(header(1, 1, 0, producer=ID + 1)) is BatchOrigin.UNKNOWN, "only what was asked about is known"
 
 
-def test_after_a_change_of_leaders_it_is_asked_anew() -> None:
+def test_after_a_change_of_leaders_it_is_asked_again() -> None:
     """A cluster that was cloned or restored may give the id of an old producer to a lane."""
     origins = origins_of()
     assert origins.judge(header(5, 1, 0, leader=4)) is BatchOrigin.UNKNOWN
@@ -50,7 +50,7 @@ def test_what_a_run_holds_is_a_copy() -> None:
     assert [origins.judge(header(*each)) for each in ((10, 3, 0), (13, 2, 3), (40, 4, 5))] == [BatchOrigin.COPY] * 3
 
 
-def test_what_goes_on_behind_the_resume_position_is_a_copy_at_once() -> None:
+def test_what_continues_after_the_resume_position_is_a_copy_at_once() -> None:
     origins = origins_of(writer(Run(0, 10), known_to=(9, 19, 3)))
     assert origins.judge(header(30, 2, 9)) is BatchOrigin.COPY
     assert origins.judge(header(32, 2, 11)) is BatchOrigin.COPY
@@ -65,7 +65,7 @@ def test_the_first_record_of_a_lane_is_believed_to_its_ledger_alone() -> None:
     assert origins_of(writer(Run(0, 12))).judge(header(10, 2, 0)) is BatchOrigin.UNKNOWN
 
 
-def test_a_resume_position_behind_it_proves_that_it_is_none() -> None:
+def test_a_resume_position_after_it_proves_that_it_is_none() -> None:
     known = writer(Run(0, 10), known_to=(9, 60, 3))
     assert origins_of(known).judge(header(30, 2, 0)) is BatchOrigin.NATIVE
     assert origins_of(known).judge(header(59, 2, 0)) is BatchOrigin.UNKNOWN, (

@@ -52,7 +52,7 @@ def test_the_policy_of_the_topic_decides(compacts: bool | None, reason: Reason) 
     assert after(lane, effects) == [Verdict(2, 5, reason)]
 
 
-def test_a_lane_that_halts_at_losses_halts_in_front_of_a_hole() -> None:
+def test_a_lane_that_halts_at_losses_halts_before_a_hole() -> None:
     lane, asked = at_the_hole()
     lane.on_loss = "halt"
     effects = step(lane, 0.0, CleanupAnswer(asked.question, False))

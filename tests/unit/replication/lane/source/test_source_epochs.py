@@ -46,19 +46,19 @@ def seen(*batches: tuple[int, int, int]) -> EpochCache:
     return epochs
 
 
-def test_the_epoch_in_front_of_a_position() -> None:
+def test_the_epoch_before_a_position() -> None:
     epochs = seen((0, 10, 1), (10, 20, 3))
     assert [epochs.before(at) for at in (1, 10, 11, 20)] == [1, 1, 3, 3]
     assert epochs.before(21) == -1
 
 
-def test_in_a_hole_the_epoch_behind_it_counts() -> None:
+def test_in_a_hole_the_epoch_after_it_counts() -> None:
     # If an epoch began in between, the previous one would look like a truncation.
     epochs = seen((0, 6, 1), (6, 101, 3))
     assert [epochs.before(at) for at in (6, 7, 100)] == [1, 3, 3]
 
 
-def test_in_front_of_all_the_first_epoch_counts() -> None:
+def test_before_everything_the_first_epoch_counts() -> None:
     assert seen((50, 60, 4)).before(20) == 4
 
 
@@ -154,12 +154,12 @@ def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...
     return effects
 
 
-def test_behind_the_resume_position_the_comparison_tells_the_epoch() -> None:
+def test_after_the_resume_position_the_comparison_gives_the_epoch() -> None:
     fetch = fetch_of(taken_over())
     assert (fetch.position, fetch.last_epoch) == (14, 5)
 
 
-def test_a_run_that_begins_behind_a_control_batch() -> None:
+def test_a_run_that_begins_after_a_control_batch() -> None:
     fetch = fetch_of(taken_over(runs=(Run(0, 0), Run(14, 16))))
     assert (fetch.position, fetch.last_epoch) == (16, 5)
 
@@ -168,12 +168,12 @@ def test_a_comparison_that_knows_no_epoch() -> None:
     assert fetch_of(taken_over(source_epoch=-1)).last_epoch == -1
 
 
-def test_a_source_that_ends_in_front_of_the_position_is_truncated() -> None:
+def test_a_source_that_ends_before_the_position_is_truncated() -> None:
     (halted,) = [each.facts[0] for each in taken_over(source_end=12) if isinstance(each, Append)][-1:]
     assert (halted.reason, halted.start, halted.end) == ("truncated", 12, 14)  # type: ignore[union-attr]
 
 
-def test_a_resume_position_tells_the_epoch_at_its_own_position() -> None:
+def test_a_progress_record_holds_the_epoch_at_its_own_position() -> None:
     epochs = EpochCache()
     epochs.begin(14, 5)
     assert [epochs.before(at) for at in (3, 14, 15)] == [5, 5, -1]
@@ -200,7 +200,7 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
     return lane, record, fetch
 
 
-def test_a_truncated_source_is_told_and_its_new_records_are_copied() -> None:
+def test_a_truncated_source_is_reported_and_its_new_records_are_copied() -> None:
     lane, _, fetch = idle()
     lost, append, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
     assert isinstance(lost, Lost)
@@ -220,7 +220,7 @@ def test_a_log_that_parts_lacks_all_higher_epochs() -> None:
     assert (fetch.position, fetch.last_epoch) == (4, 1)
 
 
-def test_a_marker_in_front_of_what_is_lost_is_not_lost() -> None:
+def test_a_marker_before_what_is_lost_is_not_lost() -> None:
     # Ordinals 0 to 3 are offsets 0 to 3 of epoch 1, then a marker of the same epoch, then two records of epoch 3.
     record = Record(grant=1, source_runs=Runs((Run(0, 0), Run(4, 5))), target_runs=Runs((Run(0, 0),)))
     record.epochs = ((0, 1), (4, 3))
@@ -280,7 +280,7 @@ def test_nobody_else_may_be_writing_when_ordinals_get_another_meaning() -> None:
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
 
 
-def test_epochs_that_were_told_anew_count_before_they_are_bound() -> None:
+def test_epochs_that_were_recorded_again_count_before_they_are_bound() -> None:
     lane, _ = copying()
     lane.record = Record(source_runs=Runs([Run(0, 0), Run(6, 4), Run(8, 14)]), epochs=((0, 0), (8, 1)))
     lane.resume_ordinal = 6

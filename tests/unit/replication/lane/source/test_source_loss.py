@@ -164,7 +164,7 @@ def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
     assert append.facts == (SourceRun(LANE0, 1, (Run(6, 7),), (Verdict(7, 8, "truncated"),), ((6, 3),)),)
 
 
-def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
+def test_only_what_was_read_is_recorded_as_lost(leapt: Leapt) -> None:
     """Offsets 13 and 14 were skipped, not copied."""
     play, _ = leapt
     effects = play.tell(DivergenceAnswer(fetched(*leapt).question, 0, 4, 11))
@@ -202,7 +202,7 @@ def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
     assert not is_taken(play)
 
 
-def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
+def test_what_was_certain_before_a_jump_is_asked_again_after_it() -> None:
     lane, _, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, bytearray()))
     lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane continues after a jump

@@ -114,6 +114,6 @@ def test_a_difference_weighs_more_than_what_is_gone() -> None:
     assert together([]) == EQUAL
 
 
-def test_all_that_is_gone_is_told() -> None:
+def test_everything_that_is_gone_is_reported() -> None:
     findings = [BatchFinding("unverifiable", "gone", ((1, 2),)), EQUAL, BatchFinding("unverifiable", "more", ((4, 6),))]
     assert together(findings) == BatchFinding("unverifiable", "gone", ((1, 2), (4, 6)))

@@ -95,7 +95,7 @@ def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None
         found(target, text)
 
 
-def test_the_epochs_of_the_source_are_told() -> None:
+def test_the_epochs_of_the_source_are_recorded() -> None:
     batches = [
         SourceBatch(0, 2, {0: "a", 1: "b"}, epoch=3),
         SourceBatch(4, 5, {}, False, 5),

@@ -51,7 +51,7 @@ def progress_of(grant: int, ordinal: int, rewinds: int) -> Progress:
     )
 
 
-def test_a_resume_position_from_before_does_not_count_for_what_was_never_copied(play: Play) -> None:
+def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play: Play) -> None:
     """An election removed ordinals 6 to 9; others wrote newer records of all four keys. The holder records that offset
     10 follows as ordinal 6, and ends before it saves its progress. Offsets 10 to 13 were never copied."""
     asked = looked_up(play, 6, 10, (), ((6, 10),))
@@ -101,12 +101,12 @@ def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
     assert missing_ordinals.known_until(play.lane) == 8
 
 
-def test_a_run_that_is_no_longer_told_changes_the_meaning_too(play: Play) -> None:
+def test_a_run_that_is_no_longer_recorded_changes_the_meaning_too(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(9, 15),)))
     assert position_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
-def test_what_a_first_holder_tells_concerns_no_resume_position() -> None:
+def test_what_a_first_holder_records_concerns_no_resume_position() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     assert position_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
 
@@ -119,7 +119,7 @@ def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
     assert [ordinal_at(play.lane, at) for at in (5, 6, 8)] == [5, 6, 9]
 
 
-def test_another_leaders_log_is_read_whatever_stands_at_the_resume_position(play: Play) -> None:
+def test_another_leaders_log_is_read_whatever_is_at_the_resume_position(play: Play) -> None:
     """Others wrote two records before the resume position. The log went back, and the lane's own records may be there
     instead."""
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(0, 2, 1), ()
@@ -131,7 +131,7 @@ def test_another_leaders_log_is_read_whatever_stands_at_the_resume_position(play
     assert (scan.start, scan.end) == (0, 2)
 
 
-def test_a_batch_that_is_acknowledged_in_front_of_the_resume_position_is_found() -> None:
+def test_a_batch_that_is_acknowledged_before_the_resume_position_is_found() -> None:
     """It repeats an earlier batch, however far before, and the lane must not send it for ever."""
     lane, produce = in_flight()
     lane.resume_position, lane.expected = ResumePosition(0, 20_000, lane.log.end_epoch), 20_000
@@ -147,7 +147,7 @@ def test_a_batch_that_is_acknowledged_in_front_of_the_resume_position_is_found()
     assert (scan.start, scan.end) == (0, 20_000)
 
 
-def test_a_snapshot_of_the_ledger_holds_what_was_told_anew(play: Play) -> None:
+def test_a_snapshot_of_the_ledger_holds_the_reassigned_ordinals(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     cut = snapshots(play.state, Kept(), LedgerEnd(TopicId("ledger"), play.state.next_offset, 0))
     rows = {state_key(record): decode_state(state_key(record), encode_state(record)) for record in cut.records}

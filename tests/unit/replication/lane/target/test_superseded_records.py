@@ -84,7 +84,7 @@ def test_a_later_ordinal_is_newer() -> None:
     assert judge.answer().again == ()
 
 
-def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_lost_behind_it(play: Play) -> None:
+def test_what_others_wrote_before_an_own_batch_is_not_newer_than_what_was_lost_after_it(play: Play) -> None:
     """The resume position was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10
     and 11 follow at 11, and the end of the log is lost."""
     play.lane.acked, play.lane.acknowledged = 14, ((14, 1),)
@@ -147,7 +147,7 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
 
 
 @pytest.mark.parametrize(("first", "wanted"), [(0, []), (2, [("last", 0, 1)]), (8, [("last", 0, 4)])])
-def test_what_may_have_been_appended_ends_in_front_of_a_hole(
+def test_what_may_have_been_appended_ends_before_a_hole(
     play: Play, first: int, wanted: list[tuple[str, int, int]]
 ) -> None:
     """It is unknown what was sent, and the broker has forgotten the producer. The ledger names a hole whose records are
@@ -206,7 +206,7 @@ def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play)
     assert missing_ordinals.copied_again_until(play.lane, 0) == 4
 
 
-def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_behind_it(play: Play) -> None:
+def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_after_it(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 2), Run(8, 6))), HoleFound(LANE, 2, 2, 3, 6, 8))
     play.lane.resume_position, play.lane.acked, play.lane.record = ResumePosition(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((7, 1),)
@@ -214,7 +214,7 @@ def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_beh
     assert missing_ordinals.copied_again_until(play.lane, 5) == 7
 
 
-def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play) -> None:
+def test_what_was_lost_after_what_the_broker_remembers_is_looked_up(play: Play) -> None:
     """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 were."""
     play.tell(EndAnswer(play.lane.asked, 0, 3, 10))
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(8, 8, 1), ((10, 1),)
@@ -229,7 +229,7 @@ def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play)
 
 
 @pytest.mark.parametrize(("settled", "kinds"), [(True, []), (False, [("last", 0, 9)])])
-def test_a_resume_position_that_was_held_back_does_not_tell_how_far_the_former_holder_came(
+def test_a_resume_position_that_was_held_back_does_not_show_how_far_the_former_holder_came(
     play: Play, *, settled: bool, kinds: list[tuple[str, int, int]]
 ) -> None:
     """Nothing of the lane is left in the log, and the resume position of a holder that left cleanly says that it wrote
