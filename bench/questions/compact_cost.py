@@ -21,7 +21,7 @@ from bench.questions.map_cost import fill, lane_of, snapshot_bytes, store_of
 from mirrord.config.files import load_file
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
@@ -134,7 +134,7 @@ async def _ask(conf: str) -> Answered:
     open_s = time.perf_counter() - began
     await store.close()
     lane = store.state.lanes[lane_of(0)]
-    lane_map = LaneMap(lane, ProgressMark.by(store.state.progress[lane_of(0)]))
+    lane_map = LaneMap(lane, CopiedPosition.by(store.state.progress[lane_of(0)]))
     last = lane.source_runs.last
     if last is None:
         raise EnvironmentFault("the map is empty")

@@ -32,10 +32,10 @@ from mirrord.ledger.facts.core import (
     SourceRun,
     TargetRun,
 )
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import FileAttic
 from mirrord.ledger.store.store import LedgerStore, open_flow
@@ -161,7 +161,7 @@ async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Rando
 
 
 def snapshot_bytes(state: FlowState) -> int:
-    cut = snapshots(state, Kept(), LedgerMark(TopicId("ledger"), 0, 0))
+    cut = snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0))
     return sum(len(encode_state(record)) for record in cut.records)
 
 
@@ -185,7 +185,7 @@ async def _open(flow: str, bootstrap: str, map_bytes: int) -> Opened:
     last = lane.source_runs.last
     if last is None:
         raise EnvironmentFault("the map is empty")
-    lane_map = LaneMap(lane, ProgressMark(last.ordinal, last.ordinal, last.offset))
+    lane_map = LaneMap(lane, CopiedPosition(last.ordinal, last.ordinal, last.offset))
     newest = lane.source_runs.at(max(len(lane.source_runs) - PIECE_RUNS, 0)).offset
     newest_us = _translation_us(lane_map, newest, last.offset)
     any_us = _translation_us(lane_map, 0, last.offset)

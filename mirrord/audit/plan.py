@@ -210,7 +210,7 @@ def _with_losses(
 
 def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
     """Return the same lane, with the offsets of the records that were brought back to this very copy."""
-    there = [each.standing for each in returned]
+    there = [each.position for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
         return lane

@@ -2,7 +2,7 @@
 
 A ledger under construction must not be mistaken for a complete one: a daemon that found half of it would copy the other
 half again from the beginning. So the first step is to write into the state topic that a different ledger is expected.
-Every client that opens the ledger then stops there (`LedgerWentBack`). The correct ledger mark is written last. A
+Every client that opens the ledger then stops there (`LedgerWentBack`). The correct end of the ledger is written last. A
 rebuild that is interrupted at any point is repeated from the beginning.
 """
 
@@ -25,7 +25,7 @@ from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseReleased,
 from mirrord.ledger.facts.orders import CopyingPaused
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import MARK_KEY, LedgerMark, state_key
+from mirrord.ledger.state_records import LEDGER_END_KEY, LedgerEnd, state_key
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.log_port import StateRow
@@ -44,8 +44,8 @@ from policies.flows import record_filter_of
 PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
-BEING_MADE = LedgerMark(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""A ledger mark that matches no ledger: a client that finds it gets the error that facts are lost."""
+BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
+"""A recorded end that matches no ledger: a client that finds it gets the error that facts are lost."""
 TOGETHER = 500
 """Largest number of facts in one ledger entry; large facts are split into more entries."""
 STEP_S = 0.1
@@ -188,7 +188,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
         ends = await ledger.ends()
         if ends.end != len(entries):
             raise EnvironmentFault(f"another client writes into {ledger.topic}: a daemon of {flow.name} is running")
-        records = [*_progress_records(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
+        records = [*_progress_records(found), LedgerEnd(ends.topic_id, ends.end, ends.leader_epoch)]
         await ledger.save([StateRow(state_key(record), encode_state(record)) for record in records])
     finally:
         await ledger.close()
@@ -245,8 +245,8 @@ async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bo
 
 async def _forbid(ledger: KafkaLog) -> None:
     """Mark the ledger as invalid, so that no client uses it from here on, and remove all other state records."""
-    stale = {row.key async for row in ledger.load_state()} - {MARK_KEY}
-    await ledger.save([StateRow(MARK_KEY, encode_state(BEING_MADE))])
+    stale = {row.key async for row in ledger.load_state()} - {LEDGER_END_KEY}
+    await ledger.save([StateRow(LEDGER_END_KEY, encode_state(BEING_MADE))])
     if stale:
         await ledger.save([StateRow(key, None) for key in sorted(stale)])
 

@@ -123,7 +123,7 @@ def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]
             if last in (flow, third) and is_third and _may_share(flow, third):
                 yield (
                     f'groups.both_ways in "{flow.name}": "{third.name}" copies records of a third cluster into the '
-                    'same topics, and a position among three is not told: groups = { mode = "off" } and '
+                    'same topics, and a position among three is not known: groups = { mode = "off" } and '
                     "mm2_records = { checkpoints = false }"
                 )
 

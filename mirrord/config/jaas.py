@@ -35,7 +35,7 @@ def parse_jaas(text: str) -> JaasEntry:
         raise ValueError('LOGIN-MODULE required NAME="VALUE" ...; with a semicolon at its end')
     options: dict[str, str] = {}
     rest = words[2:-1]
-    if len(rest) % 3 or any(mark != "=" for mark in rest[1::3]):
+    if len(rest) % 3 or any(sign != "=" for sign in rest[1::3]):
         raise ValueError('options as NAME="VALUE", and one semicolon at the end')
     for name, value in zip(rest[::3], rest[2::3], strict=True):
         options[name] = _unquoted(value)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import NOTHING, LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.archive import ArchiveLost
 from mirrord.model.names import LaneId
@@ -139,18 +139,20 @@ class Atlas:
     def _map(self, lane: LaneState, progress: Progress | None) -> LaneMap:
         known = self._maps.get(lane.key.id)
         if known is None:
-            known = self._maps[lane.key.id] = LaneMap(lane, ProgressMark.by(progress) if progress is not None else None)
+            known = self._maps[lane.key.id] = LaneMap(
+                lane, CopiedPosition.by(progress) if progress is not None else None
+            )
         return known
 
 
-def _by_end(lane: LaneState, progress: Progress, end: int) -> ProgressMark | None:
+def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
     """Return how far a lane is copied, by the end of its target partition; None if the progress record says as much."""
     run = lane.target_runs.last
     if run is None or end <= progress.target_offset or end < run.offset:
         return None
     ordinal = run.ordinal + end - run.offset
     source_offset = lane.source_runs.offset_of(ordinal)
-    return ProgressMark(ordinal, end, progress.source_offset if source_offset is None else source_offset)
+    return CopiedPosition(ordinal, end, progress.source_offset if source_offset is None else source_offset)
 
 
 def line_of(translation: Translation) -> str:

@@ -12,7 +12,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation, TranslationKind
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation, TranslationKind
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError
@@ -92,7 +92,7 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
     here, there = (target, source) if question.reverse else (source, target)
     offset, time_ms = await _offset(config, flow, here, question)
     progress = known.progress_by_lane.get(lane.key.id)
-    lane_map = LaneMap(lane, ProgressMark.by(progress) if progress is not None else None)
+    lane_map = LaneMap(lane, CopiedPosition.by(progress) if progress is not None else None)
     translation = lane_map.to_source(offset) if question.reverse else lane_map.to_target(offset)
     return Answer(
         flow=flow.name,

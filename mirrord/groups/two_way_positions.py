@@ -21,9 +21,9 @@ from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.offset_map import NOTHING, LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.store.all_ledgers import ClusterLedgers, Marks
+from mirrord.ledger.store.all_ledgers import ClusterLedgers, ProgressByLane
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.ledger.store.store import LedgerStore
@@ -66,8 +66,8 @@ def across(position: int, own: Way, back: Way) -> Mapped:
     """
     if own.progress is None or back.progress is None:
         return Mapped(None, 0, NOTHING)
-    ours = LaneMap(own.lane, ProgressMark.by(own.progress)).to_target(position)
-    theirs = LaneMap(back.lane, ProgressMark.by(back.progress)).to_source(position)
+    ours = LaneMap(own.lane, CopiedPosition.by(own.progress)).to_target(position)
+    theirs = LaneMap(back.lane, CopiedPosition.by(back.progress)).to_source(position)
     for translation in (ours, theirs):
         if translation.offset is None:
             return Mapped(None, 0, line_of(translation))
@@ -221,7 +221,11 @@ class Crossings:
         }
 
     def _both(
-        self, lane: LaneState, progress_by_lane: Mapping[LaneId, Progress], known: "Backs", there: Mapping[str, Marks]
+        self,
+        lane: LaneState,
+        progress_by_lane: Mapping[LaneId, Progress],
+        known: "Backs",
+        there: Mapping[str, ProgressByLane],
     ) -> tuple[Way, Way] | str:
         found = known.of(lane)
         if isinstance(found, str):

@@ -31,10 +31,10 @@ from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, Quaran
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.state_records import (
     LEASE_KEY,
-    MARK_KEY,
+    LEDGER_END_KEY,
     FlowSnapshot,
     LaneSnapshot,
-    LedgerMark,
+    LedgerEnd,
     RunsPiece,
     StateRecord,
 )
@@ -59,7 +59,7 @@ _entries = msgspec.msgpack.Decoder(Entry)
 _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
     "progress": msgspec.msgpack.Decoder(Progress),
     LEASE_KEY: msgspec.msgpack.Decoder(LeaseRenewed),
-    MARK_KEY: msgspec.msgpack.Decoder(LedgerMark),
+    LEDGER_END_KEY: msgspec.msgpack.Decoder(LedgerEnd),
     "flow": msgspec.msgpack.Decoder(FlowSnapshot),
     "lane": msgspec.msgpack.Decoder(LaneSnapshot),
     "runs": msgspec.msgpack.Decoder(RunsPiece),

@@ -1,5 +1,5 @@
-"""Selection of the runs that a compaction moves out of the ledger: packed runs below the marks, in parts of many
-pieces.
+"""Selection of the runs that a compaction moves out of the ledger: packed runs below the resume positions, in parts of
+many pieces.
 
 The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or goes back a little, still
 finds them there.
@@ -54,10 +54,10 @@ class Part(NamedTuple):
 def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) -> Iterator[Part]:
     """Yield the runs to be moved, in parts of up to `most` runs. A part with fewer than `least` runs is not moved."""
     for lane_id, lane in sorted(state.lanes.items()):
-        mark = state.progress.get(lane_id)
-        if mark is not None:
+        progress = state.progress.get(lane_id)
+        if progress is not None:
             # A lane that resumes scans everything after a hole, so runs from there on are not moved.
-            end = min([mark.ordinal, *(hole.first for hole in lane.holes)])
+            end = min([progress.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
                 yield from _of_side(lane_id, lane, side, end, most, least)
 

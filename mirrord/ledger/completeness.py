@@ -29,7 +29,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
     """Return the lane's totals, compared with the end of the source log that it should have reached.
 
     `target_end` is the high watermark of the target log, or None if the partition does not exist. `progress` is the
-    lane's last mark.
+    lane's last progress record.
     """
     if progress is None:
         missing = () if source_end == 0 else (f"nothing is known about it, and the source ends at {source_end}",)

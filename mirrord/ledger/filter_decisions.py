@@ -40,14 +40,14 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
     return ranges, left
 
 
-def invalidated_decisions(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:
-    """Return the source offsets whose earlier decisions the runs `told` invalidate: offsets that those runs copy, and
-    offsets that the lane reaches again after them. Return nothing if all of these runs are at source offset `above` or
-    higher."""
-    if not told:
+def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> list[Interval]:
+    """Return the source offsets whose earlier decisions the runs `new_runs` invalidate: offsets that those runs copy,
+    and offsets that the lane reaches again after them. Return nothing if all of these runs are at source offset `above`
+    or higher."""
+    if not new_runs:
         return []
-    lowest, last = min(run.ordinal for run in told), max(run.ordinal for run in told)
-    if min(run.offset for run in told) >= above:
+    lowest, last = min(run.ordinal for run in new_runs), max(run.ordinal for run in new_runs)
+    if min(run.offset for run in new_runs) >= above:
         return []
     found = [(offset, offset + length) for _, offset, length in runs.between(lowest, last - 1)]
     newest, behind = runs.last, runs.offset_of(last)

@@ -66,7 +66,7 @@ from mirrord.ledger.hole_plans import carried_on, ended_at, kept_below
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.start_offsets import note_begun, take_starts
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import TargetTopic, WriterMark
+from mirrord.ledger.state_records import LastEntry, TargetTopic
 from mirrord.model.archive import ArchivedPart
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
@@ -105,14 +105,14 @@ def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
 
 
 def _is_repeated(state: FlowState, entry: Entry) -> bool:
-    writer, mark, number = entry.writer.rpartition("#")
-    if not mark or not (number.isascii() and number.isdigit()) or len(number) > 18:
+    writer, separator, number = entry.writer.rpartition("#")
+    if not separator or not (number.isascii() and number.isdigit()) or len(number) > 18:
         return False
     last = state.writers.get(writer)
     if last is not None and int(number) <= last.number:
         return True
     state.writers.pop(writer, None)
-    state.writers[writer] = WriterMark(entry.lease_epoch, int(number))
+    state.writers[writer] = LastEntry(entry.lease_epoch, int(number))
     if len(state.writers) > WRITERS_KEPT:
         # Drop the writer that was silent for longest. A store that repeats an entry does so within its deadline.
         del state.writers[next(iter(state.writers))]
@@ -176,7 +176,7 @@ def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
     state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
     state.turn = 1
     # Entries of older leases no longer take effect, so repetitions of them do not have to be recognized.
-    state.writers = {writer: mark for writer, mark in state.writers.items() if mark.lease_epoch >= fact.epoch}
+    state.writers = {writer: last for writer, last in state.writers.items() if last.lease_epoch >= fact.epoch}
     return True
 
 

@@ -39,7 +39,7 @@ def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
 
 
 def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Interval]:
-    """Return the ranges of a target partition that hold records of the flow's lanes, below their marks."""
+    """Return the ranges of a target partition that hold records of the flow's lanes, below their resume positions."""
     lanes = [each for each, lane in state.lanes.items() if _where(lane) == (topic_id, partition)]
     return [part for each in lanes for part in _own(state.lanes[each], state.progress.get(each))]
 
@@ -55,7 +55,7 @@ def _where(lane: LaneState) -> tuple[TopicId, int]:
 
 
 def _extent(state: FlowState, lane_id: LaneId) -> Interval:
-    """Return the target offsets from the first record that the lane's map knows up to its mark."""
+    """Return the target offsets from the first record that the lane's map knows up to its resume position."""
     first, progress = state.lanes[lane_id].target_runs.first, state.progress.get(lane_id)
     return (0, 0) if first is None or progress is None else (first.offset, progress.target_offset)
 
@@ -65,7 +65,7 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 
 def _number(lane: LaneState, progress: Progress | None) -> int:
-    """Compute the number from the first record and the mark alone: each record occupies one offset."""
+    """Compute the number from the first record and the resume position alone: each record occupies one offset."""
     first = lane.target_runs.first
     if first is None or progress is None or progress.ordinal <= first.ordinal:
         return 0
@@ -74,7 +74,7 @@ def _number(lane: LaneState, progress: Progress | None) -> int:
 
 
 def _own(lane: LaneState, progress: Progress | None) -> Iterable[Interval]:
-    """Yield the target offsets of the lane's records, below its mark."""
+    """Yield the target offsets of the lane's records, below its resume position."""
     first = lane.target_runs.first
     if first is None or progress is None:
         return

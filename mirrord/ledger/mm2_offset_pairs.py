@@ -1,10 +1,10 @@
 """Selection of the offset pairs, taken from a lane's runs, that are published for MirrorMaker 2's checkpoint tasks.
 
-A pair holds the offsets of one record on both sides. Only records below the lane's mark are eligible: they are
-acknowledged, replicated and explained by the ledger. The first record of each run is published, because offsets advance
-together between two of them. The last record is published when it is far enough after the last published one, and when
-the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if there are many new runs only
-the latest are published.
+A pair holds the offsets of one record on both sides. Only records below the lane's resume position are eligible: they
+are acknowledged, replicated and explained by the ledger. The first record of each run is published, because offsets
+advance together between two of them. The last record is published when it is far enough after the last published one,
+and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if there are many new
+runs only the latest are published.
 
 MirrorMaker 2 translates with the newest pair at or below a group's position, so pairs must ascend on both sides. No
 pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
@@ -23,7 +23,7 @@ MOST = 10
 class PublishedPairs(msgspec.Struct, frozen=True):
     """What has been published for one lane."""
 
-    mark: int
+    considered_below: int
     """The ordinal below which all ordinals have been considered."""
     last: int = -1
     """The highest ordinal that was published, or -1."""
@@ -33,41 +33,45 @@ class PublishedPairs(msgspec.Struct, frozen=True):
 
 
 def due_syncs(
-    lane: LaneState, mark: int, told: PublishedPairs | None, lag_max: int
+    lane: LaneState, next_ordinal: int, published: PublishedPairs | None, lag_max: int
 ) -> tuple[list[OffsetSync], PublishedPairs]:
     """Return the pairs to publish now, in the order of their records, and the state after publishing them.
 
-    `mark` is the lane's next ordinal; all below it are acknowledged. `told` is None at first. Then only the last record
-    is published, because the beginnings of earlier runs may already be in the topic.
+    All ordinals below the lane's `next_ordinal` are acknowledged. `published` is None at first. Then only the last
+    record is published, because the beginnings of earlier runs may already be in the topic.
     """
-    if told is not None and _moved(lane, told):
+    if published is not None and _moved(lane, published):
         # A pair below the last one makes MirrorMaker 2 drop the pairs that it has (OffsetSyncStore.backfillOffsets).
-        told, begins = PublishedPairs(mark), sorted({max(min(told.last, mark) - 1, 0), max(mark - 1, 0)})
-    elif told is None or mark < told.mark:
-        told, begins = PublishedPairs(mark), [mark - 1] if mark else []
-    elif told.mark == mark:
-        begins = [mark - 1] if told.last < mark - 1 else []
+        begins = sorted({max(min(published.last, next_ordinal) - 1, 0), max(next_ordinal - 1, 0)})
+        published = PublishedPairs(next_ordinal)
+    elif published is None or next_ordinal < published.considered_below:
+        published, begins = PublishedPairs(next_ordinal), [next_ordinal - 1] if next_ordinal else []
+    elif published.considered_below == next_ordinal:
+        begins = [next_ordinal - 1] if published.last < next_ordinal - 1 else []
     else:
-        runs = {*_begins(lane.source_runs, told.mark, mark), *_begins(lane.target_runs, told.mark, mark)}
+        runs = {
+            *_begins(lane.source_runs, published.considered_below, next_ordinal),
+            *_begins(lane.target_runs, published.considered_below, next_ordinal),
+        }
         begins = sorted(runs)[-MOST:]
-        if mark - 1 - max([told.last, *begins]) > lag_max:
-            begins.append(mark - 1)
-    told = msgspec.structs.replace(told, mark=mark)
+        if next_ordinal - 1 - max([published.last, *begins]) > lag_max:
+            begins.append(next_ordinal - 1)
+    published = msgspec.structs.replace(published, considered_below=next_ordinal)
     pairs: list[OffsetSync] = []
     for ordinal in begins:
         pair = _pair(lane, ordinal)
-        if pair is not None and pair.upstream > told.upstream and pair.downstream > told.downstream:
+        if pair is not None and pair.upstream > published.upstream and pair.downstream > published.downstream:
             pairs.append(pair)
-            told = PublishedPairs(mark, ordinal, pair.upstream, pair.downstream)
-    return pairs, told
+            published = PublishedPairs(next_ordinal, ordinal, pair.upstream, pair.downstream)
+    return pairs, published
 
 
-def _moved(lane: LaneState, told: PublishedPairs) -> bool:
+def _moved(lane: LaneState, published: PublishedPairs) -> bool:
     """Return whether the last published record is now at other offsets: the target lost its end and was
     written again."""
-    upstream, downstream = lane.source_runs.offset_of(told.last), lane.target_runs.offset_of(told.last)
-    known = told.last >= 0 and upstream is not None and downstream is not None
-    return known and (upstream, downstream) != (told.upstream, told.downstream)
+    upstream, downstream = lane.source_runs.offset_of(published.last), lane.target_runs.offset_of(published.last)
+    known = published.last >= 0 and upstream is not None and downstream is not None
+    return known and (upstream, downstream) != (published.upstream, published.downstream)
 
 
 def _begins(runs: Runs, first: int, end: int) -> list[int]:

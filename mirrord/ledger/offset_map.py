@@ -42,8 +42,8 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
 """
 
 
-class ProgressMark(NamedTuple):
-    """How far a lane has certainly been copied: a progress mark."""
+class CopiedPosition(NamedTuple):
+    """How far a lane has certainly been copied: its resume position."""
 
     ordinal: int
     """All ordinals below this one are in the target log."""
@@ -53,9 +53,9 @@ class ProgressMark(NamedTuple):
     """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
 
     @staticmethod
-    def by(progress: Progress) -> "ProgressMark":
-        """Return the values from the lane's mark."""
-        return ProgressMark(progress.ordinal, progress.target_offset, progress.source_offset)
+    def by(progress: Progress) -> "CopiedPosition":
+        """Return the values from the lane's progress record."""
+        return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset)
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -95,10 +95,10 @@ NOTHING = "nothing of it is copied yet"
 
 
 class LaneMap:
-    """The map of one lane in its current state. It is cheap to create, and is created again when the lane or its mark
-    has changed."""
+    """The map of one lane in its current state. It is cheap to create, and is created again when the lane or its
+    resume position has changed."""
 
-    def __init__(self, lane: LaneState, copied: ProgressMark | None) -> None:
+    def __init__(self, lane: LaneState, copied: CopiedPosition | None) -> None:
         self._lane = lane
         self._source = lane.source_runs
         self._target = lane.target_runs

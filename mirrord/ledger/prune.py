@@ -44,9 +44,9 @@ def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
     """Drop the forgotten lanes of which the state topic holds nothing any more. A cut that is later than the
     `CopyForgotten` fact and no longer lists these lanes was written after their removal. Otherwise a reader that never
     trims would keep them forever."""
-    told = set(snapshot.forgotten_copies)
+    listed = set(snapshot.forgotten_copies)
     for lane, offset in list(state.forgotten_lanes.items()):
-        if offset < snapshot.cut and LaneKey.parse(lane).topics not in told:
+        if offset < snapshot.cut and LaneKey.parse(lane).topics not in listed:
             del state.forgotten_lanes[lane]
 
 

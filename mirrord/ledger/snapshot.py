@@ -25,7 +25,7 @@ from mirrord.ledger.state_records import (
     RUNS_KEY,
     FlowSnapshot,
     LaneSnapshot,
-    LedgerMark,
+    LedgerEnd,
     RunsPiece,
     RunsSnapshot,
     Snapshot,
@@ -132,7 +132,7 @@ class SnapshotCut(NamedTuple):
         return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
-def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> SnapshotCut:
+def snapshots(state: FlowState, kept: Kept, ledger: LedgerEnd) -> SnapshotCut:
     """Return the cut at the state's current position. Records that are unchanged in the state topic are not written
     again."""
     pieces: list[PieceOfLane] = []
@@ -231,7 +231,7 @@ class StateTopicContents(NamedTuple):
 
 
 def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowState:
-    """Return the state of the newest valid cut, with the progress marks. It is empty and at offset 0 if there is no
+    """Return the state of the newest valid cut, with the progress records. It is empty and at offset 0 if there is no
     cut.
 
     Lanes that are newer than the cut keep their state and skip the entries that they have already folded. Raises
@@ -247,7 +247,7 @@ def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowStat
         if flow and forgotten and isinstance(record, Progress | LaneSnapshot) and _topics_of(record.lane) in forgotten:
             state.forgotten_lanes[record.lane] = flow.cut - 1
         elif isinstance(record, Progress):
-            state.mark_progress(record)
+            state.accept_progress(record)
         elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
             state.lanes[record.lane] = _restore_lane(record, read, memory)
     if flow and len(state.lanes) < flow.lanes:
@@ -263,11 +263,11 @@ def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
     return Tenure(record.lease_epoch, record.turn)
 
 
-def mark_of(record: StateRecord) -> LedgerMark | None:
+def recorded_end(record: StateRecord) -> LedgerEnd | None:
     """Return how far the ledger reached according to a record of the state topic."""
     if isinstance(record, FlowSnapshot):
         return record.ledger
-    return record if isinstance(record, LedgerMark) else None
+    return record if isinstance(record, LedgerEnd) else None
 
 
 def _topics_of(lane: LaneId) -> tuple[TopicId, TopicId]:

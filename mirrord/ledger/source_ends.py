@@ -1,12 +1,12 @@
 """The last known end of every selected source partition, whether or not a lane copies it.
 
-Lanes record the end of the source in their marks, but only while they fetch. For a partition that is paused, limited,
-halted or not yet opened, these records are the only source of information about its backlog. A record covers a block of
-partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have changed
-are written.
+Lanes record the end of the source in their progress records, but only while they fetch. For a partition that is paused,
+limited, halted or not yet opened, these records are the only source of information about its backlog. A record covers a
+block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
+changed are written.
 
-In the state topic, such a record has the layout and the kind of key of a lane's mark, under the id of a lane without a
-target topic. No such lane exists, so a program that does not know these records ignores them.
+In the state topic, such a record has the layout and the kind of key of a lane's progress record, under the id of a lane
+without a target topic. No such lane exists, so a program that does not know these records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -59,21 +59,21 @@ def known_end(state: FlowState, topic_id: TopicId, partition: int) -> int:
 def lane_end(state: FlowState, lane: LaneState) -> int:
     """Return the highest end that a lane's source partition is known to have had; -1 if none is known."""
     progress = state.progress.get(lane.key.id)
-    marked = -1 if progress is None else progress.source_end
-    return max(marked, known_end(state, lane.key.source_topic_id, lane.partition))
+    recorded = -1 if progress is None else progress.source_end
+    return max(recorded, known_end(state, lane.key.source_topic_id, lane.partition))
 
 
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved to make these ends known. A partition whose lane's mark already covers the
-    end needs none."""
-    marked = _marked_ends(state, ends)
+    """Return the records that must be saved to make these ends known. A partition whose lane's progress record
+    already covers the end needs none."""
+    reported = _ends_of_lanes(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}
     topics: dict[LaneId, str] = {}
     for where, end in ends.items():
         recorded = known_end(state, where.topic_id, where.partition)
-        if end != recorded and not (recorded < 0 and end <= marked.get(where[1:], -1)):
+        if end != recorded and not (recorded < 0 and end <= reported.get(where[1:], -1)):
             key = _block_key(where.topic_id, where.partition)
             blocks.setdefault(key, {})[where.partition % BLOCK] = end
             topics[key] = where.topic
@@ -86,7 +86,7 @@ def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Con
     A lane itself records which of its copied records were truncated. It never learns about records that it had not
     read.
     """
-    told: list[VerdictGiven] = []
+    facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
         now = ends.get(SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition), -1)
         before = known_end(state, lane.key.source_topic_id, lane.partition)
@@ -95,8 +95,8 @@ def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Con
         verdict = Verdict(max(now, state.standing(lane.key.id).position), before, "truncated")
         if verdict.start < verdict.end and verdict not in lane.newest_verdicts:
             line = f"the source ended at {before}, and ends at {now} since its leader changed"
-            told.append(VerdictGiven(lane.key.id, lane.grant, (verdict,), line))
-    return told
+            facts.append(VerdictGiven(lane.key.id, lane.grant, (verdict,), line))
+    return facts
 
 
 def left_behind(
@@ -109,7 +109,7 @@ def left_behind(
 
     Lanes that are still hosted are excluded, because they may be copying the rest.
     """
-    told: list[VerdictGiven] = []
+    facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
         topic_id, grant, end = lane.key.source_topic_id, lane.grant, lane_end(state, lane)
         if grant == 0 or end <= 0 or lane.verdicts.counts.get("recreated") or lane.key.id in hosted:
@@ -121,23 +121,23 @@ def left_behind(
         position = state.standing(lane.key.id).position if begun else unbegun
         if position is not None and end > position:
             verdict = Verdict(position, end, "recreated")
-            told.append(VerdictGiven(lane.key.id, grant, (verdict,), _line(lane)))
-    return told
+            facts.append(VerdictGiven(lane.key.id, grant, (verdict,), _line(lane)))
+    return facts
 
 
 def settled_records(
     state: FlowState,
     is_gone: Callable[[str, TopicId], bool],
-    untold: Collection[LaneId],
+    unrecorded: Collection[LaneId],
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
     """Return the changes to the records of deleted topics. Records about partitions without a lane are kept as a loss,
-    found at this time; the others are removed. `untold`: lanes whose losses are not in the ledger yet."""
+    found at this time; the others are removed. `unrecorded`: lanes whose losses are not in the ledger yet."""
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
-    waiting = {LaneKey.parse(lane).source_topic_id for lane in untold}
+    waiting = {LaneKey.parse(lane).source_topic_id for lane in unrecorded}
     for key, record in state.source_ends.items():
         block, source = LaneKey.parse(key), record.source
         topic_id = block.source_topic_id
@@ -202,7 +202,7 @@ def _line(lane: LaneState) -> str:
     return line
 
 
-def _marked_ends(state: FlowState, ends: Mapping[SourcePartition, int]) -> dict[tuple[TopicId, int], int]:
+def _ends_of_lanes(state: FlowState, ends: Mapping[SourcePartition, int]) -> dict[tuple[TopicId, int], int]:
     wanted = {where[1:] for where in ends}
     return {
         (lane.key.source_topic_id, lane.partition): progress.source_end

@@ -20,10 +20,10 @@ from mirrord.model.names import LaneKey
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
     """Fold the start offsets and the selection of a fact. Once a lane has begun, its first run counts instead."""
-    for told in fact.starts:
-        known = state.starts.get(told.topic_id)
+    for starts in fact.starts:
+        known = state.starts.get(starts.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
-        _keep(state, told, begun)
+        _keep(state, starts, begun)
     if fact.starts:
         note_all_begun(state)
     if fact.selected is not None:

@@ -26,7 +26,7 @@ from mirrord.ledger.facts.quarantine import Quarantine
 from mirrord.ledger.facts.seeks import Seeks, Standing
 from mirrord.ledger.filter_decisions import DECIDED
 from mirrord.ledger.standing_orders import Orders
-from mirrord.ledger.state_records import TargetTopic, Tenure, WriterMark
+from mirrord.ledger.state_records import LastEntry, TargetTopic, Tenure
 from mirrord.model.acls import AclRule
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.jobs import Job
@@ -190,7 +190,7 @@ class FlowState:
     """Names of target topics that differ from the naming rule, by the source topics' ids, in the order in which they
     were given."""
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
-    writers: dict[str, WriterMark] = field(default_factory=dict[str, WriterMark])
+    writers: dict[str, LastEntry] = field(default_factory=dict[str, LastEntry])
     """The last entry of every writer under the current lease. An entry that a retry appended again has no effect."""
     probed: TargetProbed | None = None
     """The last probe of the target's brokers."""
@@ -221,7 +221,7 @@ class FlowState:
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Memory for the runs of all lanes. It does not affect any decision."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
-    """The newest mark of each lane. It comes from the state topic, not from facts."""
+    """The newest progress record of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The records about source topics (`mirrord.ledger.source_ends`). They come from the state topic as well."""
 
@@ -244,18 +244,19 @@ class FlowState:
         return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
 
     def standing(self, lane_id: LaneId) -> Standing:
-        """Return the lane's position, taken from its mark or else from where the lane begins, and its seeks."""
-        lane, mark = self.lanes[lane_id], self.progress.get(lane_id)
+        """Return the lane's position, taken from its progress record or else from where the lane begins, and its
+        seeks."""
+        lane, progress = self.lanes[lane_id], self.progress.get(lane_id)
         first = lane.source_runs.first
         begins = first.offset if first is not None else 0
-        return Standing(begins if mark is None else mark.source_offset, lane.seeks)
+        return Standing(begins if progress is None else progress.source_offset, lane.seeks)
 
-    def mark_progress(self, progress: Progress) -> bool:
-        """Accept a mark, unless it comes from an older lease or an older grant than the known one. Return whether it
-        was accepted."""
-        marks = self.progress if progress.source is None else self.source_ends
-        known = marks.get(progress.lane)
+    def accept_progress(self, progress: Progress) -> bool:
+        """Accept a progress record, unless it comes from an older lease or an older grant than the known one. Return
+        whether it was accepted."""
+        records = self.progress if progress.source is None else self.source_ends
+        known = records.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):
             return False
-        marks[progress.lane] = progress
+        records[progress.lane] = progress
         return True

@@ -35,14 +35,14 @@ from mirrord.model.archive import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneId, TopicId
 
 LEASE_KEY = "lease"
-MARK_KEY = "ledger"
+LEDGER_END_KEY = "ledger"
 PROGRESS_PREFIX = "progress/"
-"""Prefix of the keys of marks."""
+"""Prefix of the keys of progress records."""
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
 
 
-class WriterMark(msgspec.Struct, frozen=True, array_like=True):
+class LastEntry(msgspec.Struct, frozen=True, array_like=True):
     """The last entry of a writer: its number, and the lease epoch under which it was written."""
 
     lease_epoch: int
@@ -62,7 +62,7 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
     """When the topic will be deleted, by the wall clock; None if it stays."""
 
 
-class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
+class LedgerEnd(msgspec.Struct, frozen=True, array_like=True):
     """How far the ledger was known to reach. If a ledger ends below it or has another topic id, the ledger
     went back."""
 
@@ -148,8 +148,8 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     released: bool
     topics: tuple[TargetTopic, ...]
     lanes: int
-    writers: dict[str, WriterMark]
-    ledger: LedgerMark
+    writers: dict[str, LastEntry]
+    ledger: LedgerEnd
     probed: TargetProbed | None = None
     acls: tuple[AclRule, ...] = ()
     planned_acls: tuple[AclRule, ...] = ()
@@ -167,7 +167,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
-StateRecord = Progress | LeaseRenewed | LedgerMark | Snapshot
+StateRecord = Progress | LeaseRenewed | LedgerEnd | Snapshot
 
 
 class Tenure(NamedTuple):
@@ -203,7 +203,7 @@ def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, ch
 
 
 def progress_key(lane: LaneId) -> str:
-    """Return the key of a lane's mark."""
+    """Return the key of a lane's progress record."""
     return f"{PROGRESS_PREFIX}{lane}"
 
 
@@ -214,8 +214,8 @@ def state_key(record: StateRecord) -> str:
             return progress_key(record.lane)
         case LeaseRenewed():
             return LEASE_KEY
-        case LedgerMark():
-            return MARK_KEY
+        case LedgerEnd():
+            return LEDGER_END_KEY
         case FlowSnapshot():
             return flow_key(Tenure(record.lease_epoch, record.turn))
         case LaneSnapshot():

@@ -74,10 +74,10 @@ class OffsetSyncs:
             if known is None or progress is None:
                 continue
             before = self._published.get(lane, None if lane in self._begun else PublishedPairs(0))
-            mark = progress.ordinal
-            if before is not None and before.mark == mark and before.last == mark - 1:
+            next_ordinal = progress.ordinal
+            if before is not None and before.considered_below == next_ordinal and before.last == next_ordinal - 1:
                 continue
-            syncs, published[lane] = due_syncs(known, mark, before, self._flow.mm2_records.offset_lag_max)
+            syncs, published[lane] = due_syncs(known, next_ordinal, before, self._flow.mm2_records.offset_lag_max)
             due += syncs
         if due:
             await topic.write([(sync.key, sync.value) for sync in due])

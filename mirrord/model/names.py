@@ -102,5 +102,5 @@ def parking_id(topic: str, lane: str) -> str:
 
 
 def state_topic(flow: str) -> str:
-    """Return the flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
+    """Return the flow's compacted topic of snapshots, progress records and lease renewals on its target cluster."""
     return f"mirrord.{flow}.state"

@@ -190,18 +190,18 @@ class PackedPiece:
         "turns",
     )
 
-    def __init__(self, memory: RunMemory, number: int, told: Packed | ArchivedPart) -> None:
+    def __init__(self, memory: RunMemory, number: int, content: Packed | ArchivedPart) -> None:
         self._memory = memory
         self._number = number
         self.archived: ArchivedRuns | None = None
         """Description of the runs in the archive, if they are not in the ledger."""
         self.checksum: int | None = None
         """Room for a caller to store a checksum of `packed`."""
-        if isinstance(told, Packed):
-            self.first_ordinal, self.first_offset = told.ordinals[0], told.offsets[0]
-            head = told
+        if isinstance(content, Packed):
+            self.first_ordinal, self.first_offset = content.ordinals[0], content.offsets[0]
+            head = content
         else:
-            head = self.archived = told.runs
+            head = self.archived = content.runs
             self.first_ordinal, self.first_offset = head.first_ordinal, head.first_offset
         self.count = head.count
         self.last_ordinal = head.last_ordinal

@@ -88,7 +88,7 @@ async def _allowed(connection: Connection) -> int | None:
         response = await ask(connection, DESCRIBE_CLUSTER, body, version, describe_cluster.decode_describe_cluster)
     except WireError:
         return None  # an old broker, or one that is not Apache Kafka
-    return None if response.error or response.allowed == metadata.NOT_TOLD else response.allowed
+    return None if response.error or response.allowed == metadata.NOT_REPORTED else response.allowed
 
 
 async def _see(

@@ -86,10 +86,10 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
     foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
 
-    async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
+    async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return {at for at, header in enumerate(headers) if header[9] in foreign}
 
-    found = ExistingCopies(flow, sides[0], sides[1], brought_back)
+    found = ExistingCopies(flow, sides[0], sides[1], find_copies)
     inheritance = Mm2Takeover(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S)
     look = _Look(flow, ledger, StartSearch(flow, inheritance, found))
     for view in views:

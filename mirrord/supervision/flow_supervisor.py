@@ -13,7 +13,7 @@ from mirrord.config.schema import FlowConfig, ReplicatorsConfig
 from mirrord.kafka.client.reachability import WatchedAdmin, both_ids
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.facts.core import ConfigChanged, FlowOpened
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.ledger.store.lease import LeaseKeeper, Superseded
 from mirrord.ledger.store.lease_observer import SeenLease, lease_status
@@ -102,7 +102,7 @@ class FlowSupervisor:
         self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics(services.clock)
         self._held_before = False
         """Whether this process has held the lease before."""
-        self._known: LedgerMark | None = None
+        self._known: LedgerEnd | None = None
         """How far an earlier attempt knew the ledger to reach."""
 
     async def run(self) -> None:

@@ -144,7 +144,7 @@ async def test_a_deleted_ledger_is_found_out(flow: Flow) -> None:
     store = await flow.open()
     await start_flow(store)
     await store.read_to_end()
-    await store.save(store.mark)
+    await store.save(store.recorded_end)
     flow.delete(ledger_topic(flow.name))
     with pytest.raises((LedgerWentBack, LedgerUnavailable)):
         await store.append(1, [opened(1)])
@@ -211,7 +211,7 @@ async def test_an_answer_that_is_lost_doubles_nothing(flow: Flow, monkeypatch: p
     await until(lambda: losses == [], "the answer is lost")
     assert await store.append(1, [LaneTaken(LANE, 3, "r3")]) == (True,)
     await store.read_to_end()
-    assert store.mark.end == before + 2
+    assert store.recorded_end.end == before + 2
 
 
 async def test_a_leader_that_forgot_the_producer_gets_another_one(flow: Flow) -> None:

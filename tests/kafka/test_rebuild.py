@@ -16,7 +16,7 @@ from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model.errors import MirrordError
@@ -79,10 +79,10 @@ def answers(path: Path) -> dict[str, list[tuple[str, int | None, int | None, str
     assert isinstance(found, LedgerView), found
     rows: dict[str, list[tuple[str, int | None, int | None, str]]] = {}
     for name, lane in found.state.lanes.items():
-        mark = found.state.progress[name]
-        lane_map = LaneMap(lane, ProgressMark.by(mark))
-        rows[f"{name} to target"] = [row(lane_map.to_target(each)) for each in range(mark.source_offset)]
-        rows[f"{name} to source"] = [row(lane_map.to_source(each)) for each in range(mark.target_offset)]
+        progress = found.state.progress[name]
+        lane_map = LaneMap(lane, CopiedPosition.by(progress))
+        rows[f"{name} to target"] = [row(lane_map.to_target(each)) for each in range(progress.source_offset)]
+        rows[f"{name} to source"] = [row(lane_map.to_source(each)) for each in range(progress.target_offset)]
         rows[f"{name} verdicts"] = [
             (each.reason, each.start, each.end, "")
             for each in sorted(lane.newest_verdicts, key=lambda each: each.start)

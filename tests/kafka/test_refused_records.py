@@ -19,7 +19,7 @@ from mirrord.ledger.standing_orders import Order
 from mirrord.model import names
 from mirrord.model.names import LaneId, dead_letter_topic
 from mirrord.operations.quarantine import bring_back, find, park
-from mirrord.replication.dead_letters.records import LetterPlace, Returned, Standing
+from mirrord.replication.dead_letters.records import LetterPlace, Returned, TargetPosition
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 from mirrord.replication.host.batch_rebuild import build
@@ -126,7 +126,7 @@ async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes
     assert (back.value(), back.headers()) == (value, None)
     await flow.store.read_to_end()
     returned = await brought_back(config, flow.setup.flow, flow.state)
-    standing = Standing(names.TopicPartition(copy_of(topic), 0), back.offset() or 0)
+    standing = TargetPosition(names.TopicPartition(copy_of(topic), 0), back.offset() or 0)
     assert returned == ({flow.lane().key.id: [Returned(150, str(standing))]}, "")
 
 

@@ -21,7 +21,7 @@ from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model import names
 from mirrord.model.names import repair_topic
-from mirrord.replication.dead_letters.records import Headers, understood
+from mirrord.replication.dead_letters.records import LetterHeaders, understood
 from mirrord.runtime.leash import leashed
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
@@ -42,7 +42,7 @@ def lying(cluster: Cluster, topic: str) -> list[tuple[int, int, int]]:
     """What readers are given: partition and source offset of each record, and the number in its key."""
     found: list[tuple[int, int, int]] = []
     for message in committed(cluster, topic):
-        letter = understood(cast(Headers, message.headers()))
+        letter = understood(cast(LetterHeaders, message.headers()))
         assert letter is not None
         found.append((int(letter.place.lane.split(".")[1]), letter.place.offset, int(message.key() or b"")))
     return found

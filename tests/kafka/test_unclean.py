@@ -17,7 +17,7 @@ from mirrord.ledger.errors import LedgerWentBack
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.ledger.facts.seeks import LaneSought
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.store.store import append_under_current_lease
 from mirrord.model.runs import Run
 from tests.fixtures.lab import LabPair
@@ -104,7 +104,7 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
         assert list(lane.source_runs) == [Run(0, 0), Run(40, 20)]
         wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 30)]
         assert await values(flow, partition.name) == [each.value for each in wanted]
-        translation = LaneMap(lane, ProgressMark(70, 70, 50)).to_target(25)
+        translation = LaneMap(lane, CopiedPosition(70, 70, 50)).to_target(25)
         assert (translation.kind, translation.offset) == ("exact", 45)
         epochs = [header.leader_epoch for header, _ in await partition.batches()]
         before, after = epochs[0], epochs[-1]

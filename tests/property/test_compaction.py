@@ -11,7 +11,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.offset_map import Translation
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.model.archive import ArchiveLost
 from mirrord.model.names import TopicId
 from mirrord.model.run_memory import RunMemory
@@ -56,7 +56,7 @@ def sides(made: RandomMirror) -> tuple[Runs, Runs]:
 
 
 def snapshot_bytes(made: RandomMirror) -> int:
-    cut = snapshots(made.state, Kept(), LedgerMark(TopicId("ledger"), 0, 0))
+    cut = snapshots(made.state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0))
     return sum(len(encode_state(record)) for record in cut.records)
 
 

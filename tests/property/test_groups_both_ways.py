@@ -106,8 +106,8 @@ class World:
 
     async def _chart(self, _: Mapping[TopicAndPartition, int]) -> Atlas:
         at = self.copied
-        mark = Progress(KEY.id, 1, 1, at, 2 * at - 1 if at else 0, 0, at, at, 0, 0, True, "copying")
-        return Atlas({HERE: LANE}, {KEY.id: mark})
+        progress = Progress(KEY.id, 1, 1, at, 2 * at - 1 if at else 0, 0, at, at, 0, 0, True, "copying")
+        return Atlas({HERE: LANE}, {KEY.id: progress})
 
     def round(self) -> tuple[int | None, int | None]:
         """One round; what it has committed at source and target."""

@@ -40,7 +40,7 @@ class Copying:
     ordinal: int = 0
     behind: int = 0
     """The offset after its last record there."""
-    marks: list[Progress] = field(default_factory=list[Progress])
+    saved: list[Progress] = field(default_factory=list[Progress])
 
     def step(self) -> None:
         """Advance by one record."""
@@ -59,8 +59,9 @@ class Copying:
             if runs.offset_of(self.ordinal) != offset:
                 runs.add(self.ordinal, offset)
 
-    def mark(self, settled: bool = True, ordinal: int | None = None) -> None:
-        """Save a mark as a lane does with nothing in flight, or with unanswered records from an ordinal on."""
+    def save_progress(self, settled: bool = True, ordinal: int | None = None) -> None:
+        """Save a progress record as a lane does with nothing in flight, or with unanswered records from an ordinal
+        on."""
         source, target, reached = self.position, self.behind, self.ordinal
         if ordinal is not None and ordinal < self.ordinal:
             reached, settled = ordinal, False
@@ -68,7 +69,7 @@ class Copying:
             before = self.lane.target_runs.offset_of(ordinal - 1) if ordinal else None
             target = 0 if before is None else before + 1
         position = (reached, target, 0, source, source, 0, 0, True, "copying")
-        self.marks.append(Progress(self.lane.key.id, 1, 1, *position, settled=settled))
+        self.saved.append(Progress(self.lane.key.id, 1, 1, *position, settled=settled))
 
 
 def new_lane(source: TopicId, target: TopicId) -> LaneState:
@@ -89,22 +90,22 @@ class Both:
         self.sights: list[Sight] = []
         self.sights_back: list[Sight] = []
         for each in (self.forth, self.back):
-            each.mark()
+            each.save_progress()
 
     def do(self, chance: random.Random) -> None:
         """One thing that happens."""
         copying = chance.choice((self.forth, self.back))
-        match chance.choice(("write", "write", "copy", "copy", "copy", "mark", "late mark", "look", "look")):
+        match chance.choice(("write", "write", "copy", "copy", "copy", "progress", "late progress", "look", "look")):
             case "write":
                 log, own = chance.choice(((self.here, "h"), (self.there, "t")))
                 log.append(f"{own}{len(log)}")
             case "copy":
                 for _ in range(chance.randint(1, 6)):
                     copying.step()
-            case "mark":
-                copying.mark()
-            case "late mark":
-                copying.mark(ordinal=max(0, copying.ordinal - chance.randint(1, 3)))
+            case "progress":
+                copying.save_progress()
+            case "late progress":
+                copying.save_progress(ordinal=max(0, copying.ordinal - chance.randint(1, 3)))
             case _:
                 self.look()
 
@@ -127,11 +128,11 @@ class Both:
         for _ in range(3):
             self.look()
         for each in (self.forth, self.back):
-            each.mark()
+            each.save_progress()
 
     def ways(self, chance: random.Random) -> tuple[Way, Way]:
         """Marks may be old ones."""
-        forth, back = (chance.choice(each.marks[-3:]) for each in (self.forth, self.back))
+        forth, back = (chance.choice(each.saved[-3:]) for each in (self.forth, self.back))
         return Way(self.forth.lane, forth, self.sights), Way(self.back.lane, back, self.sights_back)
 
 
@@ -161,7 +162,7 @@ def test_nobody_continues_after_what_he_has_not_read(chance: random.Random, step
     compare(world, chance, is_exact=False)
     world.all_known()
     for each in (world.forth, world.back):
-        del each.marks[:-1]
+        del each.saved[:-1]
     compare(world, chance, is_exact=True)
 
 
@@ -237,7 +238,7 @@ class World:
         self.source.members = self.target.members = False
         self.both.all_known()
         for copying in (self.both.forth, self.both.back):
-            del copying.marks[:-1]
+            del copying.saved[:-1]
         assert any(not self.round() for _ in range(5)), "it goes back and forth"
 
     def do(self) -> None:

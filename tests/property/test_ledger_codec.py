@@ -14,7 +14,7 @@ from mirrord.ledger.facts.core import LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.state_records import LedgerEnd, state_key
 from mirrord.model.names import TopicId
 from tests.fixtures.ledger import lane_id, wild_entries
 
@@ -40,8 +40,8 @@ def test_state_records_come_back() -> None:
         fold(state, one, offset)
     assert len(state.lanes) == 3
     progress = Progress(lane_id(1), 1, 2, 3, 4, 5, 6, 7, 8, 9, protected=True, state="copying")
-    cut = snapshots(state, Kept(), LedgerMark(TopicId("ledger"), 5, 6))
-    for record in (*cut.records, progress, LeaseRenewed(1, 2, 3), LedgerMark(TopicId("ledger"), 5, 6)):
+    cut = snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), 5, 6))
+    for record in (*cut.records, progress, LeaseRenewed(1, 2, 3), LedgerEnd(TopicId("ledger"), 5, 6)):
         assert decode_state(state_key(record), encode_state(record)) == record
 
 
@@ -89,7 +89,7 @@ def test_damaged_records_give_a_record_or_the_typed_error(seed: int) -> None:
         data[chance.randrange(len(data))] = chance.randrange(256)
         with suppress(LedgerCorrupt):
             fold(state, decode_entry(bytes(data)), offset)
-    for record in snapshots(state, Kept(), LedgerMark(TopicId("ledger"), 0, 0)).records:
+    for record in snapshots(state, Kept(), LedgerEnd(TopicId("ledger"), 0, 0)).records:
         damaged = bytearray(encode_state(record))
         damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         records[state_key(record)] = bytes(damaged)

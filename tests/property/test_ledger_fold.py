@@ -11,14 +11,14 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
 from mirrord.ledger.snapshot import Kept, StateTopicContents, StateTopicRows, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, RunsPiece, state_key
+from mirrord.ledger.state_records import LedgerEnd, RunsPiece, state_key
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.attic import no_room, scarce
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened, plain, wild_entries
 
 SEEDS = st.integers(0, 2**32)
-MARK = LedgerMark(TopicId("ledger"), 0, 0)
+MARK = LedgerEnd(TopicId("ledger"), 0, 0)
 
 
 @given(SEEDS)

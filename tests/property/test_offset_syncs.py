@@ -44,8 +44,8 @@ def test_no_group_skips_a_record(seed: int, lag_max: int, forgets: bool) -> None
             continue
         if forgets and chance.random() < 0.2:
             published = None  # another holder of the flow
-        mark, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
-        pairs, published = due_syncs(made.lane, mark, published, lag_max)
+        next_ordinal, _ = made.ends[max(-1 - chance.randrange(2), -len(made.ends))]
+        pairs, published = due_syncs(made.lane, next_ordinal, published, lag_max)
         assert isinstance(published, PublishedPairs)
         for pair in pairs:
             assert made.source[pair.upstream] is not None

@@ -26,8 +26,8 @@ from mirrord.audit.rules.record_placement import (
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold
+from mirrord.ledger.offset_map import CopiedPosition as Mark
 from mirrord.ledger.offset_map import LaneMap
-from mirrord.ledger.offset_map import ProgressMark as Mark
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.replication.lane.target.batch_relocation import Unplaced

@@ -25,7 +25,7 @@ def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> RandomMirror:
 
 
 def truth_to_target(made: RandomMirror, offset: int, end: int) -> int:
-    """The first record of the target before the mark that the source holds at this offset or after it."""
+    """The first record of the target before the resume position that the source holds at this offset or after it."""
     wanted = {record for record in made.source[offset:] if record is not None}
     return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
 

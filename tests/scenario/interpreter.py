@@ -231,7 +231,7 @@ class Interpreter:
         self._host(command).disconnect()
 
     def do_handover(self, command: Command) -> None:
-        """handover FROM TO: The lane is drained and given to the next replicator, with its last mark."""
+        """handover FROM TO: The lane is drained and given to the next replicator, with its last progress record."""
         stage, (former, name) = self.stage, command.words
         stage.shape.handed = True
         host = stage.replicator(former)
@@ -241,7 +241,7 @@ class Interpreter:
         self.do_start(Command("start", [name]))
 
     def do_mark(self, command: Command) -> None:
-        """mark NAME: The replicator saves the lane's mark, as it does once a second."""
+        """mark NAME: The replicator saves the lane's progress record, as it does once a second."""
         self._host(command).save_progress()
 
     def do_metadata(self, command: Command) -> None:

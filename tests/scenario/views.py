@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from tests.scenario import words
 from tests.scenario.stage import Stage
 from tests.sim.host import LANE
@@ -29,7 +29,7 @@ def offset_map(stage: Stage) -> Iterator[str]:
     for side, runs in (("source", record.source_runs), ("target", record.target_runs)):
         yield f"{side} runs: {', '.join(f'from ordinal {run.ordinal} offset {run.offset}' for run in runs)}"
     own = [each for each in _log(stage) if each.producer >= 0]
-    copied = ProgressMark(own[-1].sequence + own[-1].count, own[-1].end, stage.source.end) if own else None
+    copied = CopiedPosition(own[-1].sequence + own[-1].count, own[-1].end, stage.source.end) if own else None
     lane = LaneMap(record, copied)
     answers = [lane.to_target(offset) for offset in range(stage.source.end)]
     for _, group in groupby(answers, _kind):

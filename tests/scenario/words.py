@@ -23,7 +23,7 @@ HIDDEN = frozenset({"question", "tag", "frame", "lane", "buffer", "start_ms", "d
 """Fields that say nothing to a reader: numbers that pair an answer with its question, and bytes."""
 OF_PROGRESS = ("ordinal", "target_offset", "leader_epoch", "source_offset", "source_epoch", "settled", "state")
 OF_MARK = ("ordinal", "target_offset", "state")
-"""The fields of a progress mark that are shown in the state topic, and in a signal."""
+"""The fields of a progress record that are shown in the state topic, and in a signal."""
 
 
 def message(thing: Any, facts: Sequence[AnyFact] = ()) -> str:
@@ -42,7 +42,7 @@ def fact_line(fact: AnyFact, *, binds: bool) -> str:
 
 
 def progress_line(progress: Progress) -> str:
-    """A progress mark."""
+    """A progress record."""
     return " ".join([type(progress).__name__, *_fields(progress, OF_PROGRESS)])
 
 

@@ -103,7 +103,8 @@ class Shape:
     faults: tuple[str, ...] = ()
     """Faults that are more frequent in this world."""
     handed: bool = False
-    """The holder that drains a lane hands its last mark to the next holder, which need not have read the ledger."""
+    """The holder that drains a lane hands its last progress record to the next holder, which need not have read the
+    ledger."""
     far: bool = False
     """The target is far away now and then: much is written and in flight, far more than a broker remembers."""
     cleans: bool = False

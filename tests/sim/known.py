@@ -19,8 +19,8 @@ class Known:
         """Number → the holder that was first answered, and the ordinal."""
         self.unknowing: dict[int, int] = {}
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
-        self.below_mark: set[int] = set()
-        """The records below the mark with which the last holder began."""
+        self.below_position: set[int] = set()
+        """The records below the resume position with which the last holder began."""
         self.planned_until = -1
         """The end (an ordinal) of what the last holder found to be copied again: it was looked up before."""
         self.looked_up: dict[str, int] = {}
@@ -30,10 +30,10 @@ class Known:
         self.limits: dict[int, int] = {}
         """Number → the same for the holder that appended it last."""
 
-    def begin(self, marked: int, planned_until: int) -> None:
-        """Another holder begins with a mark, and with what is still to be copied again up to an ordinal."""
+    def begin(self, reached: int, planned_until: int) -> None:
+        """Another holder begins with a resume position, and with what is still to be copied again up to an ordinal."""
         self.planned_until = planned_until
-        self.below_mark = {number for number, (_, ordinal) in self.takers.items() if ordinal < marked}
+        self.below_position = {number for number, (_, ordinal) in self.takers.items() if ordinal < reached}
 
     def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
         """A holder asks which records in the target are newer. It reads up to the high watermark."""
@@ -51,7 +51,7 @@ class Known:
             if not is_cut:
                 continue
             self.unknowing.pop(number, None)
-            if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_mark:
+            if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_position:
                 self.unknowing[number] = foreign
 
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
@@ -67,6 +67,6 @@ class Known:
             for at, (_, number) in enumerate(toy.records(request.data)):
                 # A holder that cannot know of the first time counts from its own.
                 taker = self.takers.get(number, ("", 0))[0]
-                if taker != request.host.name and number not in self.below_mark:
+                if taker != request.host.name and number not in self.below_position:
                     self.taken[number] = foreign
                     self.takers[number] = (request.host.name, request.batch.first + at)

@@ -142,10 +142,10 @@ class Mesh:
         """The lanes into a cluster's partition, according to their present ledgers."""
         found: list[Writer] = []
         for (source, target), story in self.stories.items():
-            record, mark = story.world.truth.lanes.get(LANE), story.world.progress
+            record, progress = story.world.truth.lanes.get(LANE), story.world.progress
             if target != cluster.name or record is None:
                 continue
-            at = (mark.ordinal, mark.target_offset, mark.leader_epoch) if mark is not None else ()
+            at = (progress.ordinal, progress.target_offset, progress.leader_epoch) if progress is not None else ()
             found.append(
                 Writer(source + target, record.producer_id, record.producer_epoch, record.target_runs.copy(), *at)
             )

@@ -118,10 +118,10 @@ def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
 def _uncommitted_counts(patch: pytest.MonkeyPatch) -> None:
     """The wait alone, in a partition that others write too.
 
-    If the lane is the only writer, "trust, then check" replaces the wait: everything above the mark is then compared
-    with the source first, a reader sees nothing above the high watermark, so the comparison cannot end before that
-    covers it. There no seed fails unless the check is switched off as well. Foreign records are not compared: if they
-    are above the mark, only the wait keeps the lane from claiming an end that is not replicated.
+    If the lane is the only writer, "trust, then check" replaces the wait: everything above the resume position is then
+    compared with the source first, a reader sees nothing above the high watermark, so the comparison cannot end before
+    that covers it. There no seed fails unless the check is switched off as well. Foreign records are not compared: if
+    they are above the resume position, only the wait keeps the lane from claiming an end that is not replicated.
     """
     patch.setattr(resuming, "covers", lambda *_: True)
 
@@ -232,7 +232,7 @@ def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(target_scan, "first_offset_of", lambda _, mark: mark.target_offset)
+    patch.setattr(target_scan, "first_offset_of", lambda _, position: position.target_offset)
 
 
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from mirrord.replication.lane.source import loop_detection
-from mirrord.replication.lane.source.loop_detection import Origin, Origins
+from mirrord.replication.lane.source.loop_detection import BatchOrigin, Origins
 from tests.sim.mesh import SHAPE, Mesh
 from tests.sim.truth import Violation
 
@@ -34,10 +34,10 @@ def test_every_cluster_holds_every_record_once(seed: int, part: int, clusters: i
 
 @pytest.mark.parametrize("clusters", [2, 3])
 def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
-    """Skipped copies make no facts and no marks of their own: two ledgers do not feed each other."""
+    """Skipped copies make no facts and no resume positions of their own: two ledgers do not feed each other."""
     mesh = play(seed, clusters)
     entries = mesh.facts()
-    marks = [story.world.progress for story in mesh.stories.values()]
+    progress = [story.world.progress for story in mesh.stories.values()]
     for _ in range(500):
         for story in mesh.stories.values():
             choices = story.world.choices()
@@ -46,19 +46,19 @@ def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
             elif (later := story.world.next_time()) is not None:
                 story.world.advance(later)
     assert mesh.facts() == entries
-    assert [story.world.progress for story in mesh.stories.values()] == marks
+    assert [story.world.progress for story in mesh.stories.values()] == progress
 
 
-def never(_origins: Origins, _header: object) -> Origin:
+def never(_origins: Origins, _header: object) -> BatchOrigin:
     """Takes every batch for a record of its own cluster."""
-    return Origin.NATIVE
+    return BatchOrigin.NATIVE
 
 
 def at_once(judge: object) -> object:
     """Takes an unknown batch for no copy, without asking."""
 
-    def judged(origins: Origins, header: object) -> Origin:
-        return Origin.COPY if judge(origins, header) is Origin.COPY else Origin.NATIVE  # type: ignore[operator]
+    def judged(origins: Origins, header: object) -> BatchOrigin:
+        return BatchOrigin.COPY if judge(origins, header) is BatchOrigin.COPY else BatchOrigin.NATIVE  # type: ignore[operator]
 
     return judged
 

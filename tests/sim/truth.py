@@ -2,7 +2,7 @@
 
 from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
 from mirrord.ledger.facts.seeks import SeekDone, pending
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
@@ -207,7 +207,7 @@ def _translations(world: World) -> None:
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
     end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
-    lane = LaneMap(record, ProgressMark(ordinal, end, world.source.end))
+    lane = LaneMap(record, CopiedPosition(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)
     without = world.rejected | _skipped(world)
     for offset in range(world.source.end + 1):
@@ -405,11 +405,11 @@ def _keys(world: World) -> None:
 
 def _is_known(world: World, number: int) -> bool:
     """The holder of the lane can know that this record was in the target. What an election removes without a trace, or
-    what superseded it, before any mark mentions it, may as well never have been there."""
+    what superseded it, before any resume position mentions it, may as well never have been there."""
     if number not in world.known.taken or _was_superseded(world, number):
         return False
     taker = world.known.takers[number][0]
-    return not world.target.lost or number in world.known.below_mark or taker == world.hosts[-1].name
+    return not world.target.lost or number in world.known.below_position or taker == world.hosts[-1].name
 
 
 def _was_superseded(world: World, number: int) -> bool:
@@ -422,9 +422,9 @@ def _was_superseded(world: World, number: int) -> bool:
 
 
 def _was_hidden(world: World, number: int) -> bool:
-    """Whether the holder could not find a copied record: no mark covers it, the log of the leader that was asked had it
-    cleaned, and an election removed what had superseded it. The holder copies again from below it; until that is done,
-    another replica may show the older value after it (decision 95)."""
+    """Whether the holder could not find a copied record: no resume position covers it, the log of the leader that was
+    asked had it cleaned, and an election removed what had superseded it. The holder copies again from below it; until
+    that is done, another replica may show the older value after it (decision 95)."""
     could_be_known = _is_known(world, number) and number not in world.known.unknowing
     return number in world.target.cleaned and not could_be_known
 

@@ -69,7 +69,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.loop_detection import Origins
 from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import mark_rewind
+from mirrord.replication.lane.target import position_rewind
 from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.comparing import compared, relocated, scanned, superseded
@@ -105,7 +105,7 @@ class World:
         self.by_word = 0
         """The number of lanes that continued on a handover."""
         self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
-        # An old mark makes a lane read much of what a cleaner has touched.
+        # An old resume position makes a lane read much of what a cleaner has touched.
         self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
@@ -203,8 +203,8 @@ class World:
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
         truth = self.truth.lanes.get(LANE)
-        marked = mark_rewind.valid_position(begun, truth)[1] if begun is not None else 0
-        self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
+        reached = position_rewind.valid_position(begun, truth)[1] if begun is not None else 0
+        self.known.begin(reached, mended_until(truth, reached) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.takeover.fast_handoff is not None
         return host

@@ -23,7 +23,7 @@ from mirrord.config.schema import Config
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.facts.core import LeaseReleased, Progress
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.state_records import state_key
@@ -272,7 +272,7 @@ def test_compaction(
     )
 
     def answers(lane: LaneState) -> list[Translation]:
-        of = LaneMap(lane, ProgressMark(ordinal, target_offset, end))
+        of = LaneMap(lane, CopiedPosition(ordinal, target_offset, end))
         return [of.to_target(at) for at in range(0, end, 97)] + [of.to_source(at) for at in range(0, target_offset, 97)]
 
     before = answers(made.lane)

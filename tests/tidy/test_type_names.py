@@ -8,9 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mirrord", "actors", "policies")
 
-TO_BE_RENAMED_IN_REPLICATION = frozenset({"BroughtBack", "Headers", "Item", "Origin", "Side", "Standing"})
-"""Names that `mirrord/replication` still defines a second time. Nothing may be added."""
-
 
 def sources() -> dict[str, str]:
     """Return the text of each module of the product, by its path."""
@@ -56,14 +53,7 @@ def defined_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def test_no_type_name_is_defined_twice() -> None:
-    twice = defined_twice(sources())
-    assert {name: where for name, where in twice.items() if name not in TO_BE_RENAMED_IN_REPLICATION} == {}
-
-
-def test_the_list_names_only_what_replication_still_has_to_rename() -> None:
-    twice = defined_twice(sources())
-    here = {name for name, where in twice.items() if any(each.startswith("mirrord/replication/") for each in where)}
-    assert here >= TO_BE_RENAMED_IN_REPLICATION
+    assert defined_twice(sources()) == {}
 
 
 def test_a_second_definition_is_found() -> None:

@@ -26,7 +26,7 @@ from mirrord.config.schema import Config
 from mirrord.config.units import rate_bytes_per_s
 from mirrord.groups.translate import format_time
 from mirrord.jobs.audit_run import Audit, AuditOrder, AuditProgress
-from mirrord.ledger.store.job_lease import JobLease, JobUntold
+from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError
 
 LEVELS = ("ledger", "digest", "records")
@@ -119,7 +119,7 @@ def _lease(config: Config, stack: ExitStack) -> JobLease | None:
     EnvironmentFault."""
     try:
         return stack.enter_context(JobLease(config, "audit"))
-    except JobUntold as fault:
+    except JobNotRecorded as fault:
         print(f"mirrord: other processes cannot see that an audit is running: {fault}", file=sys.stderr)
         return None
 

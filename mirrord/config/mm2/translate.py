@@ -41,16 +41,16 @@ def translate(text: str, file_name: str) -> TranslatedConfig:
     used = [alias for alias in aliases if any(alias in pair for pair in enabled)]
     clusters = {alias: ClusterReader(source, alias).read() for alias in used}
     source.finish()
-    told = notices(source, aliases, enabled)
+    remarks = notices(source, aliases, enabled)
     # A flow without topics copies nothing, which MirrorMaker 2 allows.
-    told += tuple(_empty(flow, source) for flow in flows if not flow.topics)
+    remarks += tuple(_empty(flow, source) for flow in flows if not flow.topics)
     flows = [flow for flow in flows if flow.topics]
     if not flows:
         source.fault("topics", "every flow that is enabled has an empty list; allowed: at least one topic or regex")
     for index, message in check_flows(flows):
         source.fault(f"{flows[index].source}->{flows[index].target}", message)
     source.finish()
-    return TranslatedConfig(Config(clusters=clusters, flows=tuple(flows)), told)
+    return TranslatedConfig(Config(clusters=clusters, flows=tuple(flows)), remarks)
 
 
 def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:

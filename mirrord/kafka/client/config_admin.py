@@ -123,10 +123,10 @@ class KafkaUpkeepAdmin:
 
     async def _describe(self, group: "_Group") -> None:
         def decode(version: int, reader: Reader) -> None:  # noqa: ARG001
-            told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
-            if told != group.told:
+            encoded = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
+            if encoded != group.encoded:
                 group.take(configs.decode_describe(reader))
-                group.told = told
+                group.encoded = encoded
 
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
@@ -197,7 +197,7 @@ class KafkaUpkeepAdmin:
             at,
         )
         fine = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
-        return {TopicId(name): _reason(*told) for name, told in answers.items() if told[0] not in fine}
+        return {TopicId(name): _reason(*outcome) for name, outcome in answers.items() if outcome[0] not in fine}
 
     async def close(self) -> None:
         """Close the connection."""
@@ -214,7 +214,7 @@ class _Group:
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
-        self.told = b""
+        self.encoded = b""
         self.seen: dict[str, Settings] = {}
         self.refused: dict[str, str] = {}
 

@@ -202,8 +202,8 @@ def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFaul
     if isinstance(error, (*sasl, ValueError)):
         # A ValueError means that the server's part of a SCRAM exchange is wrong.
         who = f"{security.username!r}" if security.username else "the token"
-        told = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
-        return AuthenticationFailed(f"{peer} refuses {who} by {security.mechanism}: {told}")
+        detail = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
+        return AuthenticationFailed(f"{peer} refuses {who} by {security.mechanism}: {detail}")
     if isinstance(error, KafkaError):
         return Unreachable(f"{peer} closed the connection before it was ready; does this port use {security.protocol}?")
     reason = getattr(error, "strerror", None) or f"{error}" or "it closed the connection"

@@ -55,10 +55,10 @@ class GroupAdmin:
             await self._until_known()
         nodes = self._view.nodes
         found: dict[str, ListedGroup] = {}
-        for error, told in await asyncio.gather(*(self._list(node) for node in nodes)):
+        for error, listed in await asyncio.gather(*(self._list(node) for node in nodes)):
             if error:
                 raise EnvironmentFault(f"the groups of {self._view.alias} cannot be listed: {ErrorCode.name_of(error)}")
-            found |= {each.group: each for each in told}
+            found |= {each.group: each for each in listed}
         return found
 
     async def offsets(self, wanted: Collection[str]) -> dict[str, GroupOffsets]:

@@ -212,12 +212,12 @@ class LogOffsets:
 
     async def _leaders(self, names: Collection[str]) -> dict[TopicPartition, "_Led"]:
         """Return all partitions of these topics that exist, from any broker. Raises EnvironmentFault."""
-        told = await self._topics(names)
-        self._any.brokers = tuple((broker.host, broker.port) for broker in told.brokers)
-        addresses = {broker.node: (broker.host, broker.port) for broker in told.brokers}
+        described = await self._topics(names)
+        self._any.brokers = tuple((broker.host, broker.port) for broker in described.brokers)
+        addresses = {broker.node: (broker.host, broker.port) for broker in described.brokers}
         return {
             TopicPartition(topic.name, each.partition): _Led(TopicId(topic.id), addresses.get(each.leader))
-            for topic in told.topics
+            for topic in described.topics
             if topic.name is not None
             for each in topic.partitions
         }

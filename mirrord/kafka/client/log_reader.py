@@ -163,8 +163,8 @@ async def open_logs(
 async def _unknown(alias: Alias, topic: str, why: str, admin: KafkaTopicAdmin) -> ConfigError:
     like = closest_name(topic, (await admin.describe()).topics)
     hint = f'; did you mean "{like}"?' if like else ""
-    told = f" ({why})" if why and why != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name else ""
-    return ConfigError(f'{alias} has no topic "{topic}"{told}{hint}')
+    reason = f" ({why})" if why and why != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name else ""
+    return ConfigError(f'{alias} has no topic "{topic}"{reason}{hint}')
 
 
 def _fault(named: TopicPartition, failed: ReadFailed) -> EnvironmentFault:

@@ -72,10 +72,10 @@ async def _granted(security: Security, url: str) -> str:
         ):
             if answer.status != 200:
                 raise EnvironmentFault(f"{url} gives {security.username!r} no token: {answer.status} {answer.reason}")
-            told = cast(object, await answer.json(content_type=None))
+            document = cast(object, await answer.json(content_type=None))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise EnvironmentFault(f"{url} gives no token: {error or type(error).__name__}") from None
-    fields = cast(dict[str, object], told) if isinstance(told, dict) else {}
+    fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     token, lifetime = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(token, str) or not token:
         raise EnvironmentFault(f"{url} answers without an access_token")

@@ -21,7 +21,7 @@ OLD_EXPIRY = "transactional.id.expiration.ms"
 LOOK_S = 300.0
 """Interval between two reads of the config, which is dynamic."""
 TIMEOUT_S = 5.0
-NOT_TOLD = 0
+NOT_VISIBLE = 0
 """Expiry assumed if the config is not visible: producers may be forgotten at any time, so no lane is protected."""
 
 log = structlog.get_logger()
@@ -36,8 +36,8 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
     for code, _, _, _, entries in (resource for answer in answers for resource in answer.resources):
         if code == 0:
             found |= {key: value for key, value, *_ in entries}
-    told = found.get(EXPIRY) or found.get(OLD_EXPIRY)
-    return int(told) if told else None
+    configured = found.get(EXPIRY) or found.get(OLD_EXPIRY)
+    return int(configured) if configured else None
 
 
 class ProducerExpiry:
@@ -56,7 +56,7 @@ class ProducerExpiry:
     @property
     def shortest_ms(self) -> int:
         """The shortest expiry of all brokers that have answered."""
-        return min(self._known.values(), default=NOT_TOLD)
+        return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:
         """Wait until one broker has answered. While none does, no lane could write anyway."""
@@ -81,11 +81,11 @@ class ProducerExpiry:
 
     async def _ask(self, node: int) -> bool:
         try:
-            told = await producer_expiry_ms(self._cluster, node, TIMEOUT_S)
+            expiry_ms = await producer_expiry_ms(self._cluster, node, TIMEOUT_S)
         except MirrordError:
             return False
-        self._known[node] = NOT_TOLD if told is None else told
-        if told is None and not self._warned:
+        self._known[node] = NOT_VISIBLE if expiry_ms is None else expiry_ms
+        if expiry_ms is None and not self._warned:
             log.warning("producer_expiry_unknown", cluster=self._alias, line="no lane counts as protected")
-        self._warned = told is None
+        self._warned = expiry_ms is None
         return True

@@ -23,7 +23,7 @@ class _Descriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-class LowMark:
+class ReceiveLowWatermark:
     """The low-water mark of one connection. If it cannot be set, reads work as usual."""
 
     __slots__ = ("_bytes", "_socket")

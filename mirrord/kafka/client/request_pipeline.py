@@ -14,7 +14,7 @@ from struct import Struct
 from typing import cast
 
 from mirrord.kafka.client.receive_buffers import BufferPool, Frame
-from mirrord.kafka.client.receive_low_watermark import LowMark, duplicate
+from mirrord.kafka.client.receive_low_watermark import ReceiveLowWatermark, duplicate
 from mirrord.kafka.protocol.api_versions import Api
 from mirrord.kafka.protocol.crc32c import Bytes
 from mirrord.kafka.protocol.errors import Malformed, Oversize, WireError
@@ -99,7 +99,7 @@ class FramePipe(asyncio.BufferedProtocol):
         self._large_view = memoryview(b"")
         self._large_size = 0
         self._large_filled = 0
-        self._low_mark: LowMark | None = None
+        self._low_watermark: ReceiveLowWatermark | None = None
         self._wakes_late = False
 
     @property
@@ -256,10 +256,10 @@ class FramePipe(asyncio.BufferedProtocol):
 
     def wake_for(self, size: int) -> None:
         """Wake only when this many bytes have arrived. The caller must not ask for more than is still to come."""
-        if self._low_mark is None:
+        if self._low_watermark is None:
             assert self._transport is not None  # noqa: S101
-            self._low_mark = LowMark(self._transport)
-        self._low_mark.set(size)
+            self._low_watermark = ReceiveLowWatermark(self._transport)
+        self._low_watermark.set(size)
 
     def _finish_large(self, buffer: bytearray) -> None:
         self._large = None
@@ -316,8 +316,8 @@ class FramePipe(asyncio.BufferedProtocol):
         # The transport has not been stopped yet and may still write into the buffer of a large frame, so that buffer is
         # not reused.
         self._large = None
-        if self._low_mark is not None:
-            self._low_mark.close()
+        if self._low_watermark is not None:
+            self._low_watermark.close()
         while self._pending:
             self._pending.popleft()[3](lost)
         if self.on_lost is not None:

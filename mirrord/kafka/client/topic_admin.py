@@ -88,7 +88,7 @@ class KafkaTopicAdmin:
         self._timeout_s = timeout_s
         self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
-        self._told = b""
+        self._last_encoded = b""
         """The last answer about all topics, byte for byte; usually the next one is the same."""
         self._all: ClusterTopics | None = None
 
@@ -113,7 +113,7 @@ class KafkaTopicAdmin:
             if topic.partitions:
                 replicas = len(topic.partitions[0].replicas)
                 topics[topic.name] = Topic(topic.name, TopicId(topic.id), len(topic.partitions), replicas)
-            if topic.allowed != metadata.NOT_TOLD:
+            if topic.allowed != metadata.NOT_REPORTED:
                 allowed[topic.name] = topic.allowed
         seen = ClusterTopics(ClusterId(answer.cluster_id), topics, refused, allowed, len(answer.brokers))
         if names is None and not rights:
@@ -175,12 +175,12 @@ class KafkaTopicAdmin:
         def decode(version: int, reader: Reader) -> metadata.Metadata | None:
             if names is not None or rights:
                 return metadata.decode(version, reader)
-            told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
-            if told == self._told and self._all is not None:
+            encoded = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
+            if encoded == self._last_encoded and self._all is not None:
                 return None
             answer = metadata.decode(version, reader)
             # `_all` is set again when the answer has been accepted.
-            self._told, self._all = told, None
+            self._last_encoded, self._all = encoded, None
             return answer
 
         return await self._asker.ask(METADATA, lambda version: metadata.encode(version, names, allowed=rights), decode)

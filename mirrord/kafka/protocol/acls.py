@@ -127,8 +127,8 @@ def _entry(reader: Reader) -> tuple[str, str, str, str]:
     principal, host = reader.compact_string(), reader.compact_string()
     operation, permission = reader.int8(), reader.int8()
     reader.skip_tags()
-    told = _OPERATIONS.get(operation, str(operation)), _PERMISSIONS.get(permission, str(permission))
-    return principal, host, *told
+    names = _OPERATIONS.get(operation, str(operation)), _PERMISSIONS.get(permission, str(permission))
+    return principal, host, *names
 
 
 def _resource(reader: Reader) -> list[AclRule]:

@@ -134,10 +134,10 @@ def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) ->
     An array contains its own length, so bytes that begin like a known complete array are that array.
     """
     start = reader.position
-    for told, settings in shared:
-        end = start + len(told)
-        if end <= reader.end and reader.buffer[start:end] == told:
-            reader.advance(len(told))
+    for encoded, settings in shared:
+        end = start + len(encoded)
+        if end <= reader.end and reader.buffer[start:end] == encoded:
+            reader.advance(len(encoded))
             return settings
     settings = dict(reader.compact_array(_setting))
     shared.append((bytes(reader.buffer[start : reader.position]), settings))

@@ -29,7 +29,7 @@ COORDINATORS_AT_ONCE = 4
 """From this version of FindCoordinator on, one request can ask for many groups."""
 OFFSETS_AT_ONCE = 8
 """From this version of OffsetFetch on, one request can ask for many groups."""
-TYPES_TOLD = 5
+TYPES_REPORTED = 5
 """From this version of ListGroups on, the response contains the type of each group."""
 
 _GROUP = INT8.pack(0)
@@ -101,7 +101,7 @@ def decode_find(version: int, reader: Reader, groups: Collection[str]) -> dict[s
 def encode_list(version: int) -> bytes:
     """Encode the body of a ListGroups request for all groups that the broker coordinates."""
     any_state = any_type = compact_array(())
-    return any_state + (any_type if version >= TYPES_TOLD else b"") + NO_TAGS
+    return any_state + (any_type if version >= TYPES_REPORTED else b"") + NO_TAGS
 
 
 def decode_list(version: int, reader: Reader) -> tuple[int, list[ListedGroup]]:
@@ -189,7 +189,7 @@ def _coordinator(reader: Reader) -> tuple[str, Coordinator]:
 def _listed(version: int, reader: Reader) -> ListedGroup:
     group, protocol, state = reader.compact_string(), reader.compact_string(), reader.compact_string()
     # The broker writes the type in lower case (org.apache.kafka.coordinator.group.Group.GroupType).
-    kind = reader.compact_string().capitalize() if version >= TYPES_TOLD else ""
+    kind = reader.compact_string().capitalize() if version >= TYPES_REPORTED else ""
     reader.skip_tags()
     return ListedGroup(group, protocol, state, kind)
 

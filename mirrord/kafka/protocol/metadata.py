@@ -24,7 +24,7 @@ TOPIC_BY_ID = 12
 _TOP_LEVEL_ERROR = 13
 _NO_ID = bytes(UUID_LENGTH)
 _FALSE, _TRUE = b"\x00", b"\x01"
-NOT_TOLD = -(1 << 31)
+NOT_REPORTED = -(1 << 31)
 """The value of `TopicMetadata.allowed` if the request did not ask for it."""
 _PARTITION = Struct(">hiii")
 
@@ -56,7 +56,7 @@ class TopicMetadata(msgspec.Struct, frozen=True):
     id: str
     internal: bool
     partitions: list[Partition]
-    allowed: int = NOT_TOLD
+    allowed: int = NOT_REPORTED
     """The operations that this client may perform, one bit each (KIP-430). Bit numbers are the codes of
     org.apache.kafka.common.acl.AclOperation."""
 

@@ -166,22 +166,22 @@ def _decode_usual(reader: Reader) -> ProduceResponse | None:
     count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
     if rest or not 0 < count <= _MOST_COUNTED:
         return None
-    told = _of_partitions(count).unpack_from(reader.buffer, reader.position)
-    tags, throttle_ms, more_tags = told[-3:]
-    if told[0] != 2 or told[2] != count + 1 or tags or more_tags:
+    fields = _of_partitions(count).unpack_from(reader.buffer, reader.position)
+    tags, throttle_ms, more_tags = fields[-3:]
+    if fields[0] != 2 or fields[2] != count + 1 or tags or more_tags:
         return None
     if count == 1:
-        _, raw, _, index, error, base_offset, log_append_ms, log_start, tail, _, _, _ = told
+        _, raw, _, index, error, base_offset, log_append_ms, log_start, tail, _, _, _ = fields
         if tail != _USUAL_TAIL:
             return None
         reader.position = reader.end
         answer = ProducedPartition(uuid_text(raw), index, error, base_offset, log_append_ms, log_start)
         return ProduceResponse([answer], throttle_ms)
-    if told[8::_FIELDS] != (_USUAL_TAIL,) * count:
+    if fields[8::_FIELDS] != (_USUAL_TAIL,) * count:
         return None
     reader.position = reader.end
-    topic = uuid_text(told[1])
-    partitions = [ProducedPartition(topic, *told[at : at + 5]) for at in range(3, len(told) - 3, _FIELDS)]
+    topic = uuid_text(fields[1])
+    partitions = [ProducedPartition(topic, *fields[at : at + 5]) for at in range(3, len(fields) - 3, _FIELDS)]
     return ProduceResponse(partitions, throttle_ms)
 
 

@@ -315,17 +315,17 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """The target log went back, and the lane's ordinals from `first` on were mapped to other source records.
 
-    A progress mark that was taken before that counts only up to this mark.
+    A resume position that was saved before that counts only up to this one.
     """
 
     first: int
     """Lowest ordinal that was reassigned."""
     ordinal: int
-    """The mark's ordinal."""
+    """The ordinal of this resume position."""
     target_offset: int
-    """The mark's target offset."""
+    """Its target offset."""
     leader_epoch: int
-    """The mark's leader epoch."""
+    """Its leader epoch."""
 
 
 class SourceRun(Fact, frozen=True, tag="source_run"):
@@ -350,7 +350,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     any more. If they do, they must not be taken for the records of these runs.
     """
     rewound: Rewound | None = None
-    """Set if a progress mark above the lowest of these runs may exist."""
+    """Set if a resume position above the lowest of these runs may have been saved."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -590,13 +590,14 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     epochs_told: bool = False
     """Whether the ledger records every change of that epoch before the first record after the change is produced."""
     settled: bool = False
-    """Whether every source record before `source_offset` is either stored below the mark or not copied, so that nothing
-    is in flight.
+    """Whether every source record before `source_offset` is either stored below the resume position or not copied, so
+    that nothing is in flight.
     """
     source: SourceEnds | None = None
-    """Set in records about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's mark."""
+    """Set in records about a source topic (`mirrord.ledger.source_ends`). Such a record is not a lane's resume
+    position."""
     rewinds: int = 0
-    """Number of the lane's `Rewound` that were known when the mark was taken."""
+    """Number of the lane's `Rewound` that were known when the record was written."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

@@ -86,9 +86,9 @@ EFFECTS: dict[type, str] = {
     core.TopicDeletionWithdrawn: "Takes effect if a deletion is planned. Removes the time of the deletion.",
     core.TopicDeleted: "Takes effect if the topic is known. Removes it from the target topics.",
     core.CopyForgotten: (
-        "Takes effect if there is anything to drop. Drops the lanes between the two topics with their marks, and the "
-        "target topic. If the source topic has no other lanes, drops its `CopyNamed` as well. The names of the last "
-        "1,000 forgotten source topics are kept."
+        "Takes effect if there is anything to drop. Drops the lanes between the two topics with their resume "
+        "positions, and the target topic. If the source topic has no other lanes, drops its `CopyNamed` as well. The "
+        "names of the last 1,000 forgotten source topics are kept."
     ),
     core.CopyNamed: "Takes effect under the conditions above. Keeps the name until `CopyForgotten`.",
     core.LaneOpened: (

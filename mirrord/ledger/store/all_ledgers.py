@@ -6,12 +6,12 @@ from contextlib import suppress
 from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import LaneId, flow_of_ledger, ledger_topic, state_topic
 
-Marks = dict[LaneId, Progress]
+ProgressByLane = dict[LaneId, Progress]
 
 
 class ClusterLedgers:
@@ -33,7 +33,7 @@ class ClusterLedgers:
         self._alone: set[str] = set()
         """Flows without a state topic. As long as no entries were removed from such a ledger, it contains all lanes of
         the flow."""
-        self._known: dict[str, LedgerMark | None] = {}
+        self._known: dict[str, LedgerEnd | None] = {}
         """How far each ledger was known to reach when its store was closed."""
 
     def states(self) -> dict[str, FlowState]:
@@ -44,8 +44,8 @@ class ClusterLedgers:
         """Return all lanes in these ledgers, with their flows."""
         return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
 
-    async def read(self) -> dict[str, Marks]:
-        """Read all ledgers to their ends; return the marks that were known before that, by flow.
+    async def read(self) -> dict[str, ProgressByLane]:
+        """Read all ledgers to their ends; return the progress that was known before that, by flow.
 
         Raises MirrordError.
         """
@@ -57,17 +57,18 @@ class ClusterLedgers:
         alone = {flow for flow in flows if state_topic(flow) not in topics}
         await self._forget((self._stores.keys() - flows) | (self._stores.keys() & (alone ^ self._alone)))
         self._alone = alone
-        marks: dict[str, Marks] = {}
+        progress: dict[str, ProgressByLane] = {}
         for flow in sorted(flows):
             try:
                 store = await self._store(flow)
-                # The marks are taken first, because the ledger that is read after that explains everything below them.
-                marks[flow] = dict(store.state.progress)
+                # The progress is taken first, because the ledger that is read after that explains everything below
+                # them.
+                progress[flow] = dict(store.state.progress)
                 await store.read_to_end()
             except MirrordError as error:
                 await self._forget({flow} if self._failed(flow) else set())
                 raise EnvironmentFault(_blocked(flow, self._cluster, error)) from error
-        return marks
+        return progress
 
     async def close(self) -> None:
         """Stop reading and close all ledgers."""

@@ -42,7 +42,7 @@ FILE_PARTS = 16
 """Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
 FILES_AT_ONCE = 32
 """Number of files in progress. Their packed runs are in memory together, which takes some megabytes."""
-TOLD_AT_ONCE = 10_000
+PARTS_PER_ENTRY = 10_000
 """Largest number of parts in one entry of the ledger."""
 
 log = structlog.get_logger()
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class PartWork(msgspec.Struct, frozen=True):
     """Runs that become a row group."""
 
-    told: ArchivedRuns
+    runs: ArchivedRuns
     """The archived runs, without their checksum."""
     pieces: tuple[bytes, ...]
 
@@ -110,7 +110,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(work: FileWork) -> ArchiveFile:
     """Write one file. Raises EnvironmentFault."""
-    path = file_path(work.topic, work.partition, work.side, work.parts[0].told.first_ordinal, work.lane)
+    path = file_path(work.topic, work.partition, work.side, work.parts[0].runs.first_ordinal, work.lane)
     try:
         columns = [unpacked(iter(part.pieces)) for part in work.parts]
         size = write_file(Path(work.folder) / path, work.topic, work.partition, work.lane, work.side, columns)
@@ -118,8 +118,8 @@ def write(work: FileWork) -> ArchiveFile:
         raise EnvironmentFault(f"nothing can be written to {work.folder}: {error.strerror or error}") from None
     except ValueError as error:
         raise EnvironmentFault(f"{path}: {error}") from None
-    told = [
-        msgspec.structs.replace(part.told, checksum=columns_checksum(each))
+    parts = [
+        msgspec.structs.replace(part.runs, checksum=columns_checksum(each))
         for part, each in zip(work.parts, columns, strict=True)
     ]
     return ArchiveFile(
@@ -129,7 +129,7 @@ def write(work: FileWork) -> ArchiveFile:
         partition=work.partition,
         lane=work.lane,
         side=work.side,
-        parts=tuple(told),
+        parts=tuple(parts),
     )
 
 
@@ -145,14 +145,14 @@ async def compact(
         )
     number = await _begin(store, folder)
     offset, found = store.state.next_offset, wanted.parts(store.state)
-    await asyncio.to_thread(_sweep, folder, number, _used(store.state), store.mark.topic_id)
+    await asyncio.to_thread(_sweep, folder, number, _used(store.state), store.recorded_end.topic_id)
     target = generation_folder(folder, number)
     try:
         files = await _write(found, target, number, spread, report)
         manifest = Manifest(
             schema=SCHEMA,
             flow=flow,
-            ledger=store.mark.topic_id,
+            ledger=store.recorded_end.topic_id,
             generation=number,
             ledger_offset=offset,
             files=tuple(files),
@@ -162,11 +162,11 @@ async def compact(
         await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
         raise
     facts = list(_facts(files, number))
-    told = await _record(store, facts)
-    if facts and not told and store.state.compaction != number:
+    recorded = await _record(store, facts)
+    if facts and not recorded and store.state.compaction != number:
         raise EnvironmentFault(f"another compaction of {flow} has begun meanwhile, so this one moves nothing")
-    lanes = {fact.lane for fact in told}
-    moved = sum(part.count for fact in told for part in (*fact.source, *fact.target))
+    lanes = {fact.lane for fact in recorded}
+    moved = sum(part.count for fact in recorded for part in (*fact.source, *fact.target))
     log.info("map_compacted", flow=flow, generation=number, runs=moved, lanes=len(lanes))
     return Compacted(
         flow=flow,
@@ -258,15 +258,15 @@ def _first(part: ArchivedRuns) -> int:
 
 async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
     """Record these facts; return those that took effect."""
-    told: list[MapCompacted] = []
+    recorded: list[MapCompacted] = []
     some: list[MapCompacted] = []
     for fact in facts:
         some.append(fact)
-        if fact is facts[-1] or sum(len(each.source) + len(each.target) for each in some) >= TOLD_AT_ONCE:
+        if fact is facts[-1] or sum(len(each.source) + len(each.target) for each in some) >= PARTS_PER_ENTRY:
             bound = await store.append(store.state.lease_epoch, some)
-            told += [each for each, binds in zip(some, bound, strict=True) if binds]
+            recorded += [each for each, binds in zip(some, bound, strict=True) if binds]
             some = []
-    return told
+    return recorded
 
 
 async def _trim(store: LedgerStore) -> bool:

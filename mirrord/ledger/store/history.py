@@ -53,7 +53,7 @@ class LedgerReading:
                 rows.take(row.key, row.value)
             read, ends, lost = rows.read(), await self._log.ends(), None
             try:
-                await LedgerWatch(self._log).check_marks(read.records.values(), ends)
+                await LedgerWatch(self._log).check_recorded_ends(read.records.values(), ends)
             except LedgerWentBack as error:
                 lost = error
             if ends.start > 0:
@@ -85,7 +85,7 @@ def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
     """Take the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
-            state.mark_progress(record)
+            state.accept_progress(record)
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:

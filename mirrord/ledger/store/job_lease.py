@@ -39,7 +39,7 @@ class JobBusy(EnvironmentFault):
     """Another process is running the job."""
 
 
-class JobUntold(EnvironmentFault):
+class JobNotRecorded(EnvironmentFault):
     """No other process is running the job, but the ledger cannot record that this one is.
 
     Perhaps this process may read the ledger but not write to it.
@@ -59,9 +59,9 @@ class _Held(msgspec.Struct):
 class JobLease:
     """The lease on a job for several flows: a context manager around the work.
 
-    Entering raises JobBusy if another process is running the job, JobUntold, or other EnvironmentFaults if a ledger
-    cannot be read. A flow that has never run is skipped. If the lease turns out to be lost, this process ends: it was
-    suspended for longer than the lease lasts, and another process is running the job.
+    Entering raises JobBusy if another process is running the job, JobNotRecorded, or other EnvironmentFaults if a
+    ledger cannot be read. A flow that has never run is skipped. If the lease turns out to be lost, this process ends:
+    it was suspended for longer than the lease lasts, and another process is running the job.
     """
 
     def __init__(self, config: Config, job: Job) -> None:
@@ -137,7 +137,7 @@ class JobLease:
                     for held in self._held:
                         await self._begin(held)
                 except EnvironmentFault as fault:
-                    raise fault if isinstance(fault, JobBusy) else JobUntold(str(fault)) from fault
+                    raise fault if isinstance(fault, JobBusy) else JobNotRecorded(str(fault)) from fault
                 self._began.set()
                 await self._renew()
             finally:

@@ -26,7 +26,7 @@ import structlog
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import Entry, Holder, LeaseContinued, LeaseReleased, LeaseRenewed, LeaseTaken
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, StateRecord
+from mirrord.ledger.state_records import LedgerEnd, StateRecord
 from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore
@@ -91,7 +91,7 @@ class LeaseKeeper:
         self._sign = asyncio.Event()
         self._beat = 0
         self._took = False
-        self._marked: LedgerMark | None = None
+        self._saved_end: LedgerEnd | None = None
         self._task: asyncio.Task[None] | None = None
         self._trimming: asyncio.Task[None] | None = None
         self._subscriptions = (
@@ -302,11 +302,11 @@ class LeaseKeeper:
         self._beat += 1
         settled = self._clock.monotonic() >= self.settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
-        mark = self._store.mark_to_save
-        if mark is not None and mark != self._marked:
-            records.append(mark)
+        end = self._store.end_to_save
+        if end is not None and end != self._saved_end:
+            records.append(end)
         await self._store.save(*records)
-        self._marked = mark
+        self._saved_end = end
 
     def _trim(self) -> None:
         """Trim the ledger if this process took the lease. This runs next to the renewals, because it may take long."""

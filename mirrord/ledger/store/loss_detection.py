@@ -8,9 +8,9 @@ from mirrord.ledger.codec import encode_state
 from mirrord.ledger.errors import LedgerGone, went_back
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.log_evidence import Contradicted, Evidence, covers
-from mirrord.ledger.snapshot import mark_of
+from mirrord.ledger.snapshot import recorded_end
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, StateRecord, state_key
+from mirrord.ledger.state_records import LedgerEnd, StateRecord, state_key
 from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogEnds, StateRow
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
@@ -22,39 +22,39 @@ class LedgerWatch:
     """The watch over one store's ledger. If it finds a loss, it raises LedgerWentBack."""
 
     def __init__(self, log: LedgerLog) -> None:
-        self.remembered: LedgerMark | None = None
+        self.remembered: LedgerEnd | None = None
         """How far an earlier store of this process knew the ledger to reach."""
         self._log = log
-        self._saved: LedgerMark | None = None
-        """The newest mark of the state topic."""
+        self._saved: LedgerEnd | None = None
+        """The newest recorded end in the state topic."""
         self._evidence: Evidence | None = None
-        self._lost: LedgerMark | None = None
-        """The mark that proves a loss."""
+        self._lost: LedgerEnd | None = None
+        """The recorded end that proves a loss."""
         self._verified = -1
         """The newest leader epoch under which all entries read so far were confirmed to exist."""
         self._lease_epoch = 0
         self._grants: tuple[tuple[LaneId, int], ...] = ()
 
     @property
-    def known(self) -> LedgerMark | None:
+    def known(self) -> LedgerEnd | None:
         """How far the ledger was known to reach; None if it has not been read."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
 
-    def may_save(self, mark: LedgerMark) -> bool:
-        """Return whether the mark may be saved, that is, whether it does not replace one that reaches further."""
+    def may_save(self, recorded: LedgerEnd) -> bool:
+        """Return whether the end may be recorded, that is, whether it does not replace one that reaches further."""
         saved = self._saved
-        return saved is None or (saved.topic_id == mark.topic_id and saved.end <= mark.end)
+        return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
-    async def check_marks(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the marks of the state topic with ends that were asked for after the topic was read."""
-        marks = [mark for record in records if (mark := mark_of(record)) is not None]
-        self._saved = max(marks, key=lambda mark: mark.end, default=None)
+    async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
+        """Compare the recorded ends of the state topic with ends that were asked for after the topic was read."""
+        recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
+        self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1
         mine = self.known
-        for mark in marks:
-            await self._check(mark, ends)
+        for recorded in recorded_ends:
+            await self._check(recorded, ends)
         saved = self._saved
         # After `mirrord rebuild` the state topic names the new ledger, so everything known about the old one is void.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
@@ -94,7 +94,7 @@ class LedgerWatch:
             return ends
         await self._check(read, ends)
         if ends.end < end:
-            self.lose(_too_short(ends, end), LedgerMark(read.topic_id, end, read.leader_epoch))
+            self.lose(_too_short(ends, end), LedgerEnd(read.topic_id, end, read.leader_epoch))
         self._verified = max(self._verified, ends.leader_epoch)
         self._know(_end_of(ends))
         return ends
@@ -106,34 +106,34 @@ class LedgerWatch:
         try:
             self._evidence.take(row.offset, row.leader_epoch)
         except Contradicted as contradicted:
-            self.lose(_lost_below(contradicted.mark), contradicted.mark)
+            self.lose(_lost_below(contradicted.recorded), contradicted.recorded)
 
     def hear(self, record: StateRecord) -> None:
         """Process a record of the state topic."""
-        mark = mark_of(record)
-        if mark is None:
+        recorded = recorded_end(record)
+        if recorded is None:
             return
-        if isinstance(record, LedgerMark) or self._saved is None or mark.end > self._saved.end:
-            self._saved = mark
-        self._know(mark)
+        if isinstance(record, LedgerEnd) or self._saved is None or recorded.end > self._saved.end:
+            self._saved = recorded
+        self._know(recorded)
 
     def replaced(self, offset: int) -> NoReturn:
         """Report a loss: another entry is at an offset where an entry of this store was acknowledged."""
-        mark = self._evidence.replaced(offset) if self._evidence is not None else None
-        self.lose(f"lost an entry that was acknowledged at offset {offset}", mark)
+        proof = self._evidence.replaced(offset) if self._evidence is not None else None
+        self.lose(f"lost an entry that was acknowledged at offset {offset}", proof)
 
-    def lose(self, what: str, mark: LedgerMark | None = None) -> NoReturn:
-        """Raise LedgerWentBack. `mark` proves the loss; by default it is how far the ledger was read."""
-        self.note_loss(mark)
+    def lose(self, what: str, proof: LedgerEnd | None = None) -> NoReturn:
+        """Raise LedgerWentBack. `proof` proves the loss; by default it is how far the ledger was read."""
+        self.note_loss(proof)
         raise went_back(self._log.topic, what)
 
-    def note_loss(self, mark: LedgerMark | None = None) -> None:
+    def note_loss(self, proof: LedgerEnd | None = None) -> None:
         """Record that the ledger lacks something."""
         if self._lost is None:
-            self._lost = mark if mark is not None else self.known
+            self._lost = proof if proof is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save the proof of a loss to the state topic, unless its mark proves the loss already or names another
+        """Save the proof of a loss to the state topic, unless its recorded end proves the loss already or names another
         ledger.
         """
         lost, saved = self._lost, self._saved
@@ -141,7 +141,7 @@ class LedgerWatch:
             return
         while True:
             try:
-                # The mark that was read last may be older than `mirrord rebuild`. It names the ledger that it was saved
+                # The end that was read last may be older than `mirrord rebuild`. It names the ledger that it was saved
                 # for, so once that topic is gone no further proof is needed.
                 if saved is not None and await self._is_another(lost):
                     return
@@ -151,40 +151,40 @@ class LedgerWatch:
             else:
                 return
 
-    async def _is_another(self, mark: LedgerMark) -> bool:
-        """Return whether the ledger topic of a mark was deleted."""
+    async def _is_another(self, recorded: LedgerEnd) -> bool:
+        """Return whether the ledger topic of a recorded end was deleted."""
         try:
-            return (await self._log.ends()).topic_id != mark.topic_id
+            return (await self._log.ends()).topic_id != recorded.topic_id
         except LedgerGone:
             return True
 
-    def _know(self, mark: LedgerMark) -> None:
+    def _know(self, recorded: LedgerEnd) -> None:
         if self._evidence is None:
             return
         try:
-            self._evidence.know(mark)
+            self._evidence.know(recorded)
         except Contradicted:
-            is_same = mark.topic_id == self._evidence.read.topic_id
-            self.lose(_lost_below(mark) if is_same else "is being rebuilt, or was rebuilt", mark)
+            is_same = recorded.topic_id == self._evidence.read.topic_id
+            self.lose(_lost_below(recorded) if is_same else "is being rebuilt, or was rebuilt", recorded)
 
-    async def _check(self, mark: LedgerMark, ends: LogEnds) -> None:
-        if mark.topic_id != ends.topic_id:
-            self.lose("was deleted and created again", mark)
-        if ends.end < mark.end:
-            self.lose(_too_short(ends, mark.end), mark)
-        if ends.leader_epoch > max(mark.leader_epoch, self._verified):
-            end = await self._log.epoch_end(mark.leader_epoch)
-            if 0 <= end < mark.end:
-                self.lose(_lost_below(mark), mark)
+    async def _check(self, recorded: LedgerEnd, ends: LogEnds) -> None:
+        if recorded.topic_id != ends.topic_id:
+            self.lose("was deleted and created again", recorded)
+        if ends.end < recorded.end:
+            self.lose(_too_short(ends, recorded.end), recorded)
+        if ends.leader_epoch > max(recorded.leader_epoch, self._verified):
+            end = await self._log.epoch_end(recorded.leader_epoch)
+            if 0 <= end < recorded.end:
+                self.lose(_lost_below(recorded), recorded)
 
 
-def _end_of(ends: LogEnds) -> LedgerMark:
-    return LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)
+def _end_of(ends: LogEnds) -> LedgerEnd:
+    return LedgerEnd(ends.topic_id, ends.end, ends.leader_epoch)
 
 
 def _too_short(ends: LogEnds, end: int) -> str:
     return f"ends at offset {ends.end} but reached {end} before"
 
 
-def _lost_below(mark: LedgerMark) -> str:
-    return f"lost what it held below offset {mark.end} when its leader changed"
+def _lost_below(recorded: LedgerEnd) -> str:
+    return f"lost what it held below offset {recorded.end} when its leader changed"

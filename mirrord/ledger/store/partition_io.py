@@ -133,8 +133,8 @@ class _ToLeader:
     def check(self, code: int, message: str = "") -> None:
         """Raise AskAgain or LedgerUnavailable if the code is an error."""
         if code:
-            told = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
-            raise AskAgain(told) if code in _LATER else LedgerUnavailable(told)
+            line = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
+            raise AskAgain(line) if code in _LATER else LedgerUnavailable(line)
 
     def forget(self) -> None:
         """Look up the leader again next time."""
@@ -238,7 +238,7 @@ class PartitionReader:
         response = await ask(connection, FETCH, fetch.encode(version, self._limits(), step), version, take)
         self._to_leader.check(response.error)
         if not response.partitions:  # the broker throttles this client
-            raise AskAgain(f"{leader.topic}: nothing was told")
+            raise AskAgain(f"{leader.topic}: the broker returned nothing")
         return buffers[0], response.partitions[0]
 
     def _records(self, buffer: Bytes, batches: Sequence[ScannedBatch]) -> Iterator[LogRecord]:
@@ -359,7 +359,7 @@ class PartitionWriter:
         body = b"".join(parts)
         response = await ask(connection, PRODUCE, body, version, lambda reader: produce.decode(version, reader))
         if len(response.partitions) != 1:
-            raise AskAgain(f"{leader.topic}: nothing was told")
+            raise AskAgain(f"{leader.topic}: the broker returned nothing")
         return response.partitions[0]
 
     async def _new_producer(self, connection: Connection) -> producer_ids.ProducerIdentity:

@@ -26,7 +26,7 @@ from mirrord.ledger.state_records import (
     PROGRESS_PREFIX,
     FlowSnapshot,
     LaneSnapshot,
-    LedgerMark,
+    LedgerEnd,
     StateRecord,
     progress_key,
     state_key,
@@ -115,23 +115,23 @@ class LedgerStore:
         return self._failure
 
     @property
-    def mark(self) -> LedgerMark:
+    def recorded_end(self) -> LedgerEnd:
         """How far the ledger was known to reach when its end was last asked for."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
-        return LedgerMark(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
+        return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
-    def mark_to_save(self) -> LedgerMark | None:
-        """The mark, unless the state topic has one that reaches further."""
-        return self.mark if self._watch.may_save(self.mark) else None
+    def end_to_save(self) -> LedgerEnd | None:
+        """`recorded_end`, unless the state topic has one that reaches further."""
+        return self.recorded_end if self._watch.may_save(self.recorded_end) else None
 
     @property
-    def known(self) -> LedgerMark | None:
+    def known(self) -> LedgerEnd | None:
         """How far the ledger was known to reach, or the proof of a loss, for the next store of the process."""
         return self._watch.known
 
-    def remember(self, known: LedgerMark | None) -> None:
+    def remember(self, known: LedgerEnd | None) -> None:
         """Set what an earlier store of this process knew. Must be called before `open`."""
         self._watch.remembered = known
 
@@ -260,7 +260,7 @@ class LedgerStore:
         forgotten = list(self._state.forgotten_lanes)
         if forgotten:
             await self._save([StateRow(progress_key(lane), None) for lane in forgotten])
-        cut = snapshots(self._state, self._kept, self.mark)
+        cut = snapshots(self._state, self._kept, self.recorded_end)
         for records in cut.groups(SAVED_TOGETHER):
             await self.save(*records)
         await self.save(cut.flow)
@@ -301,7 +301,7 @@ class LedgerStore:
             read = rows.read()
             records = read.records
             self._ends = ends = await self._log.ends()
-            await self._watch.check_marks(records.values(), ends)
+            await self._watch.check_recorded_ends(records.values(), ends)
             try:
                 state = restore(read, self._memory)
                 if state.next_offset < ends.start:
@@ -384,7 +384,7 @@ class LedgerStore:
             return
         record = decode_state(row.key, row.value)
         if isinstance(record, Progress):
-            self._state.mark_progress(record)
+            self._state.accept_progress(record)
         elif isinstance(record, LeaseRenewed):
             self._renewal = record
         self._watch.hear(record)

@@ -180,7 +180,7 @@ class LedgerTopics:
         names = tuple(names)
         known = [address for address, _ in self._links]
         bootstrap = [parse_address(text) for text in self._cluster.bootstrap]
-        told: metadata.Metadata | None = None
+        incomplete: metadata.Metadata | None = None
         fault: EnvironmentFault | None = None
         for address in dict.fromkeys((*known, *bootstrap, *self._brokers)):
             try:
@@ -194,10 +194,10 @@ class LedgerTopics:
                 self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
                 return answer
             # A broker that has not yet learned about the cluster knows no topics at all, so its answer does not count.
-            told = answer if answer.brokers and answer.controller >= 0 else told
-        if told is not None:
-            self._check_gone(self._lacks(told))
-            return told
+            incomplete = answer if answer.brokers and answer.controller >= 0 else incomplete
+        if incomplete is not None:
+            self._check_gone(self._lacks(incomplete))
+            return incomplete
         raise fault or AskAgain("no broker knows the cluster yet")
 
     async def _describe(self, address: BrokerAddress, names: Iterable[str]) -> metadata.Metadata:
@@ -316,9 +316,9 @@ class LedgerTopics:
         epoch, connection = await self._to_leader(found, self.ledger)
         body = list_offsets.encode_epoch_ends([list_offsets.EpochQuestion(self.ledger, 0, epoch, leader_epoch)])
         version = connection.version(OFFSET_FOR_LEADER_EPOCH)
-        (told,) = list_offsets.decode_epoch_ends(await connection.call(OFFSET_FOR_LEADER_EPOCH, body, version))
-        _check(told.error, self.ledger)
-        return told.end
+        (answer,) = list_offsets.decode_epoch_ends(await connection.call(OFFSET_FOR_LEADER_EPOCH, body, version))
+        _check(answer.error, self.ledger)
+        return answer.end
 
     async def _delete_below(self, offset: int) -> None:
         async with Admin(self._cluster, self.timeout_s) as admin:
@@ -335,13 +335,13 @@ def _leader(found: metadata.Metadata, name: str) -> TopicLeader:
 
 
 def _topic(found: metadata.Metadata, name: str) -> metadata.TopicMetadata:
-    told = next((topic for topic in found.topics if topic.name == name), None)
-    if told is None:
+    described = next((topic for topic in found.topics if topic.name == name), None)
+    if described is None:
         raise AskAgain(f"no broker describes {name}")
-    _check(told.error, name)
-    if len(told.partitions) != 1:
-        raise EnvironmentFault(f"the topic {name} has {len(told.partitions)} partitions; a ledger has one")
-    return told
+    _check(described.error, name)
+    if len(described.partitions) != 1:
+        raise EnvironmentFault(f"the topic {name} has {len(described.partitions)} partitions; a ledger has one")
+    return described
 
 
 def _check(code: int, topic: str) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.names import LaneId, TopicPartition
 
-Headers = Sequence[tuple[str, bytes | None]]
+LetterHeaders = Sequence[tuple[str, bytes | None]]
 
 _OF = ("mirrord.topic", "mirrord.partition", "mirrord.offset", "mirrord.lane", "mirrord.reason", "mirrord.by")
 _RETURNED = "mirrord.returned"
@@ -31,13 +31,13 @@ class Letter(NamedTuple):
     """The parsed headers of a record in the dead-letter topic."""
 
     place: LetterPlace
-    headers: Headers
+    headers: LetterHeaders
     """The headers that the record had at the source."""
     returned: str = ""
     """For a receipt: where the record is stored now."""
 
 
-class Standing(NamedTuple):
+class TargetPosition(NamedTuple):
     """A position in the target."""
 
     partition: TopicPartition
@@ -53,31 +53,31 @@ class Returned(NamedTuple):
     offset: int
     """Offset of the record in the source."""
     where: str
-    """Where it is stored now, in the format of `Standing`."""
+    """Where it is stored now, in the format of `TargetPosition`."""
 
     @property
-    def standing(self) -> "Standing | None":
+    def position(self) -> "TargetPosition | None":
         """The position where the record is stored, or None if mirrord did not write the receipt."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():
             return None
-        return Standing(TopicPartition(topic, int(partition)), int(offset))
+        return TargetPosition(TopicPartition(topic, int(partition)), int(offset))
 
     def __str__(self) -> str:
         return f"source offset {self.offset} is at {self.where}"
 
 
 def headers_of(
-    place: LetterPlace, origin: Origin, headers: Headers, returned: str = ""
+    place: LetterPlace, origin: Origin, headers: LetterHeaders, returned: str = ""
 ) -> list[tuple[str, bytes | None]]:
     """Return the headers of a record for the dead-letter topic."""
-    told = (place.topic, str(place.partition), str(place.offset), place.lane, origin.reason, origin.by)
-    ours: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in zip(_OF, told, strict=True)]
+    values = (place.topic, str(place.partition), str(place.offset), place.lane, origin.reason, origin.by)
+    ours: list[tuple[str, bytes | None]] = [(name, value.encode()) for name, value in zip(_OF, values, strict=True)]
     return [*headers, *ours, *([(_RETURNED, returned.encode())] if returned else [])]
 
 
-def understood(headers: Headers) -> Letter | None:
+def understood(headers: LetterHeaders) -> Letter | None:
     """Parse the headers of a record, or return None if mirrord did not write the record.
 
     Only the last headers count, because the skipped record itself may have had headers like these.

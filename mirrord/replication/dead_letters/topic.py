@@ -29,7 +29,14 @@ from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
-from mirrord.replication.dead_letters.records import Letter, LetterPlace, Returned, Standing, headers_of, understood
+from mirrord.replication.dead_letters.records import (
+    Letter,
+    LetterPlace,
+    Returned,
+    TargetPosition,
+    headers_of,
+    understood,
+)
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
@@ -155,8 +162,8 @@ class DeadLetters:
             async with aclosing(self._all(since)) as letters:
                 async for _, letter, _ in letters:
                     if letter.returned:
-                        told = Returned(letter.place.offset, letter.returned)
-                        found.setdefault(letter.place.lane, []).append(told)
+                        returned = Returned(letter.place.offset, letter.returned)
+                        found.setdefault(letter.place.lane, []).append(returned)
         return {lane: sorted(each) for lane, each in found.items()}
 
     async def lying(self, place: LetterPlace, end: int, *, compared: bool = False) -> Lying:
@@ -203,25 +210,25 @@ class DeadLetters:
         first, _ = await source.bounds(named, committed=False)
         if place.offset < first:
             raise NotParked(f"{named} begins at source offset {first}: the records before are deleted at the source")
-        standing: list[int] = []
+        positions: list[int] = []
         offsets: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:
             async for records in pieces:
                 found = [(record, there.get((record.offset, _content(record, record.headers)))) for record in records]
-                standing += [at for _, at in found if at is not None]
+                positions += [at for _, at in found if at is not None]
                 offsets += [record.offset for record in records]
                 if missing := [record for record, at in found if at is None]:
                     async with _transaction(writer):
                         for record in missing:
                             headers = headers_of(place._replace(offset=record.offset), origin, record.headers)
-                            standing.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
-        return Lying(len(standing), min(standing, default=-1), tuple(offsets))
+                            positions.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
+        return Lying(len(positions), min(positions, default=-1), tuple(offsets))
 
     async def _bring_back(
         self, writer: Any, letter: Letter, record: DecodedRecord, to: TopicPartition, origin: Origin
     ) -> str:
         async with _transaction(writer):
-            where = str(Standing(to, await _send(writer, to, record, letter.headers)))
+            where = str(TargetPosition(to, await _send(writer, to, record, letter.headers)))
             receipt = DecodedRecord(0, NO_TIME, None, None, ())
             headers = headers_of(letter.place, origin, (), where)
             await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
@@ -395,8 +402,8 @@ async def _send(
     batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
     batch.close()
     async with asyncio.timeout(PATIENCE_S):
-        told = await (await writer.send_batch(batch, to.topic, partition=to.partition))
-    return told.offset
+        stored = await (await writer.send_batch(batch, to.topic, partition=to.partition))
+    return stored.offset
 
 
 def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:

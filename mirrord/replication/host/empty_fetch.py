@@ -28,7 +28,7 @@ def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
 def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
     """Find out where the log starts and ends, after the position was out of range, and report it to the tap."""
 
-    def told(error: int, high_watermark: int, log_start: int) -> None:
+    def answered(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:
             return
         if not error and log_start <= wish.position <= high_watermark:
@@ -36,4 +36,4 @@ def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
         empty = bytearray()
         tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
 
-    asks.bounds(tap.partition, -1, told)
+    asks.bounds(tap.partition, -1, answered)

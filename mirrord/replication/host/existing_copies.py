@@ -36,7 +36,7 @@ PLACES = 4
 """Number of places in each log, evenly spread: the first one is its beginning, the last one its end."""
 _AT_ONCE = 4
 
-BroughtBack = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
+CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
 """Returns which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
 
 
@@ -73,11 +73,11 @@ def _row(record: DecodedRecord, what: What) -> FoundRow:
 class ExistingCopies:
     """Finds unknown copies for the lanes of one flow."""
 
-    def __init__(self, flow: FlowConfig, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
+    def __init__(self, flow: FlowConfig, source: Sides, target: Sides, find_copies: CopyFinder) -> None:
         self._flow = flow
         self._shaping = RecordPolicies(flow)
         self._sides = source, target
-        self._brought_back = brought_back
+        self._find_copies = find_copies
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
         """Lines already found. Lanes ask repeatedly, and a copy that was found once is not searched for again."""
@@ -96,9 +96,9 @@ class ExistingCopies:
         if lane not in self._found:
             is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
             # If the topic names differ, they show which topics came from the target.
-            brought_back = self._brought_back if source.topic == target.topic else None
+            find_copies = self._find_copies if source.topic == target.topic else None
             async with self._slots:
-                look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), brought_back)
+                look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), find_copies)
                 found = await look.look("times" if is_transformed else "records")
             if found is None:
                 return ""
@@ -122,10 +122,10 @@ class _End(NamedTuple):
 class _Look:
     """Compares a source partition with its target."""
 
-    def __init__(self, source: _End, target: _End, brought_back: BroughtBack | None) -> None:
+    def __init__(self, source: _End, target: _End, find_copies: CopyFinder | None) -> None:
         self._source = source
         self._target = target
-        self._brought_back = brought_back
+        self._find_copies = find_copies
 
     async def look(self, what: What) -> tuple[int, int] | None:
         """Return a source offset and a target offset that hold the same record."""
@@ -156,12 +156,12 @@ class _Look:
 
     async def _same(self, here: _Place, there: _Place, what: What) -> tuple[int, int] | None:
         found = in_common(here.rows(what), there.rows(what), what)
-        if found is None or self._brought_back is None:
+        if found is None or self._find_copies is None:
             return found
-        back = await self._brought_back(self._source.partition, [batch.header for batch in here.batches])
-        if not back:
+        copies = await self._find_copies(self._source.partition, [batch.header for batch in here.batches])
+        if not copies:
             return found
-        left = _Place([batch for at, batch in enumerate(here.batches) if at not in back])
+        left = _Place([batch for at, batch in enumerate(here.batches) if at not in copies])
         return in_common(left.rows(what), there.rows(what), what)
 
     async def _here(self, start: int, log: tuple[int, int]) -> _Place:

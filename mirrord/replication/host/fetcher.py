@@ -108,13 +108,13 @@ class SourceFetcher:
         """Ask for the end of a partition that is not being fetched, so that its lag is known nevertheless."""
         asked = time.monotonic()
 
-        def told(error: int, high_watermark: int, log_start: int) -> None:
+        def answered(error: int, high_watermark: int, log_start: int) -> None:
             if tap.wish is None:
                 tap.source_end = -1 if error else high_watermark
                 if not error:
                     tap.source_start, tap.heard = log_start, asked
 
-        self.asks.bounds(tap.partition, -1, told)
+        self.asks.bounds(tap.partition, -1, answered)
 
     def _place(self, tap: PartitionFetch) -> None:
         tap.timer = None

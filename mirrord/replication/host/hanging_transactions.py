@@ -78,8 +78,8 @@ class OpenTransactions:
             # Only the oldest transaction holds back the last stable offset. A later one may not block any reader.
             oldest = next((each for each in producers if each.transaction_start_offset == first_offset), None)
             if oldest is None:
-                told = f"answers {ErrorCode.name_of(error)}" if error else "knows no transaction that began there"
-                self._tell(hosted, first_offset, trouble=f"the source {told}")
+                answer = f"answers {ErrorCode.name_of(error)}" if error else "knows no transaction that began there"
+                self._tell(hosted, first_offset, trouble=f"the source {answer}")
             else:
                 self._asks.begin(self._name(hosted, first_offset, oldest))
 

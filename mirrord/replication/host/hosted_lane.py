@@ -70,10 +70,10 @@ class HostedLane:
         self.ledger_trouble = ""
         """Why the last append to the ledger failed; empty if it succeeded."""
         self.saved: Progress | None = None
-        """The mark that the state topic is known to hold."""
+        """The progress record that the state topic is known to hold."""
         self.unread_note = ""
         """One line for people while the data for a comparison cannot be read."""
-        self.touched = True  # got a signal, or was saved, since it was last found equal to its saved mark
+        self.touched = True  # got a signal, or was saved, since it was last found equal to its saved progress record
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
         """Set when the lane has finished here."""

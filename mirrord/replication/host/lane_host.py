@@ -222,7 +222,7 @@ class LaneHost:
             del self._lanes[hosted.lane.id]
 
     async def until_saved(self, deadline_s: float) -> None:
-        """Wait until the last marks of lanes that have left are saved, or until the deadline."""
+        """Wait until the last progress records of lanes that have left are saved, or until the deadline."""
         if self._last_saves:
             await asyncio.wait(self._last_saves, timeout=deadline_s)
 
@@ -233,7 +233,7 @@ class LaneHost:
     def _report(self, hosted: HostedLane) -> LaneReport:
         while True:
             try:
-                report = describe(hosted.lane, hosted.tap.told(), self._clock.wall_ms())
+                report = describe(hosted.lane, hosted.tap.last_bounds(), self._clock.wall_ms())
                 break
             except IndexError:  # called from another thread while the lane took a batch from a queue
                 continue
@@ -317,31 +317,31 @@ class LaneHost:
     # target
 
     def _ask_end(self, hosted: HostedLane, effect: AskEnd) -> None:
-        def told(error: int, leader_epoch: int, end: int) -> None:
+        def answered(error: int, leader_epoch: int, end: int) -> None:
             hosted.tell(EndAnswer(effect.question, error, leader_epoch, end))
 
-        self._target_asks.end(hosted.target, told)
+        self._target_asks.end(hosted.target, answered)
 
     def _ask_producers(self, hosted: HostedLane, effect: AskProducers) -> None:
-        def told(error: int, known: ActiveProducer | None) -> None:
+        def answered(error: int, known: ActiveProducer | None) -> None:
             entry = None
             if known is not None:
                 entry = ProducerEntry(known.last_sequence, self._clock.wall_ms() - known.last_timestamp_ms)
             hosted.tell(ProducersAnswer(effect.question, error, entry))
 
-        self._target_asks.producer(hosted.target, effect.producer_id, told)
+        self._target_asks.producer(hosted.target, effect.producer_id, answered)
 
     def _ask_visible(self, hosted: HostedLane, effect: AskVisible) -> None:
-        def told(error: int, high_watermark: int, log_start: int) -> None:
+        def answered(error: int, high_watermark: int, log_start: int) -> None:
             hosted.tell(VisibleAnswer(effect.question, error, high_watermark, log_start))
 
-        self._target_asks.bounds(hosted.target, effect.leader_epoch, told)
+        self._target_asks.bounds(hosted.target, effect.leader_epoch, answered)
 
     def _ask_producer_id(self, hosted: HostedLane, effect: AskProducerId) -> None:
-        def told(error: int, producer_id: int, producer_epoch: int) -> None:
+        def answered(error: int, producer_id: int, producer_epoch: int) -> None:
             hosted.tell(ProducerIdAnswer(effect.question, error, producer_id, producer_epoch))
 
-        self._target_asks.producer_id(told)
+        self._target_asks.producer_id(answered)
 
     def _scan(self, hosted: HostedLane, effect: AskScan) -> None:
         async def scan() -> ScanAnswer:
@@ -363,8 +363,8 @@ class LaneHost:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             source = await bounds(self._source_asks, hosted.source)
             found = await BatchVerification(*sides, record, effect, changing).run(source)
-            told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
-            return CheckAnswer(effect.question, 0, *told)
+            result = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
+            return CheckAnswer(effect.question, 0, *result)
 
         failed = partial(CheckAnswer, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(read_and_tell(hosted, effect.question, check, failed))
@@ -412,8 +412,8 @@ class LaneHost:
     def _folded(self, _offset: int, entry: Entry, bound: FactBindings) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
             hosted = self._lanes.get(concerned(fact)) if binds else None
-            if hosted is not None and hosted.started and (told := news(fact, hosted.replicator)) is not None:
-                hosted.tell(told)
+            if hosted is not None and hosted.started and (signal := news(fact, hosted.replicator)) is not None:
+                hosted.tell(signal)
 
     def _save_progress(self, hosted: HostedLane, _effect: SaveProgress) -> None:
         if not self._unsaved:
@@ -444,22 +444,23 @@ class LaneHost:
 
     async def _save(self, lanes: Iterable[HostedLane]) -> None:
         at_ms = self._clock.wall_ms()
-        marks = {
+        records = {
             hosted: known
             for hosted in lanes
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress_record(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        # A process that was silent for too long could save a mark after `mirrord rebuild` and so contradict it.
-        if not marks or not self._target.may_write():
+        # A process that was silent for too long could save a progress record after `mirrord rebuild` and so contradict
+        # it.
+        if not records or not self._target.may_write():
             return
         try:
-            await self._store.save(*marks.values())
+            await self._store.save(*records.values())
         except MirrordError as error:
-            log.debug("progress_not_saved", lanes=len(marks), error=str(error))  # the next beat tries again
+            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # the next beat tries again
         else:
-            for hosted, mark in marks.items():
-                hosted.saved = mark
+            for hosted, record in records.items():
+                hosted.saved = record
                 hosted.touched = True
 
     # ends

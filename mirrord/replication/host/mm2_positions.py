@@ -142,8 +142,8 @@ async def _look_up(view: ClusterView, topic: str) -> TopicMetadata | None:
     connection = await view.any_broker()
     version = connection.version(METADATA)
     body = encode_metadata(version, [topic])
-    told = await ask(connection, METADATA, body, version, partial(decode_metadata, version))
-    found = next((each for each in told.topics if each.name == topic), None)
+    answer = await ask(connection, METADATA, body, version, partial(decode_metadata, version))
+    found = next((each for each in answer.topics if each.name == topic), None)
     if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

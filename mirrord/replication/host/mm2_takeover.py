@@ -88,7 +88,7 @@ class Mm2Takeover:
         if end == 0:
             return NO_LEGACY
         try:
-            word = await self._told()
+            word = await self._current_word()
         except NotAllowed as fault:
             return Legacy(None, f'the target has records, and {fault}, or set from_mm2.takeover = "off"')
         if word.positions is None:
@@ -120,18 +120,18 @@ class Mm2Takeover:
         if self._flow.from_mm2.takeover == "off":
             return False
         try:
-            word = await self._told()
+            word = await self._current_word()
         except NotAllowed:
             return False
         return any(each.topic == topic for each in word.positions or ())
 
-    async def _told(self) -> _Word:
+    async def _current_word(self) -> _Word:
         async with self._reading:
             now = asyncio.get_running_loop().time()
             if self._word is None or now > self._word.at + _STALE_S:
                 positions = await read_positions(*self._target, self._topic, self._flow.source)
-                told = positions is not None
-                workers = await active_workers(self._config, self._group, self._timeout_s) if told else 0
+                has_topic = positions is not None
+                workers = await active_workers(self._config, self._group, self._timeout_s) if has_topic else 0
                 self._word = _Word(asyncio.get_running_loop().time(), positions, workers)
             return self._word
 

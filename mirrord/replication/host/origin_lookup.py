@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record_batch import HeaderTuple
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.store.all_ledgers import ClusterLedgers, Marks
+from mirrord.ledger.store.all_ledgers import ClusterLedgers, ProgressByLane
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.ledger.store.store import LedgerStore
@@ -26,7 +26,7 @@ from mirrord.model.errors import MirrordError
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import AskOrigins, OriginsAnswer, Writer
-from mirrord.replication.lane.source.loop_detection import Origin, Origins
+from mirrord.replication.lane.source.loop_detection import BatchOrigin, Origins
 from mirrord.runtime.clock import Clock
 
 LOOK_TIMEOUT_S = 10.0
@@ -65,27 +65,27 @@ class OriginLookup:
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
         """Answer a lane's question, together with others."""
 
-        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+        def answered(writers: tuple[Writer, ...], trouble: str) -> None:
             hosted.tell(OriginsAnswer(effect.question, writers, trouble))
 
-        self._find(hosted.source, told)
+        self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
         """Return which of these source batches, which were read before this call, are copies. Raises ReadFailed."""
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 
-        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+        def answered(writers: tuple[Writer, ...], trouble: str) -> None:
             if not answer.done():
                 answer.set_result((writers, trouble))
 
-        self._find(partition, told)
+        self._find(partition, answered)
         writers, trouble = await answer
         known, origins = {writer.producer_id for writer in writers}, Origins()
         origins.learn(writers, -1)
         found = {at: origins.judge(header) for at, header in enumerate(headers) if header[9] in known}
-        if trouble or Origin.UNKNOWN in found.values():
+        if trouble or BatchOrigin.UNKNOWN in found.values():
             raise ReadFailed(int(ErrorCode.UNKNOWN_SERVER_ERROR))
-        return {at for at, origin in found.items() if origin is Origin.COPY}
+        return {at for at, origin in found.items() if origin is BatchOrigin.COPY}
 
     def _find(self, partition: PartitionId, tell: Tell) -> None:
         self._waiting.append((partition, tell))
@@ -103,9 +103,9 @@ class OriginLookup:
         while self._waiting:
             asked, self._waiting = self._waiting, []
             trouble = ""
-            marks: dict[str, Marks] = {}
+            progress: dict[str, ProgressByLane] = {}
             try:
-                marks = await self._ledgers.read()
+                progress = await self._ledgers.read()
             except MirrordError as error:
                 trouble = str(error)
             except Exception:
@@ -115,21 +115,21 @@ class OriginLookup:
                 log.warning("copies_not_told_apart", reason=trouble)
             self.trouble = trouble
             for partition, tell in asked:
-                tell(() if trouble else self._writers(partition, marks), trouble)
+                tell(() if trouble else self._writers(partition, progress), trouble)
             await asyncio.sleep(LEAST_PAUSE_S)
 
-    def _writers(self, partition: PartitionId, marks: dict[str, Marks]) -> tuple[Writer, ...]:
+    def _writers(self, partition: PartitionId, progress: dict[str, ProgressByLane]) -> tuple[Writer, ...]:
         return tuple(
-            _writer(flow, lane, marks[flow].get(lane.key.id))
+            _writer(flow, lane, progress[flow].get(lane.key.id))
             for flow, _, lane in self._ledgers.lanes()
             if lane.key.target_topic_id == partition.topic_id and lane.partition == partition.partition
         )
 
 
-def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
+def _writer(flow: str, lane: LaneState, progress: Progress | None) -> Writer:
     # The runs are copied, because the lane keeps what it was given while the ledger advances.
     runs = lane.target_runs.copy()
-    at = (mark.ordinal, mark.target_offset, mark.leader_epoch) if mark is not None else ()
+    at = (progress.ordinal, progress.target_offset, progress.leader_epoch) if progress is not None else ()
     return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)
 
 

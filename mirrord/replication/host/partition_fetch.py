@@ -110,7 +110,7 @@ class PartitionFetch:
         end = self.stable.offset if self.stable.offset >= 0 else self.source_end
         return 0 <= end <= self.position.offset
 
-    def told(self) -> SourceBounds:
+    def last_bounds(self) -> SourceBounds:
         """Return the last information from the source, for status. May be called from another thread."""
         feed = self.feed
         # A session's answer that does not name a partition says that nothing has changed there (KIP-227).

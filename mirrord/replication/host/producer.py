@@ -29,7 +29,7 @@ from mirrord.replication.lane.state import Lane
 WRITE_BYTES = 1 << 20
 """Requests are combined into one system call up to this size. The lease is checked right before it."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
-_UNTOLD = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
+_NO_OUTCOME = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
 """The outcome that is assumed when the broker's answer does not mention a batch."""
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
@@ -51,7 +51,7 @@ class Sender(Protocol):
     """Number of the outlet's connection that they use, counted from its first."""
 
 
-Item = tuple[Sender, int, Batch]
+OutgoingBatch = tuple[Sender, int, Batch]
 """A lane's batch of a round."""
 
 
@@ -86,7 +86,7 @@ class TargetProducer:
         for outlet in self._outlets.values():
             outlet.link.close()
 
-    def refuse(self, items: Sequence[Item]) -> None:
+    def refuse(self, items: Sequence[OutgoingBatch]) -> None:
         """Answer batches that were not sent."""
         for sender, number, batch in items:
             sender.tell(ProduceAnswer(number, batch, NOT_SENT, -1))
@@ -116,7 +116,7 @@ class TargetOutlet:
         self.took = target.view.produces.took
         """Counts how long a request took."""
         self._loop = asyncio.get_running_loop()
-        self._packer: Packer[Item] = Packer()
+        self._packer: Packer[OutgoingBatch] = Packer()
         self.answering = False
         """Whether answers are being processed. Batches that result from them are sent after the last of them."""
         self._taken: dict[Sender, ProduceAccepted] = {}
@@ -186,20 +186,20 @@ class TargetOutlet:
     def _mind_owed(self) -> None:
         """Wake up for several answers at once, but soon, because the last of them may take long."""
         if self._owed.moved():
-            self._set_mark()
-            if self._owed.mark_bytes > 1 and not self._hurries:
+            self._set_low_watermark()
+            if self._owed.low_watermark_bytes > 1 and not self._hurries:
                 self._hurries = True
                 self._loop.call_later(LATEST_S, self._hurry)
 
     def _hurry(self) -> None:
         self._hurries = False
-        if self._owed.mark_bytes > 1:
-            self._owed.mark_bytes = 1
-            self._set_mark()
+        if self._owed.low_watermark_bytes > 1:
+            self._owed.low_watermark_bytes = 1
+            self._set_low_watermark()
 
-    def _set_mark(self) -> None:
+    def _set_low_watermark(self) -> None:
         if self._connection is not None and self._connection.pipe.lost is None:
-            self._connection.pipe.wake_for(self._owed.mark_bytes)
+            self._connection.pipe.wake_for(self._owed.low_watermark_bytes)
 
     def _await_lease(self) -> None:
         """Wait until the lease is valid again.
@@ -220,10 +220,10 @@ class TargetOutlet:
         else:
             self._await_lease()
 
-    def _send(self, connection: Connection, items: list[Item]) -> int:
+    def _send(self, connection: Connection, items: list[OutgoingBatch]) -> int:
         by_id = self._version >= PRODUCE_BY_TOPIC_ID
         entries: list[ProduceEntry] = []
-        sent: list[Item] = []
+        sent: list[OutgoingBatch] = []
         viewed, view = b"", memoryview(b"")
         for item in items:
             sender, number, batch = item
@@ -279,7 +279,7 @@ class TargetOutlet:
         waiting = [item for _ in range(len(packer)) for item in packer.take()]
         self._target.refuse(waiting)
 
-    def answered(self, items: Sequence[Item], fates: Sequence[ProducedPartition]) -> None:
+    def answered(self, items: Sequence[OutgoingBatch], fates: Sequence[ProducedPartition]) -> None:
         """Report the outcomes to the lanes, and send the batches for which there is room now.
 
         Successes are reported when the last of the answers that arrived together has been processed.
@@ -287,18 +287,18 @@ class TargetOutlet:
         taken = self._taken
         for (sender, number, batch), fate in zip(items, fates, strict=True):
             error, base_offset = fate.error, fate.base_offset
-            told = taken.get(sender)
+            accepted = taken.get(sender)
             if error:
                 self._target.view.produces.failed(error)
-                if told is not None:
+                if accepted is not None:
                     sender.tell(taken.pop(sender))
                 sender.tell(ProduceAnswer(number, batch, error, base_offset))
-            elif told is not None and told.round == number:
-                told.batches.append(batch)
-                told.base_offsets.append(base_offset)
+            elif accepted is not None and accepted.round == number:
+                accepted.batches.append(batch)
+                accepted.base_offsets.append(base_offset)
             else:
-                if told is not None:
-                    sender.tell(told)
+                if accepted is not None:
+                    sender.tell(accepted)
                 taken[sender] = ProduceAccepted(number, [batch], [base_offset])
         if self._packer:
             self._flush_soon()
@@ -306,23 +306,33 @@ class TargetOutlet:
     def _tell_taken(self) -> None:
         taken, self._taken = self._taken, {}
         is_far = self._window.is_far
-        for sender, told in taken.items():
+        for sender, accepted in taken.items():
             if sender.lane.is_far is not is_far:
                 sender.tell(TargetFar(is_far))
-            sender.tell(told)
+            sender.tell(accepted)
 
 
 class _Pending:
     """A request without an answer. It keeps its batches alive, and so the buffers that the transport is reading."""
 
-    __slots__ = ("_connection", "_items", "_outlet", "_owed", "_sent", "_size", "_told", "_version", "_window")
+    __slots__ = (
+        "_connection",
+        "_counts_at_send",
+        "_items",
+        "_outlet",
+        "_owed",
+        "_sent",
+        "_size",
+        "_version",
+        "_window",
+    )
 
     def __init__(
         self,
         outlet: TargetOutlet,
         connection: Connection,
         version: int,
-        items: list[Item],
+        items: list[OutgoingBatch],
         load: tuple[ByteWindow, int, Owed],
     ) -> None:
         """`load` is the window that counts its bytes, their number, and the counter of answers that are owed."""
@@ -332,26 +342,26 @@ class _Pending:
         self._items = items
         self._window, self._size, self._owed = load
         self._owed.sent(len(items))
-        self._told = self._window.sent(self._size)
+        self._counts_at_send = self._window.sent(self._size)
         self._sent = time.monotonic()
 
     def __call__(self, end: Frame | ConnectionLost) -> None:
         items = self._items
         if isinstance(end, ConnectionLost):
             # uvloop closes an aborted transport one loop iteration later. Until then it may read these buffers.
-            asyncio.get_running_loop().call_later(_LINGER_S, list[Item], items)
-            self._outlet.answered(items, [_UNTOLD] * len(items))
+            asyncio.get_running_loop().call_later(_LINGER_S, list[OutgoingBatch], items)
+            self._outlet.answered(items, [_NO_OUTCOME] * len(items))
             return
         self._outlet.answering = True
         self._owed.answered(len(items))
         took_s = time.monotonic() - self._sent
-        self._window.answered(self._size, took_s, self._told)
+        self._window.answered(self._size, took_s, self._counts_at_send)
         self._outlet.took(took_s)
         try:
             response = decode(self._version, end.reader())
         except WireError as error:
             # These batches are answered first, then all later ones: a lane is answered in the order of its batches.
-            self._outlet.answered(items, [_UNTOLD] * len(items))
+            self._outlet.answered(items, [_NO_OUTCOME] * len(items))
             self._connection.pipe.close(str(error), error)
             return
         self._outlet.throttle.record(response.throttle_ms, self._connection.pipe)
@@ -359,10 +369,10 @@ class _Pending:
         if len(items) == 1 and len(partitions) == 1:
             self._outlet.answered(items, partitions)
             return
-        told = {(each.topic, each.partition): each for each in partitions}
+        answers = {(each.topic, each.partition): each for each in partitions}
         by_id = self._version >= PRODUCE_BY_TOPIC_ID
         fates: list[ProducedPartition] = []
         for sender, _, _ in items:
             topic, topic_id, partition = sender.target
-            fates.append(told.get((topic_id if by_id else topic, partition), _UNTOLD))
+            fates.append(answers.get((topic_id if by_id else topic, partition), _NO_OUTCOME))
         self._outlet.answered(items, fates)

@@ -113,15 +113,17 @@ class Replicator(LeasedWorker):
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
         """Drain lanes and stop hosting them; return for each whether it was left cleanly.
 
-        A lane was left cleanly if nothing of it is in flight and its mark is saved.
+        A lane was left cleanly if nothing of it is in flight and its progress is saved.
         """
         host = self._host
         hosted = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         partings = await self.part_with(lanes, deadline_s)
         if host is not None:
             await host.until_saved(deadline_s)
-        marks = {lane: each.saved for lane, each in hosted.items() if each is not None and each.saved is not None}
-        saved = {lane for lane, mark in marks.items() if mark.state == "drained"}
+        saved_progress = {
+            lane: each.saved for lane, each in hosted.items() if each is not None and each.saved is not None
+        }
+        saved = {lane for lane, progress in saved_progress.items() if progress.state == "drained"}
         return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
 
     async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:

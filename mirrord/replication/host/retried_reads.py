@@ -1,6 +1,7 @@
 """Reads records for a lane, and retries if the lane is copying in the meantime and would not ask again.
 
-While the records for such a comparison cannot be read, the lane's mark does not move. So a lasting failure is reported.
+While the records for such a comparison cannot be read, the lane's resume position does not move. So a lasting failure
+is reported.
 """
 
 import asyncio
@@ -29,18 +30,18 @@ async def read_and_tell(
     backoff, began = Backoff(), asyncio.get_running_loop().time()
     while True:
         try:
-            told = await read()
+            result = await read()
         except ReadFailed as failure:
             if _is_repeated(hosted, question, failure):
                 if asyncio.get_running_loop().time() - began >= REPORT_AFTER_S:
                     _report(hosted, failure)
                 await asyncio.sleep(backoff.next_s())
                 continue
-            told = failed(failure.error)
+            result = failed(failure.error)
         if hosted.unread_note:
             hosted.unread_note = ""
             log.info("comparison_ended", lane=hosted.lane.id)
-        hosted.tell(told)
+        hosted.tell(result)
         return
 
 

@@ -10,7 +10,7 @@ from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
-from mirrord.replication.host.existing_copies import BroughtBack, ExistingCopies
+from mirrord.replication.host.existing_copies import CopyFinder, ExistingCopies
 from mirrord.replication.host.mm2_takeover import Mm2Takeover, Sides
 from mirrord.replication.host.start_evidence import StartSearch
 from mirrord.replication.lane.assignment import FlowSetup
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 class StartPositions:
     """The start offsets of all lanes of a replicator."""
 
-    def __init__(self, setup: FlowSetup, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
+    def __init__(self, setup: FlowSetup, source: Sides, target: Sides, find_copies: CopyFinder) -> None:
         self._flow = setup.flow
         self._asks = source.asks
         inheritance = Mm2Takeover(setup.flow, setup.target, source, target, setup.request_timeout_s)
-        self._search = StartSearch(setup.flow, inheritance, ExistingCopies(setup.flow, source, target, brought_back))
+        self._search = StartSearch(setup.flow, inheritance, ExistingCopies(setup.flow, source, target, find_copies))
 
     async def find(
         self,

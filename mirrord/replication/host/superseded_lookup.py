@@ -34,13 +34,15 @@ NEAR = 10_000
 """Stretches of the source that are at most this many offsets apart are read in one go."""
 
 
-Side = tuple[Asks, Stretches]
+LogReaders = tuple[Asks, Stretches]
 
 
 class Lookups:
     """The answers to lanes' questions about compacted target topics."""
 
-    def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: RecordPolicies, begin: Begin) -> None:
+    def __init__(
+        self, setup: FlowSetup, source: LogReaders, target: LogReaders, shaping: RecordPolicies, begin: Begin
+    ) -> None:
         self._source, self._target = source, target
         self._shaping = shaping
         self._begin = begin
@@ -51,10 +53,10 @@ class Lookups:
         }
 
     def _ask_shared(self, hosted: HostedLane, effect: AskShared) -> None:
-        def told(error: int, epoch: int, end: int) -> None:
+        def answered(error: int, epoch: int, end: int) -> None:
             hosted.tell(SharedAnswer(effect.question, error, epoch, end))
 
-        self._target[0].shared(hosted.target, effect.epoch, told)
+        self._target[0].shared(hosted.target, effect.epoch, answered)
 
     def _look_up(self, hosted: HostedLane, effect: AskSuperseded) -> None:
         sides = (self._source[1], hosted.source), (self._target[1], hosted.target)

@@ -44,10 +44,10 @@ class _Facts:
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
         """Write facts; return False if they could not be written. The configs have been altered in any case."""
-        told: Sequence[AnyFact] = tuple(facts)
+        entry: Sequence[AnyFact] = tuple(facts)
         try:
-            if told:
-                await self._store.append(self._lease_epoch, told)
+            if entry:
+                await self._store.append(self._lease_epoch, entry)
         except LedgerUnavailable as error:
             log.warning("settings_change_not_recorded", error=str(error))
             return False
@@ -81,12 +81,12 @@ class TargetConfigs:
         planned = PlannedLane(assigned.source_topic, assigned.key, assigned.target_topic)
         try:
             async with self._turn:
-                told = await self._look(planned, effect)
+                answer = await self._look(planned, effect)
         except NotOffered as error:
-            told = ConfigsAnswer(effect.question, "", str(error))
+            answer = ConfigsAnswer(effect.question, "", str(error))
         except EnvironmentFault as error:
-            told = ConfigsAnswer(effect.question, "", str(error), may_pass=True)
-        hosted.tell(told)
+            answer = ConfigsAnswer(effect.question, "", str(error), may_pass=True)
+        hosted.tell(answer)
 
     async def _look(self, lane: PlannedLane, effect: AskConfigs) -> ConfigsAnswer:
         trouble = ""

@@ -48,9 +48,9 @@ class Parting(msgspec.Struct, frozen=True):
     clean: bool
     """Whether none of its batches is in flight."""
     word: Progress | None = None
-    """Its last mark, if it left cleanly.
+    """Its last progress record, if it left cleanly.
 
-    The mark is also written to the state topic, but nothing has to wait for that.
+    The record is also written to the state topic, but nothing has to wait for that.
     """
 
 

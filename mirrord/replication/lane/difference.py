@@ -14,20 +14,22 @@ from mirrord.replication.lane.target import in_doubt, target_scan
 from mirrord.replication.lane.transitions import Resume
 
 
-def differ(lane: Lane, now: float, told: CheckAnswer) -> Effects:
+def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
-    # After a take-over even an acknowledgement may have been for another holder's batch.
+    # After a takeover even an acknowledgement may have been for another holder's batch.
     first = (
-        min(told.first, lane.comparison.later_from.ordinal) if lane.comparison.later_from is not None else told.first
+        min(answer.first, lane.comparison.later_from.ordinal)
+        if lane.comparison.later_from is not None
+        else answer.first
     )
-    lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
-    line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
-    line = line if told.first <= told.last else told.note
+    lane.comparison.differs = TakeoverChecked(lane.id, lane.grant, first, answer.last, "different", answer.note)
+    line = f"target and source differ at ordinals {answer.first} to {answer.last}: {answer.note}"
+    line = line if answer.first <= answer.last else answer.note
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     return _doubt(lane, now)
 
 
-def settles(lane: Lane, told: CheckAnswer) -> bool:
+def settles(lane: Lane, answer: CheckAnswer) -> bool:
     """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
 
     If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
@@ -38,12 +40,12 @@ def settles(lane: Lane, told: CheckAnswer) -> bool:
     if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.comparison.compared)
-    if not told.first <= first <= told.last:
+    if not answer.first <= first <= answer.last:
         return True
-    if any(end > first for _, end in told.gone):
+    if any(end > first for _, end in answer.gone):
         return False
     # The fact about this comparison leaves nothing open unless it says that more is compared later.
-    lane.comparison.compared = told.last + 1 if lane.comparison.later_pending else NEVER
+    lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True
 
 
@@ -53,8 +55,8 @@ def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
     note = "records stand in a hole, and were to follow under later ordinals"
     # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
-    told = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
-    return notes.note(lane, found.facts) + differ(lane, now, told)
+    answer = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
+    return notes.note(lane, found.facts) + differ(lane, now, answer)
 
 
 def vanished(lane: Lane, now: float) -> Effects:

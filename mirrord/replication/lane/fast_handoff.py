@@ -30,12 +30,13 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
-    """Return whether the checkpoint is from the last holder in the ledger that was read: then it is the newest mark."""
+    """Return whether the checkpoint is from the last holder in the ledger that was read: then it is the newest progress
+    record."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask everything now, if the checkpoint is enough to resume from; it has become the lane's mark."""
+    """Ask everything now, if the checkpoint is enough to resume from; it has become the lane's resume position."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []
@@ -63,10 +64,10 @@ def target_answered(lane: Lane, answer: EndAnswer | ProducersAnswer) -> Effects:
 
 def agrees(lane: Lane, answer: EndAnswer | ProducersAnswer) -> bool:
     """Return whether the target's answer matches the checkpoint."""
-    mark = lane.resume_position
+    position = lane.resume_position
     if isinstance(answer, EndAnswer):
-        return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
-    return remembers(lane) and next_by_entry(lane) == mark.ordinal
+        return (answer.leader_epoch, answer.end) == (position.leader_epoch, position.target_offset)
+    return remembers(lane) and next_by_entry(lane) == position.ordinal
 
 
 def grant_bound(lane: Lane, grant: int) -> Effects:

@@ -29,7 +29,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import in_doubt, mark_rewind, refused_retry
+from mirrord.replication.lane.target import in_doubt, position_rewind, refused_retry
 from mirrord.replication.lane.transitions import Quiesce, Resume
 
 CORRUPT = 2
@@ -84,14 +84,14 @@ def send(lane: Lane) -> Effects:
     return [Produce(lane.round, batches)]
 
 
-def end_confirmed(lane: Lane, told: EndAnswer) -> Effects:
+def end_confirmed(lane: Lane, answer: EndAnswer) -> Effects:
     """Handle the end of the log, asked for again just before the first produce."""
-    if told.error != NONE or told.leader_epoch != lane.log.end_epoch or told.end < lane.expected:
-        lane.go(Resume(lane.limits.retry_s if told.error else 0.0))
+    if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch or answer.end < lane.expected:
+        lane.go(Resume(lane.limits.retry_s if answer.error else 0.0))
         return []
-    if told.end > lane.expected:
-        return [AskScan(ask(lane), "confirm", lane.producer_id, lane.expected, told.end)]
-    return go(lane, told.end)
+    if answer.end > lane.expected:
+        return [AskScan(ask(lane), "confirm", lane.producer_id, lane.expected, answer.end)]
+    return go(lane, answer.end)
 
 
 def go(lane: Lane, end: int) -> Effects:
@@ -129,7 +129,7 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
         lane.copied_bytes += size
         lane.last_record_ms = batch.newest_ms
         if not lane.pipelined:
-            effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
+            effects += _first_acknowledgement(lane, batch, base_offset, is_recorded=bool(effects))
         if lane.phase is Phase.COPYING:
             return _go_on(lane, effects)
     else:
@@ -139,18 +139,18 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     return effects
 
 
-def batches_accepted(lane: Lane, now: float, told: ProduceAccepted) -> Effects:
+def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
     """Handle several accepted batches: count those that are as expected together, and continue once after them.
 
-    The first batch that is not as expected, and all batches after it, go to `answered`.
+    The first batch that is not as expected, and all batches after it, go to `batch_answered`.
     """
-    if told.round != lane.round:
+    if accepted.round != lane.round:
         return []
     flying, expected = lane.in_flight, lane.expected
     usual = lane.pipelined and lane.failure is None and lane.phase is Phase.COPYING
     count = records = size = 0
     batch = None
-    for each, base_offset in zip(told.batches, told.base_offsets, strict=True) if usual else ():
+    for each, base_offset in zip(accepted.batches, accepted.base_offsets, strict=True) if usual else ():
         if base_offset != expected or not flying or flying[0] is not each:
             break
         batch = flying.popleft()
@@ -166,10 +166,10 @@ def batches_accepted(lane: Lane, now: float, told: ProduceAccepted) -> Effects:
         lane.copied_records += records
         lane.copied_bytes += size
         lane.last_record_ms = batch.newest_ms
-    if count == len(told.batches):
+    if count == len(accepted.batches):
         return _go_on(lane, effects)
-    for each, base_offset in zip(told.batches[count:], told.base_offsets[count:], strict=True):
-        effects += batch_answered(lane, now, ProduceAnswer(told.round, each, NONE, base_offset))
+    for each, base_offset in zip(accepted.batches[count:], accepted.base_offsets[count:], strict=True):
+        effects += batch_answered(lane, now, ProduceAnswer(accepted.round, each, NONE, base_offset))
     return effects
 
 
@@ -198,13 +198,13 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     return effects
 
 
-def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: bool) -> Effects:
+def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, is_recorded: bool) -> Effects:
     lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     # Runs after this ordinal belong to a log that went back: the new fact supersedes them.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
     effects: Effects = [SaveProgress()]
-    if stale and not told:
+    if stale and not is_recorded:
         effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if lane.comparison.first_ack_pending:
         lane.comparison.first_ack_pending = False
@@ -223,7 +223,8 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
         if outcome is Produced.DONE:
             lane.log.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
             if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
-                # Nothing below this mark is the lane's, so nothing else leads the next reading to that batch.
+                # Nothing below this resume position is the lane's, so nothing else leads the next reading to that
+                # batch.
                 lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)
     elif outcome is Produced.DONE:
         lane.log.must_read_log = True  # a success after a failure is a hole
@@ -281,11 +282,11 @@ def _record_skipped(lane: Lane) -> Effects:
         return []
     if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.late_writes.in_doubt_below:
         return []  # facts that the ledger already has must not be superseded
-    told, lane.skipped = tuple(lane.skipped), []
+    verdicts, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
     epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.assign(lane, run.ordinal)
-    rewound = mark_rewind.rewound_by(lane, (run,), resume_position(lane))
-    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven, rewound),))
+    rewound = position_rewind.rewound_by(lane, (run,), resume_position(lane))
+    return note(lane, (SourceRun(lane.id, lane.grant, (run,), verdicts, epochs, regiven, rewound),))
 
 
 def drained(lane: Lane, now: float) -> Effects:

@@ -31,9 +31,9 @@ from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.second_path import ALL, PolicyRefused, RebuildRequest
 from mirrord.replication.lane.signals import AskDivergence, Batch, Chunk, Effects, FetchFrom
 from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
-from mirrord.replication.lane.source.loop_detection import Doubt, Origin
+from mirrord.replication.lane.source.loop_detection import BatchOrigin, Doubt
 from mirrord.replication.lane.state import NO_VERDICTS, Lane
-from mirrord.replication.lane.target import in_doubt, mark_rewind, unconfirmed_limit
+from mirrord.replication.lane.target import in_doubt, position_rewind, unconfirmed_limit
 
 _MARKED = CONTROL | TRANSACTIONAL
 _GONE: tuple[Reason, ...] = ("compacted", "unexplained")
@@ -131,15 +131,9 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    told = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
-    effect = append(
-        lane,
-        (
-            SourceRun(
-                lane.id, lane.grant, tuple(runs), *told, mark_rewind.rewound_by(lane, runs, resume_position(lane))
-            ),
-        ),
-    )
+    details = (tuple(gone), source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, runs[0].ordinal))
+    rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), *details, rewound),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     lane.unbound = NO_VERDICTS if lane.plan else (runs[0].ordinal, tuple(gone))
     lane.declared = -1
@@ -227,9 +221,9 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
         return "aborted"
     if lane.origins is not None:
         origin = lane.origins.judge(header)
-        if origin is Origin.COPY:
+        if origin is BatchOrigin.COPY:
             return "copied-from-target"
-        if origin is Origin.UNKNOWN:
+        if origin is BatchOrigin.UNKNOWN:
             lane.origin.doubt = Doubt(producer, header[0])
             return None
     lane.gap.compacts = lane.gap.compacts or count == 0
@@ -315,7 +309,7 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int,
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
     # A former holder may have read records that a cleaner has removed since, and given one of them the next ordinal.
-    if reason in _GONE and in_doubt.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
+    if reason in _GONE and in_doubt.holds(lane, lane.next_ordinal) and not _is_mapped(lane, end):
         raise Early("records that are gone", start, end)
     skipped = lane.skipped
     if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
@@ -332,12 +326,12 @@ def _passes(lane: Lane, start: int, end: int) -> bool:
     return reason is not None
 
 
-def _is_told(lane: Lane, offset: int) -> bool:
+def _is_mapped(lane: Lane, offset: int) -> bool:
     """Return whether the ledger maps the next ordinal to this source offset or a later one."""
     if lane.declared != lane.next_ordinal or lane.record is None:
         return False
-    told = lane.record.source_runs.offset_of(lane.next_ordinal)
-    return told is not None and told >= offset
+    offset_there = lane.record.source_runs.offset_of(lane.next_ordinal)
+    return offset_there is not None and offset_there >= offset
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
@@ -481,11 +475,11 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
     first = runs[0].ordinal
-    told, lane.skipped = (*_unbound(lane, first), *ahead), behind
-    lane.unbound = (first, told)
+    verdicts, lane.skipped = (*_unbound(lane, first), *ahead), behind
+    lane.unbound = (first, verdicts)
     epochs, regiven = source_epochs.take_new(lane, first), in_doubt.assign(lane, first)
-    rewound = mark_rewind.rewound_by(lane, runs, resume_position(lane))
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven, rewound),))
+    rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))
     return [effect]
 

@@ -1,4 +1,4 @@
-"""A lane's reports: its progress mark for the state topic, and a line of the status."""
+"""A lane's reports: its progress record for the state topic, and a line of the status."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds
@@ -27,7 +27,7 @@ def source_offset(lane: Lane) -> int:
         return lane.ready[0].offset
     if lane.phase is Phase.COPYING:
         return lane.position
-    # Batches that were fetched and then dropped are not done: the ledger maps the mark to its source offset.
+    # Batches that were fetched and then dropped are not done: the ledger maps the resume position to its source offset.
     known = lane.record.source_runs.offset_of(resume_position(lane).ordinal) if lane.record is not None else None
     return known or 0
 
@@ -46,10 +46,11 @@ def state(lane: Lane) -> str:
 
 
 def progress_record(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
-    """Return the lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
+    """Return the lane's resume position as a progress record for the state topic. `at_ms` is wall time, for people
+    only.
 
-    Return None while the ledger does not yet know where the records below the mark are, or which of them the source or
-    the target has lost.
+    Return None while the ledger does not yet know where the records below the resume position are, or which of them the
+    source or the target has lost.
     """
     if lane.comparison.differs is not None and not is_recorded(lane):
         return None
@@ -88,8 +89,8 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Return whether a mark must be saved that differs from `saved` in more than times; None if there may be one
-    later."""
+    """Return whether a progress record must be saved that differs from `saved` in more than times; None if there may be
+    one later."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)

@@ -1,4 +1,4 @@
-"""Facts that a lane records about what has already happened, and the progress mark that waits for them."""
+"""Facts that a lane records about what has already happened, and the progress record that waits for them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts. Only the progress mark waits for them: it must not exceed what the ledger explains."""
+    """Append facts. Only the progress record waits for them: it must not exceed what the ledger explains."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -18,7 +18,8 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def return_to_recorded(lane: Lane) -> None:
-    """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
+    """Return to the last resume position whose facts are in the ledger; what follows is read from the target log
+    again."""
     lane.notes.clear()
     lane.resume_position = lane.recorded_position
     if lane.log.went_back is not None:

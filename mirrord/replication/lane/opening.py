@@ -40,7 +40,7 @@ from mirrord.replication.lane.signals import (
 )
 from mirrord.replication.lane.source.epoch_cache import EpochCache
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, mark_rewind
+from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Reopen, Resume
 
 
@@ -62,7 +62,7 @@ def start(lane: Lane, start: Start) -> Effects:
         lane.takeover.begun = progress
         _take_position(lane, progress)
         if lane.resume_position.ordinal == progress.ordinal:
-            # A mark that was held back because of a pending comparison does not show how much was sent.
+            # A progress record that was held back because of a pending comparison does not show how much was sent.
             lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
             lane.history.epochs_recorded = progress.epochs_told
@@ -76,7 +76,7 @@ def _learn_difference(lane: Lane, record: LaneRecord) -> None:
 
 
 def _take_position(lane: Lane, progress: Progress) -> None:
-    lane.resume_position, reached = mark_rewind.valid_position(progress, lane.record)
+    lane.resume_position, reached = position_rewind.valid_position(progress, lane.record)
     lane.recorded_position, lane.trusted, lane.sent_below = (
         lane.resume_position,
         lane.resume_position.ordinal,
@@ -89,7 +89,7 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
     """Process the facts that the former holder could still append until the grant was bound: that ordinals were
     reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
-    if begun is not None and mark_rewind.valid_position(begun, record)[0] != lane.resume_position:
+    if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
         _take_position(lane, begun)
         lane.takeover.knows_sent = lane.history.epochs_recorded = False
         lane.seen, lane.takeover.fast_handoff = EpochCache(), None
@@ -102,10 +102,10 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
-    """Return whether the mark is that of a holder that had opened the lane and wrote nothing.
+    """Return whether the progress record is that of a holder that had opened the lane and wrote nothing.
 
-    Such a mark is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
-    it yet, its mark may have replaced the newer one.
+    Such a record is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
+    it yet, its record may have replaced the newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -135,19 +135,19 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     return tuple(facts)
 
 
-def producer_id_answered(lane: Lane, now: float, told: ProducerIdAnswer) -> Effects:
+def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Effects:
     """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
     if lane.phase is not Phase.OPENING:
         return []
-    if told.error != NONE:
+    if answer.error != NONE:
         return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
     opened = LaneOpened(
         lane.id,
         lane.source_topic,
         lane.target_topic,
         lane.partition,
-        told.producer_id,
-        told.producer_epoch,
+        answer.producer_id,
+        answer.producer_epoch,
         lane.policy,
         lane.mode,
     )
@@ -166,9 +166,9 @@ def is_ours(lane: Lane, record: LaneRecord) -> bool:
     return record.replicator == lane.replicator and record.grant > 0
 
 
-def grant_bound(lane: Lane, now: float, told: Bound) -> Effects:
+def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
     """Handle the facts of opening or taking, which were read back."""
-    record = told.record
+    record = answer.record
     if record is None or not is_ours(lane, record):
         return leave_lane(lane, "another replicator took the lane first")
     lane.record = record
@@ -177,14 +177,14 @@ def grant_bound(lane: Lane, now: float, told: Bound) -> Effects:
         is_first, lane.grant = lane.grant == 0, record.grant
         effects = _learn_since_start(lane, record) if is_first else []
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
-        lane.takeover.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
+        lane.takeover.opened_here = record.grant == 1 and len(answer.bound) > 1 and answer.bound[0] and not lane.sent
         if not lane.takeover.opened_here and not lane.takeover.left_cleanly:
             lane.late_writes.former_holder_until = now + lane.takeover.barrier_s
             lane.late_writes.until = max(lane.late_writes.until, lane.late_writes.former_holder_until)
             lane.comparison.first_ack_pending = True
             lane.comparison.later_pending = lane.late_writes.unanswered = lane.takeover.barrier_s > 0
         if record.regiven >= 0:
-            lane.trusted = min(lane.trusted, record.regiven)  # a mark proves numbers, not which records
+            lane.trusted = min(lane.trusted, record.regiven)  # a resume position proves numbers, not which records
             lane.comparison.first_ack_pending = (
                 True  # nothing of it may be copied yet, and some comparison has to end it
             )
@@ -196,18 +196,18 @@ def grant_bound(lane: Lane, now: float, told: Bound) -> Effects:
     return effects
 
 
-def start_answered(lane: Lane, now: float, told: StartAnswer) -> Effects:
+def start_answered(lane: Lane, now: float, answer: StartAnswer) -> Effects:
     """Record where a lane without history begins, so that a restart does not choose again."""
     if lane.phase is not Phase.OPENING:
         return []
-    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
-    if told.error != NONE or told.waits:
+    lane.halt.line = f"{lane.source_topic}-{lane.partition}: {answer.trouble}" if answer.waits else ""
+    if answer.error != NONE or answer.waits:
         return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
-    inherited = told.inherited
-    if told.trouble:
+    inherited = answer.inherited
+    if answer.trouble:
         start = inherited.said if inherited is not None else 0
-        return halt(lane, "inherited", told.trouble, start, start)
-    facts: list[LaneFact] = [SourceRun(lane.id, lane.grant, (Run(0, told.offset),))]
+        return halt(lane, "inherited", answer.trouble, start, start)
+    facts: list[LaneFact] = [SourceRun(lane.id, lane.grant, (Run(0, answer.offset),))]
     if inherited is not None:
         facts.append(msgspec.structs.replace(inherited, grant=lane.grant))
         if inherited.doubled:
@@ -216,9 +216,9 @@ def start_answered(lane: Lane, now: float, told: StartAnswer) -> Effects:
     return _bind(lane, tuple(facts))
 
 
-def append_failed(lane: Lane, told: AppendFailed) -> Effects:
+def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
     """Handle an append with an unknown outcome."""
-    lane.record = told.record
+    lane.record = failure.record
     lane.go(Reopen())
     return []
 

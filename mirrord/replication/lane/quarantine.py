@@ -71,16 +71,16 @@ def _park(lane: Lane, unparked: Parking) -> Park:
     return Park(ask(lane), unparked.offset, unparked.data, behind)
 
 
-def parking_answered(lane: Lane, now: float, told: ParkAnswer) -> Effects:
+def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
     """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
     unparked = lane.refusal.parking
     if unparked is None:
         return []
     where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
-    if not told.trouble:
+    if not answer.trouble:
         lane.refusal.parking, lane.refusal.parking_pause = None, -1
-        return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
-    line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
+        return record_halt(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=answer.at),))
+    line = f"{unparked.line}; it cannot be parked now, so it is not left out: {answer.trouble}"
     lane.halt.line = f"{lane.source_topic}-{lane.partition}: {line}"
     lane.refusal.parking = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
     lane.refusal.parking_pause = ask(lane)

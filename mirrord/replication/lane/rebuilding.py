@@ -39,7 +39,7 @@ from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import AskEnd, AskRebuild, Effects, OwnBatch, RebuildAnswer, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane, ResumePosition
-from mirrord.replication.lane.target import look_back, mark_rewind, target_scan
+from mirrord.replication.lane.target import look_back, position_rewind, target_scan
 from mirrord.replication.lane.target.batch_relocation import covered_below
 from mirrord.replication.lane.target.evidence import is_another_leader, is_recorded
 from mirrord.replication.lane.target.relocation_result import Located
@@ -139,32 +139,32 @@ def _stay(lane: Lane, why: str) -> Effects:
     return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
 
 
-def rebuild_answered(lane: Lane, told: RebuildAnswer) -> Effects:
+def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
     """Handle the result of the search in both logs."""
     found = lane.comparison.differs
     if lane.stage is not Stage.LOCATE or found is None:
         return []
-    if told.error:
+    if answer.error:
         return lane.retry()
-    if told.located is None:
-        return _stay(lane, told.trouble)
-    if told.compacts and told.located.missing:
-        start, end = told.located.missing[0]
+    if answer.located is None:
+        return _stay(lane, answer.trouble)
+    if answer.compacts and answer.located.missing:
+        start, end = answer.located.missing[0]
         return _stay(
             lane,
             f"the copy is compacted, so it is open whether its cleaner removed the records of source offsets "
             f"[{start}, {end}) or they were never appended",
         )
-    own = from_ordinal(told.own, found.first)
+    own = from_ordinal(answer.own, found.first)
     read = target_scan.walk(lane, own, found.first)
     if read.doubled is not None:
         first, _, target_offset = read.doubled
         return _stay(lane, f"ordinal {first} stands a second time at target offset {target_offset}")
-    if told.compacts and read.next_ordinal <= found.last:
+    if answer.compacts and read.next_ordinal <= found.last:
         gone = f"ordinals {read.next_ordinal} to {found.last}"
         return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
     lane.resume_ordinal = read.next_ordinal
-    facts = _facts(lane, found.first, own, read, told.located)
+    facts = _facts(lane, found.first, own, read, answer.located)
     lane.stage = Stage.FACTS
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
@@ -214,7 +214,7 @@ def _facts(
         ordinal += end - start
     behind = Run(ordinal, located.next_offset)
     follow.append(behind)
-    told = Runs([*_leapt(lane, first, (*runs, *follow)[0].ordinal), *runs, *follow])
+    map_runs = Runs([*_leapt(lane, first, (*runs, *follow)[0].ordinal), *runs, *follow])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
     verdicts: list[Verdict] = []
     at = located.start
@@ -233,12 +233,12 @@ def _facts(
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
     stands = ResumePosition(read.next_ordinal, lane.log.end, lane.log.end_epoch)
-    rewound = mark_rewind.rewound_by(lane, follow, stands)
+    rewound = position_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
-    )  # a mark counts from the moment that this binds
+    )  # a resume position counts from the moment that this binds
     return [
-        SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
+        SourceRun(lane.id, lane.grant, tuple(map_runs), (), _epochs(lane, map_runs, behind, located), rewound=rewound),
         # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         # The content of these ordinals is unknown: in the map they are empty.
@@ -262,8 +262,8 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
     """Return the source offsets whose records may be at ordinals whose content is unknown."""
     runs = lane.record.source_runs if lane.record is not None else Runs()
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
-    told = [(located.start, located.end)]
-    return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, told)]
+    found = [(located.start, located.end)]
+    return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, found)]
 
 
 def _expired_verdicts(

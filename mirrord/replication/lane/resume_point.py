@@ -21,7 +21,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.declared_runs import decided, once, planned
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
-from mirrord.replication.lane.target import hole_repair, in_doubt, mark_rewind, missing_ordinals, target_scan
+from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
 from mirrord.replication.lane.target.scan_result import Reading
 
 
@@ -57,7 +57,7 @@ def _record_again(lane: Lane, ordinal: int) -> Effects:
     lane.plan.clear()
     lane.plan.extend(runs[1:])
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
-    rewound = mark_rewind.rewound_by(lane, runs, lane.resume_position)
+    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
@@ -94,34 +94,34 @@ def must_check(lane: Lane) -> bool:
     return lane.resume_ordinal > lane.trusted
 
 
-def comparison_answered(lane: Lane, now: float, told: CheckAnswer) -> Effects:
+def comparison_answered(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
     """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
-    is_later = told.question == lane.comparison.later_question
-    if told.error != NONE:
+    is_later = answer.question == lane.comparison.later_question
+    if answer.error != NONE:
         return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else lane.retry() if waiting else []
     if is_later:
         lane.comparison.later_pending, lane.comparison.later_from = False, None
-    if told.outcome == "different" or not difference.settles(lane, told):
-        return difference.differ(lane, now, told)
+    if answer.outcome == "different" or not difference.settles(lane, answer):
+        return difference.differ(lane, now, answer)
     ends = (
         lane.comparison.later_pending,
         is_later and lane.late_writes.end_read_at >= lane.late_writes.until,
     )
-    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
+    fact = TakeoverChecked(lane.id, lane.grant, answer.first, answer.last, answer.outcome, answer.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
         position = _continues_at(lane)
-        if source_epochs.ends_short(lane, told, position) or (
-            lane.on_loss == "halt" and 0 <= told.source_end < position
+        if source_epochs.ends_short(lane, answer, position) or (
+            lane.on_loss == "halt" and 0 <= answer.source_end < position
         ):
-            line = f"the source log ends at offset {told.source_end}, below the position {position}"
-            return effects + halt(lane, "truncated", line, told.source_end, position)
+            line = f"the source log ends at offset {answer.source_end}, below the position {position}"
+            return effects + halt(lane, "truncated", line, answer.source_end, position)
         lane.trusted = lane.resume_ordinal
-        lane.history.found_epoch = (position, told.source_epoch)
+        lane.history.found_epoch = (position, answer.source_epoch)
         # The offsets between the last compared record and the position may belong to another history.
         is_next = lane.record is not None and source_epochs.follows(lane.record, lane.resume_ordinal)
-        lane.history.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
+        lane.history.found_equal = answer.outcome == "equal" and is_next and answer.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 

@@ -7,8 +7,8 @@ The questions, in this order, all to the leader of the target partition:
 3. End again: the same epoch, so the answer in between came from the leader; and the true end, after all that 2 shows.
 4. Visible: until the high watermark covers that end. Records that are not yet replicated could still be lost.
 
-Without an entry in 2, or whenever it cannot be relied on, the log after the mark is read by batch headers: "no entry"
-means unknown, never "nothing was written".
+Without an entry in 2, or whenever it cannot be relied on, the log after the resume position is read by batch headers:
+"no entry" means unknown, never "nothing was written".
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -39,9 +39,9 @@ from mirrord.replication.lane.target.evidence import is_another_leader, next_by_
 from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
-def target_moved(lane: Lane, told: TargetMoved) -> Effects:
+def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
     """Handle a new leader epoch of the target: an idle lane would not notice by itself what was lost with it."""
-    if lane.phase is not Phase.COPYING or told.leader_epoch <= lane.log.end_epoch:
+    if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
     return []
@@ -91,15 +91,15 @@ def woken(lane: Lane, now: float) -> Effects:
     return []
 
 
-def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
+def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the answers to questions 1 and 3."""
-    if told.error != NONE:
-        if told.error == in_doubt.NO_ANSWER:
+    if answer.error != NONE:
+        if answer.error == in_doubt.NO_ANSWER:
             in_doubt.unreachable(lane)
         return lane.retry()
     if lane.stage is Stage.END:
         in_doubt.answered(lane, now)
-        lane.log.end_epoch = told.leader_epoch
+        lane.log.end_epoch = answer.leader_epoch
         if lane.mode == "at-least-once":
             lane.log.entry = None
             return _ask_again(lane, now)
@@ -107,23 +107,23 @@ def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
         return [AskProducers(ask(lane), lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:
         return []
-    if not same_leader(lane, told):
+    if not same_leader(lane, answer):
         return lane.retry()
-    lane.log.end = told.end
+    lane.log.end = answer.end
     lane.stage = Stage.VISIBLE
     return [AskVisible(ask(lane), lane.log.end_epoch)]
 
 
-def same_leader(lane: Lane, told: EndAnswer) -> bool:
+def same_leader(lane: Lane, answer: EndAnswer) -> bool:
     """Return whether the epoch did not change around the answer in between."""
-    return told.leader_epoch == lane.log.end_epoch
+    return answer.leader_epoch == lane.log.end_epoch
 
 
-def producers_answered(lane: Lane, now: float, told: ProducersAnswer) -> Effects:
+def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
     """Handle the answer to question 2."""
-    if told.error != NONE:
+    if answer.error != NONE:
         return lane.retry()
-    lane.log.entry = told.entry
+    lane.log.entry = answer.entry
     return _ask_again(lane, now)
 
 
@@ -134,21 +134,21 @@ def _ask_again(lane: Lane, now: float) -> Effects:
     return [AskEnd(ask(lane))]
 
 
-def visible_answered(lane: Lane, now: float, told: VisibleAnswer) -> Effects:
+def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
     """Handle the answer to question 4, which is asked until the high watermark covers the end."""
-    if told.error != NONE:
+    if answer.error != NONE:
         return lane.retry()
-    if not covers(lane, told):
-        behind = f"[{told.high_watermark}, {lane.log.end})"
+    if not covers(lane, answer):
+        behind = f"[{answer.high_watermark}, {lane.log.end})"
         lane.trouble = f"target offsets {behind} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
-    lane.log.log_start = told.log_start
+    lane.log.log_start = answer.log_start
     return decide(lane)
 
 
-def covers(lane: Lane, told: VisibleAnswer) -> bool:
+def covers(lane: Lane, answer: VisibleAnswer) -> bool:
     """Return whether everything that the broker reported is committed."""
-    return told.high_watermark >= lane.log.end
+    return answer.high_watermark >= lane.log.end
 
 
 def barrier_until(lane: Lane) -> float:
@@ -172,8 +172,9 @@ def decide(lane: Lane) -> Effects:
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
         return look_back.begin(lane)
     if must_read(lane):
-        # Scan from the last record below the mark: it must still be there, or the log went back and grew again. Without
-        # such a record, batches before the mark may be the lane's own in a log that went back.
+        # Scan from the last record below the resume position: it must still be there, or the log went back and grew
+        # again. Without such a record, batches before the resume position may be the lane's own in a log that went
+        # back.
         may_lie = is_another_leader(lane) or lane.log.must_read_log
         before = 1 if lane.resume_position.ordinal > 0 else look_back.LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.resume_position.target_offset - before, lane.log.log_start)
@@ -190,10 +191,10 @@ def decide(lane: Lane) -> Effects:
 
 
 def must_read(lane: Lane) -> bool:
-    """Return whether the broker's memory is not enough, so that the log after the mark must be read."""
+    """Return whether the broker's memory is not enough, so that the log after the resume position must be read."""
     appended = lane.log.end - lane.resume_position.target_offset
     # Two equal numbers prove nothing if the log may have gone back and others may have written since. More may be
-    # acknowledged than the mark says, and others may have written as many records as the log lost.
+    # acknowledged than the resume position says, and others may have written as many records as the log lost.
     acknowledged = missing_ordinals.known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True

@@ -81,8 +81,8 @@ def carry_out(lane: Lane) -> Effects:
     done = SeekDone(lane.id, lane.grant, start, end)
     line = f"source offsets [{start}, {end}) are left out {describe_origin(order.origin)}"
     effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
-    told = [
+    extended = [
         msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each
         for each in effects
     ]
-    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), *told]
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), *extended]

@@ -84,7 +84,7 @@ class Start(msgspec.Struct, frozen=True):
     left_cleanly: bool
     """The former holder drained the lane, so none of its batches is in flight."""
     handed: Progress | None = None
-    """The former holder's last mark, which it reported itself when it left
+    """The former holder's last progress record, which it reported itself when it left
     (`mirrord.replication.lane.fast_handoff`)."""
     times: tuple[int, int] = (0, 0)
     """The lease and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
@@ -457,7 +457,7 @@ class Wake(msgspec.Struct, frozen=True):
 
 
 class SaveProgress(msgspec.Struct, frozen=True):
-    """Write the lane's progress mark now rather than at the next heartbeat."""
+    """Write the lane's progress record now rather than at the next heartbeat."""
 
 
 class Halted(msgspec.Struct, frozen=True):

@@ -176,7 +176,7 @@ class ComparisonState:
     """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Once a former holder can no longer write, compare again what was written since the take-over."""
+    """Once a former holder can no longer write, compare again what was written since the takeover."""
     later_from: ResumePosition | None = None
     """Start of that comparison. No higher position is saved: later answers may be for another holder's batch."""
     later_begins_at: int = NEVER
@@ -319,12 +319,12 @@ class Lane:
     trouble: str = ""
     """Why the last batch was not accepted, while the lane retries."""
 
-    # take-over
+    # takeover
     sent_below: int = 0
     """Ordinals below it are known to have been sent, by this attempt or another one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
-    """A mark below which the ledger is known to explain everything."""
+    """A resume position below which the ledger is known to explain everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
 
@@ -411,7 +411,7 @@ class Lane:
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
-    """Tags of facts that were appended and are not bound yet; until they are, no progress mark is written."""
+    """Tags of facts that were appended and are not bound yet; until they are, no progress record is written."""
     facts_tag: int = -1
     """Tag of the facts that the current phase waits for."""
 

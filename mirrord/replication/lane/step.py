@@ -214,7 +214,7 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
         return []
     if signal.own and signal.own[0].leader_epoch > lane.log.end_epoch:
         # A later leader appended the batch: the log went back since, and no record is in it twice. If the lane is not
-        # copying, a resume follows, or the mark stays before the offsets that were not read.
+        # copying, a resume follows, or the resume position stays before the offsets that were not read.
         if lane.phase is Phase.COPYING:
             lane.go(Quiesce(until_safe=False))
         return []
@@ -228,36 +228,36 @@ def _between(lane: Lane, signal: ScanAnswer) -> Effects:
     return []
 
 
-def _bound(lane: Lane, now: float, told: Bound) -> Effects:
+def _bound(lane: Lane, now: float, answer: Bound) -> Effects:
     if lane.phase is Phase.OPENING:
-        return _early(lane, now, opening.grant_bound(lane, now, told)) if told.tag == lane.facts_tag else []
-    if not all(told.bound):
+        return _early(lane, now, opening.grant_bound(lane, now, answer)) if answer.tag == lane.facts_tag else []
+    if not all(answer.bound):
         return leave_lane(lane, "another replicator took the lane")
-    plan_bound(lane, told.tag)
-    if told.tag in lane.notes:
-        lane.notes.discard(told.tag)
+    plan_bound(lane, answer.tag)
+    if answer.tag in lane.notes:
+        lane.notes.discard(answer.tag)
         if not lane.notes:
             lane.recorded_position = resume_position(lane)
-    if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
+    if lane.phase is Phase.REBUILDING and answer.tag == lane.facts_tag:
         return rebuilding.facts_bound(lane)
-    if lane.stage is Stage.RELEASED and told.tag == lane.facts_tag:
+    if lane.stage is Stage.RELEASED and answer.tag == lane.facts_tag:
         lane.go(Resume())
         return []
     for intent in lane.intents:
-        if intent[0] == told.tag:
+        if intent[0] == answer.tag:
             lane.intents.remove(intent)
             return resume_point.facts_bound(lane) if lane.phase is Phase.RESUMING else in_flight.send(lane)
     return []
 
 
-def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
-    if isinstance(told, AppendFailed):
-        # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
+def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) -> Effects:
+    if isinstance(answer, AppendFailed):
+        # Batches in flight may still be acknowledged beyond the current end: only the resume position stays back.
         lane.log.must_read_log = True
         lane.log.unread_from = lane.recorded_position
-    elif all(told.bound):
-        plan_bound(lane, told.tag)
-    lane.notes.discard(told.tag)
+    elif all(answer.bound):
+        plan_bound(lane, answer.tag)
+    lane.notes.discard(answer.tag)
     return in_flight.drained(lane, now) if not lane.in_flight else []
 
 

@@ -28,22 +28,22 @@ from mirrord.replication.lane.target.scan_result import Log, Reading
 from mirrord.replication.lane.target.superseded_records import SharedAnswer, SupersededAnswer
 
 
-def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
-    """Handle the scanned log after the mark."""
-    if told.error != NONE:
+def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
+    """Handle the scanned log after the resume position."""
+    if answer.error != NONE:
         return lane.retry()
-    log = missing_ordinals.read(lane, told)
-    target_scan.begins_at(lane, told.own)
+    log = missing_ordinals.read(lane, answer)
+    target_scan.begins_at(lane, answer.own)
     if lane.stage is Stage.VERIFY:
-        return _verified(lane, now, told, log)
-    expected, own = lane.resume_position.ordinal, told.own
-    if told.start < lane.resume_position.target_offset and lane.resume_position.ordinal > 0:
+        return _verified(lane, now, answer, log)
+    expected, own = lane.resume_position.ordinal, answer.own
+    if answer.start < lane.resume_position.target_offset and lane.resume_position.ordinal > 0:
         if not target_scan.holds_position(lane, own):
             return look_back.begin(lane)
         own, expected = target_scan.after_position(lane, own)
-        log = log._replace(start=own[0].base_offset if own is told.own else lane.resume_position.target_offset)
-    elif told.start > lane.resume_position.target_offset and own:
-        # The target has already expired the records right after the mark.
+        log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
+    elif answer.start > lane.resume_position.target_offset and own:
+        # The target has already expired the records right after the resume position.
         expected = max(expected, nearest(own[0].base_sequence, expected))
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
@@ -81,22 +81,22 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
     return [] if waits else note(lane, (*more, *found.facts))
 
 
-def _verified(lane: Lane, now: float, told: ScanAnswer, log: Log) -> Effects:
-    own = told.own
-    is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, told.start)
-    if missing_ordinals.must_ask(lane) or (told.start > lane.log.log_start and is_late and lane.log.shared < 0):
+def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
+    own = answer.own
+    is_late = not own or target_scan.is_later(lane, own[0]) or target_scan.begins_late(lane, own, answer.start)
+    if missing_ordinals.must_ask(lane) or (answer.start > lane.log.log_start and is_late and lane.log.shared < 0):
         return look_back.begin(lane)
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
-        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(told.start, lane.log.shared)), log)
+        found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), log)
     elif not own:
         # If no record of the lane is left to read, the runs show which ordinal was at the end, or where others' records
         # are.
-        displaced = target_scan.displaced_at(lane, told.others)
+        displaced = target_scan.displaced_at(lane, answer.others)
         found = Reading(target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced), (), (), None)
     else:
-        first = nearest(told.own[0].base_sequence, lane.resume_position.ordinal)
-        late = target_scan.begins_late(lane, told.own, told.start)
-        found = target_scan.walk(lane, told.own, target_scan.ordinal_at(lane, told.start) if late else first, log)
+        first = nearest(answer.own[0].base_sequence, lane.resume_position.ordinal)
+        late = target_scan.begins_late(lane, answer.own, answer.start)
+        found = target_scan.walk(lane, answer.own, target_scan.ordinal_at(lane, answer.start) if late else first, log)
     if lane.comparison.differs is not None:
         return missing_ordinals.look_up_between(lane, found, log) or rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.resume_position.ordinal:
@@ -134,14 +134,14 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     return _keep(lane, found, (verdict,)) + resume_point.resume_at(lane, ordinal, found.begins)
 
 
-def shared_answered(lane: Lane, told: SharedAnswer) -> Effects:
-    """Handle the offset up to which the log is the one that the mark was taken in."""
+def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
+    """Handle the offset up to which the log is the one that the resume position was taken in."""
     if lane.stage is not Stage.SHARED:
         return []
-    if told.error != NONE:
+    if answer.error != NONE:
         return lane.retry()
-    is_same = told.epoch == lane.resume_position.leader_epoch and told.end >= 0
-    lane.log.shared = min(told.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
+    is_same = answer.epoch == lane.resume_position.leader_epoch and answer.end >= 0
+    lane.log.shared = min(answer.end, lane.resume_position.target_offset) if is_same else missing_ordinals.NOT_KNOWN
     if lane.log.shared == missing_ordinals.NOT_KNOWN:
         return look_back.begin(lane)
     is_whole = lane.log.shared == lane.resume_position.target_offset

@@ -25,7 +25,7 @@ def lane(state: FlowState, source: TopicId, first: int, copied: int) -> LaneStat
     made.target_runs.add(0, first)
     state.lanes[key.id] = made
     progress = Progress(key.id, 1, 1, copied, first + copied, 0, copied, copied, 0, 0, True, "copying")
-    state.mark_progress(progress)
+    state.accept_progress(progress)
     return made
 
 

@@ -200,7 +200,7 @@ def test_a_proof_continues_where_the_last_one_ends_also_without_a_holder(ledger:
     assert ledger.lane.audited == audited(3, 30)
 
 
-def told_to(ledger: Ledger, gaps: Gaps, *facts: AnyFact) -> None:
+def record(ledger: Ledger, gaps: Gaps, *facts: AnyFact) -> None:
     """Facts that bind, as a reader of the ledger takes them."""
     ledger.add(*facts)
     for fact in facts:
@@ -209,7 +209,7 @@ def told_to(ledger: Ledger, gaps: Gaps, *facts: AnyFact) -> None:
 
 def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_reassigned(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
-    tell = partial(told_to, ledger, gaps)
+    tell = partial(record, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
     tell(HoleFound(LANE, 1, 2, 3, 4, 4), VerdictGiven(LANE, 1, (Verdict(12, 14, "unexplained"),)))
     tell(SourceRun(LANE, 1, (Run(6, 20),), (Verdict(16, 20, "compacted"),)))
@@ -221,15 +221,15 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_reassigned
     trimmed.take(again, 0)
     assert ledger.lane.holes == ()
     assert ledger.lane.verdicts.counts["unexplained"] == 0
-    for told in (gaps, trimmed):
-        assert [(gap.start, gap.end, gap.reason) for gap in told] == [(16, 20, "compacted")]
+    for facts in (gaps, trimmed):
+        assert [(gap.start, gap.end, gap.reason) for gap in facts] == [(16, 20, "compacted")]
 
 
 def test_what_was_left_out_of_what_the_source_has_truncated_stays_left_out(ledger: Ledger) -> None:
     """The offsets of ordinals 0 and 1 belong to other records by then. Skipped, they make one run of what was copied
     before and after."""
     gaps = Gaps(ledger.state)
-    tell = partial(told_to, ledger, gaps)
+    tell = partial(record, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
     tell(SourceRun(LANE, 1, (Run(2, 10),), (Verdict(10, 12, "truncated"),)))
     tell(SourceRun(LANE, 1, (Run(2, 12),), (Verdict(10, 12, "skipped"),)))
@@ -243,7 +243,7 @@ def test_what_was_left_out_of_what_the_source_has_truncated_stays_left_out(ledge
 
 def test_an_open_hole_ends_where_its_ordinals_are_reassigned(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
-    tell = partial(told_to, ledger, gaps)
+    tell = partial(record, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
     tell(HoleFound(LANE, 1, 2, 7, 8, 8), VerdictGiven(LANE, 1, (Verdict(12, 18, "unexplained"),)))
     trimmed = Gaps(ledger.state)
@@ -252,8 +252,8 @@ def test_an_open_hole_ends_where_its_ordinals_are_reassigned(ledger: Ledger) -> 
     trimmed.take(again, 0)
     assert ledger.lane.holes == (HoleFound(LANE, 1, 2, 4, 5, 5),)
     assert ledger.lane.verdicts.counts["unexplained"] == 3
-    for told in (gaps, trimmed):
-        assert [(gap.start, gap.end, gap.reason) for gap in told] == [(12, 15, "unexplained")]
+    for facts in (gaps, trimmed):
+        assert [(gap.start, gap.end, gap.reason) for gap in facts] == [(12, 15, "unexplained")]
     tell(SourceRun(LANE, 1, (Run(3, 13),)))
     assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(12, 13, "unexplained")]
     assert ledger.lane.verdicts.counts["unexplained"] == 1
@@ -354,8 +354,8 @@ def test_progress_of_an_older_grant_is_not_taken_over(ledger: Ledger) -> None:
     def progress(lease_epoch: int, grant: int, ordinal: int) -> Progress:
         return Progress(LANE, lease_epoch, grant, ordinal, 0, 0, 0, 0, 0, 0, protected=True, state="copying")
 
-    marks = [progress(1, 1, 10), progress(1, 1, 8), progress(2, 2, 5), progress(1, 2, 20), progress(2, 1, 30)]
-    assert [ledger.state.mark_progress(mark) for mark in marks] == [True, True, True, False, False]
+    records = [progress(1, 1, 10), progress(1, 1, 8), progress(2, 2, 5), progress(1, 2, 20), progress(2, 1, 30)]
+    assert [ledger.state.accept_progress(record) for record in records] == [True, True, True, False, False]
     assert ledger.state.progress[LANE].ordinal == 5
 
 

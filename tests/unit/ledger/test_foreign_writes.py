@@ -31,9 +31,9 @@ class Made:
         for ordinal, offset in runs:
             self._fold(TargetRun(lane, 1, ordinal, offset, 0))
 
-    def mark(self, ordinal: int, target_offset: int, lane: LaneId = LANE) -> None:
+    def save_progress(self, ordinal: int, target_offset: int, lane: LaneId = LANE) -> None:
         progress = Progress(lane, 1, 1, ordinal, target_offset, 0, 0, 0, 0, 0, protected=True, state="copying")
-        assert self.state.mark_progress(progress)
+        assert self.state.accept_progress(progress)
 
     def other_lane(self) -> LaneId:
         """A lane of a source topic of the same name, into the same target topic."""
@@ -49,8 +49,8 @@ class Made:
 def test_ranges_lie_between_the_lanes_records() -> None:
     made = Made()
     made.runs((0, 5), (10, 18), (20, 29))
-    assert not foreign_counts(made.state), "without a mark nothing is known"
-    made.mark(30, 39)
+    assert not foreign_counts(made.state), "without a progress record nothing is known"
+    made.save_progress(30, 39)
     assert list(foreign_ranges(made.state, LANE)) == [(15, 18), (28, 29)]
     assert foreign_counts(made.state) == {LANE: 4}
 
@@ -58,7 +58,7 @@ def test_ranges_lie_between_the_lanes_records() -> None:
 def test_what_comes_before_and_after_is_not_meant() -> None:
     made = Made()
     made.runs((0, 100))
-    made.mark(30, 130)
+    made.save_progress(30, 130)
     assert not foreign_counts(made.state)
     assert list(foreign_ranges(made.state, LANE)) == []
 
@@ -66,7 +66,7 @@ def test_what_comes_before_and_after_is_not_meant() -> None:
 def test_runs_after_the_resume_position_do_not_count() -> None:
     made = Made()
     made.runs((0, 0), (10, 50))
-    made.mark(10, 10)
+    made.save_progress(10, 10)
     assert not foreign_counts(made.state)
     assert list(foreign_ranges(made.state, LANE)) == []
 
@@ -75,7 +75,7 @@ def test_ordinals_that_stand_nowhere_leave_no_gap() -> None:
     made = Made()
     made.runs((0, 0), (15, 10))
     made.hole(10, 14, 20)
-    made.mark(25, 20)
+    made.save_progress(25, 20)
     assert list(foreign_ranges(made.state, LANE)) == []
     assert not foreign_counts(made.state)
 
@@ -83,7 +83,7 @@ def test_ordinals_that_stand_nowhere_leave_no_gap() -> None:
 def test_a_target_that_lost_its_end_was_written_by_the_lane_alone() -> None:
     made = Made()
     made.runs((0, 0), (10, 12), (8, 8))
-    made.mark(30, 30)
+    made.save_progress(30, 30)
     assert not foreign_counts(made.state)
     assert list(foreign_ranges(made.state, LANE)) == []
 
@@ -91,19 +91,19 @@ def test_a_target_that_lost_its_end_was_written_by_the_lane_alone() -> None:
 def test_copies_of_another_lane_are_not_foreign() -> None:
     made = Made()
     made.runs((0, 0), (10, 14))
-    made.mark(20, 24)
+    made.save_progress(20, 24)
     other = made.other_lane()
     made.runs((0, 11), lane=other)
-    made.mark(2, 13, other)
+    made.save_progress(2, 13, other)
     assert list(foreign_ranges(made.state, LANE)) == [(10, 11), (13, 14)]
     assert foreign_counts(made.state) == {LANE: 2}
     made.runs((2, 24), lane=other)
-    made.mark(4, 26, other)
+    made.save_progress(4, 26, other)
     assert foreign_counts(made.state) == {LANE: 2, other: 1}, "13 lies between the records of both"
 
 
 def test_every_kind_of_write_is_distinguished(seed: int) -> None:
-    """The sum by first record and mark is that of the ranges, and the ranges are what others wrote."""
+    """The sum by first record and resume position is that of the ranges, and the ranges are what others wrote."""
     chance = random.Random(seed)
     for _ in range(50):
         made = Made()
@@ -117,7 +117,7 @@ def test_every_kind_of_write_is_distinguished(seed: int) -> None:
             count = chance.randrange(1, 9)
             ordinal, offset = ordinal + count, offset + count
             behind = offset
-        made.mark(ordinal, behind)
+        made.save_progress(ordinal, behind)
         found = [each for start, end in foreign_ranges(made.state, LANE) for each in range(start, end)]
         assert found == sorted(wanted)
         assert foreign_counts(made.state) == ({LANE: len(wanted)} if wanted else {})

@@ -63,7 +63,7 @@ from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.state_records import LedgerEnd, state_key
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import ArchivedRuns
@@ -274,24 +274,24 @@ def sample() -> list[Entry]:
                 LaneResumed(LANE, 2),
             ],
         ),
-        *((2, told) for told in upkeep(target)),
+        *((2, recorded) for recorded in upkeep(target)),
         (2, [CopyInherited(OTHER, 1, 40, 44, 51, 50, "verified", ((38, 40),), ((30, 31),))]),
         (2, [SourceRun(LANE, 2, (Run(150, 262),), (Verdict(262, 268, "truncated"),))]),
         (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
-        *((2, told) for told in orders()),
-        *((2, told) for told in quarantine()),
-        *((2, told) for told in audits()),
-        *((2, told) for told in forgotten()),
-        *((2, told) for told in compactions()),
-        *((2, told) for told in seeks()),
-        *((2, told) for told in regiven()),
-        *((2, told) for told in named()),
-        *((2, told) for told in jobs()),
-        *((2, told) for told in repairs()),
+        *((2, recorded) for recorded in orders()),
+        *((2, recorded) for recorded in quarantine()),
+        *((2, recorded) for recorded in audits()),
+        *((2, recorded) for recorded in forgotten()),
+        *((2, recorded) for recorded in compactions()),
+        *((2, recorded) for recorded in seeks()),
+        *((2, recorded) for recorded in regiven()),
+        *((2, recorded) for recorded in named()),
+        *((2, recorded) for recorded in jobs()),
+        *((2, recorded) for recorded in repairs()),
     ]
     return [
-        Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
-        for number, (epoch, told) in enumerate(facts)
+        Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(recorded), writer_text("writer", number))
+        for number, (epoch, recorded) in enumerate(facts)
     ]
 
 
@@ -300,14 +300,19 @@ def write() -> None:
     state, entries = FlowState(), sample()
     for offset, entry in enumerate(entries[:CUT]):
         fold(state, entry, offset)
-    mark = LedgerMark(TopicId("ledger-topic"), CUT, 2)
+    ledger_end = LedgerEnd(TopicId("ledger-topic"), CUT, 2)
     progress = Progress(
         LANE, 2, 2, 140, 150, 4, 256, 300, 1_700_000_000_000, 1_700_000_001_000, protected=True, state="copying"
     )
-    records = [*snapshots(state, Kept(), mark).records, progress, LeaseRenewed(2, 9, 1_700_000_002_000), mark]
+    records = [
+        *snapshots(state, Kept(), ledger_end).records,
+        progress,
+        LeaseRenewed(2, 9, 1_700_000_002_000),
+        ledger_end,
+    ]
     for offset, entry in enumerate(entries[CUT:], CUT):
         fold(state, entry, offset)
-    state.mark_progress(progress)
+    state.accept_progress(progress)
     path(VERSION, "ledger").write_text("".join(f"{encode_entry(entry).hex()}\n" for entry in entries))
     path(VERSION, "state").write_text(
         "".join(f"{state_key(record)} {encode_state(record).hex()}\n" for record in records)
@@ -347,7 +352,7 @@ def test_a_ledger_folds_to_what_it_folded_to(version: int) -> None:
     whole, rest = FlowState(), restore(StateTopicContents(records))
     for record in records.values():
         if isinstance(record, Progress):
-            whole.mark_progress(record)
+            whole.accept_progress(record)
     assert 0 < rest.next_offset < len(entries(version))
     for offset, data in enumerate(entries(version)):
         fold(whole, decode_entry(data), offset)

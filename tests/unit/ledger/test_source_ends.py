@@ -36,7 +36,7 @@ LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")
 
 
 def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
-    """A flow that has copied a topic up to an offset. Its mark has this end."""
+    """A flow that has copied a topic up to an offset. Its resume position has this end."""
     made = FlowState()
     taken = LaneTaken(LANE, 1, "replicator-1")
     entries = (
@@ -46,7 +46,7 @@ def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
     )
     for offset, each in enumerate(entries):
         fold(made, each, offset)
-    made.mark_progress(
+    made.accept_progress(
         Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
     )
     return made
@@ -62,7 +62,7 @@ def note(ledger: FlowState, ends: Mapping[SourcePartition, int]) -> list[Progres
     for record in records:
         known = decode_state(state_key(record), encode_state(record))
         assert isinstance(known, Progress)
-        assert ledger.mark_progress(known)
+        assert ledger.accept_progress(known)
     return records
 
 
@@ -72,9 +72,9 @@ def lost(ledger: FlowState, *gone: TopicId, hosted: Container[LaneId] = (), firs
 
 def test_what_a_deleted_topic_still_held_is_recorded_once() -> None:
     ledger = state()
-    (told,) = lost(ledger, OLD)
-    assert told.verdicts == (Verdict(40, 55, "recreated"),)
-    assert fold(ledger, entry(told), 3) == (True,)
+    (fact,) = lost(ledger, OLD)
+    assert fact.verdicts == (Verdict(40, 55, "recreated"),)
+    assert fold(ledger, entry(fact), 3) == (True,)
     assert ledger.lanes[LANE].verdicts.counts == {"recreated": 15}
     assert lost(ledger, OLD) == []
     assert former_losses(ledger, {LANE}) == ()
@@ -94,8 +94,8 @@ def test_the_recorded_end_counts_where_the_lane_did_not_fetch() -> None:
     assert lost(ledger, OLD) == []
     assert len(note(ledger, {where(): 70})) == 1
     assert lane_end(ledger, ledger.lanes[LANE]) == 70
-    (told,) = lost(ledger, OLD)
-    assert told.verdicts == (Verdict(40, 70, "recreated"),)
+    (fact,) = lost(ledger, OLD)
+    assert fact.verdicts == (Verdict(40, 70, "recreated"),)
 
 
 def test_only_what_is_new_is_saved_and_a_lanes_own_progress_record_is_enough() -> None:
@@ -129,7 +129,7 @@ def test_a_former_copy_that_was_deleted_reports_no_loss() -> None:
     other = LaneKey(OLD, 0, TopicId("second")).id
     opening = (LaneOpened(other, "orders", "eu.orders", 0, 9, 0, "all"), LaneTaken(other, 1, "r"))
     fold(ledger, entry(*opening, SourceRun(other, 1, (Run(0, 0),))), 3)
-    ledger.mark_progress(Progress(other, 1, 1, 70, 70, 0, 70, 70, 1, 1, protected=True, state="drained"))
+    ledger.accept_progress(Progress(other, 1, 1, 70, 70, 0, 70, 70, 1, 1, protected=True, state="drained"))
     note(ledger, {where(): 70})
     assert lost(ledger, OLD) == []
 
@@ -138,8 +138,8 @@ def test_a_pending_order_is_named() -> None:
     ledger = state()
     origin = Origin("ada@host", "a test", 1_000)
     assert fold(ledger, entry(LaneSought(LANE, 40, 50, 0, origin)), 3) == (True,)
-    (told,) = lost(ledger, OLD)
-    assert told.note.endswith("; the command to continue at source offset 50 was not carried out")
+    (fact,) = lost(ledger, OLD)
+    assert fact.note.endswith("; the command to continue at source offset 50 was not carried out")
 
 
 def test_a_lane_that_never_began_loses_all_unless_it_was_to_begin_at_the_end() -> None:
@@ -161,16 +161,16 @@ def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
         return settled_records(ledger, is_gone, untold, lambda *_: 0 if first else None, 5_000)
 
     assert settle(OLD) == ([], []), "the lane's verdict comes first"
-    (told,) = lost(ledger, OLD)
-    fold(ledger, entry(told), 3)
+    (verdict,) = lost(ledger, OLD)
+    fold(ledger, entry(verdict), 3)
     assert settle(OLD, first=False)[0] == []
     kept, removed = settle(OLD)
     assert removed == []
     for record in kept:
-        ledger.mark_progress(record)
+        ledger.accept_progress(record)
     assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 0, 7, 5_000)]
     assert LossStatus("orders", 1, "recreated", 7) in former_losses(ledger, {LANE})
-    assert settle(OLD) == ([], []), "it is told once"
+    assert settle(OLD) == ([], []), "it is verdict once"
     (gone,) = settle(NEW, first=False)[1]
     assert LaneKey.parse(gone).source_topic_id == NEW
 
@@ -203,10 +203,10 @@ def test_what_a_truncation_removed_after_a_paused_lane() -> None:
     note(ledger, {where(): 60})
     assert truncated(ledger, {where(): 60}, ()) == []
     assert truncated(ledger, {where(): 52}, {LANE}) == []
-    (told,) = truncated(ledger, {where(): 52}, ())
-    assert told.verdicts == (Verdict(52, 60, "truncated"),)
-    assert fold(ledger, entry(told), 3) == (True,)
-    assert truncated(ledger, {where(): 52}, ()) == [], "it is told once"
+    (fact,) = truncated(ledger, {where(): 52}, ())
+    assert fact.verdicts == (Verdict(52, 60, "truncated"),)
+    assert fold(ledger, entry(fact), 3) == (True,)
+    assert truncated(ledger, {where(): 52}, ()) == [], "it is fact once"
     note(ledger, {where(): 52})
     assert truncated(ledger, {where(): 52}, ()) == []
 
@@ -214,5 +214,5 @@ def test_what_a_truncation_removed_after_a_paused_lane() -> None:
 def test_a_truncation_below_the_position_leaves_that_part_to_the_lane() -> None:
     ledger = state(source_offset=40, source_end=40)
     note(ledger, {where(): 60})
-    (told,) = truncated(ledger, {where(): 30}, ())
-    assert told.verdicts == (Verdict(40, 60, "truncated"),)
+    (fact,) = truncated(ledger, {where(): 30}, ())
+    assert fact.verdicts == (Verdict(40, 60, "truncated"),)

@@ -9,7 +9,7 @@ import pytest
 from mirrord.ledger.codec import encode_state
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.state_records import LedgerEnd
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
@@ -46,5 +46,5 @@ def test_a_run_of_a_transaction(seed: int, partitions: int, commits: int) -> Non
     runs = sum(len(lane.source_runs) for lane in state.lanes.values())
     assert runs == partitions * commits
     assert (taken - before) / runs <= IN_MEMORY_BYTES
-    cut = snapshots(state, Kept(), LedgerMark(TopicId("C" * 22), 0, 0))
+    cut = snapshots(state, Kept(), LedgerEnd(TopicId("C" * 22), 0, 0))
     assert sum(len(encode_state(record)) for record in cut.records) / runs <= IN_SNAPSHOTS_BYTES

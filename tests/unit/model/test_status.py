@@ -167,16 +167,16 @@ def test_losses_of_lanes_that_have_ended_are_in_the_text() -> None:
 
 
 def test_a_recorded_lane_does_not_show_a_lag_of_0_while_records_are_known_to_wait() -> None:
-    """Its mark is from the moment of the pause; the source has grown since."""
+    """Its resume position is from the moment of the pause; the source has grown since."""
     ledger = FlowState()
     entries = (entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0), LaneTaken(lane_id(0), 1, "r")))
     for offset, each in enumerate(entries):
         fold(ledger, each, offset)
-    mark = Progress(lane_id(0), 1, 1, 40, 40, 0, 40, 40, 1, 1, protected=True, state="drained")
-    ledger.mark_progress(mark)
+    progress = Progress(lane_id(0), 1, 1, 40, 40, 0, 40, 40, 1, 1, protected=True, state="drained")
+    ledger.accept_progress(progress)
     (before,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
     assert before.lag_records == 0
     for record in changed_records(ledger, {SourcePartition("orders", TopicId("source-topic"), 0): 55}, 1, 2):
-        ledger.mark_progress(record)
+        ledger.accept_progress(record)
     (after,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
     assert (after.source_end, after.lag_records) == (55, 15)

@@ -20,7 +20,7 @@ from mirrord.replication.dead_letters.records import (
     Letter,
     LetterPlace,
     Returned,
-    Standing,
+    TargetPosition,
     headers_of,
     letters_words,
     understood,
@@ -54,10 +54,10 @@ def test_what_is_not_ours_is_no_letter() -> None:
 
 
 def test_a_receipt_names_a_place() -> None:
-    there = Standing(TopicPartition("eu.my-orders", 3), 9)
-    assert Returned(5, str(there)).standing == there
+    there = TargetPosition(TopicPartition("eu.my-orders", 3), 9)
+    assert Returned(5, str(there)).position == there
     for where in ("", "elsewhere", "eu.orders-3", "eu.orders offset 9", "eu.orders-3 offset -9", "-3 offset 9"):
-        assert Returned(5, where).standing is None
+        assert Returned(5, where).position is None
 
 
 @pytest.mark.parametrize(

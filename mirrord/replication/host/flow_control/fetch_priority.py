@@ -15,25 +15,25 @@ class FetchPriority:
     configs.
     """
 
-    __slots__ = ("_approach", "_is_seen", "_is_told", "is_near")
+    __slots__ = ("_approach", "_is_reported", "_is_seen", "is_near")
 
     def __init__(self) -> None:
         self._approach = RetentionPace()
-        self._is_seen = self._is_told = False
+        self._is_seen = self._is_reported = False
         self.is_near = False
 
     def note(self, log_start: int, position: int, end: int) -> None:
         """Record the current offsets of the log and of the lane."""
         if log_start < 0 or end <= position:
             self._approach.points.clear()
-            self._is_seen = self._is_told = False  # nothing is left to lose; the supervisor repeats its report
+            self._is_seen = self._is_reported = False  # nothing is left to lose; the supervisor repeats its report
         else:
             self._approach.note(OffsetAt(time.monotonic(), log_start, position, end))
             left_s = self._approach.left_s()
             self._is_seen = left_s is not None and left_s < URGENT_S
-        self.is_near = self._is_seen or self._is_told
+        self.is_near = self._is_seen or self._is_reported
 
     def tell(self, *, near: bool) -> None:
         """Record whether the supervisor considers retention to be near."""
-        self._is_told = near
+        self._is_reported = near
         self.is_near = self._is_seen or near

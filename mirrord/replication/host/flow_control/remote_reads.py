@@ -73,7 +73,7 @@ class LocalLogStarts:
         if tap.local_start < 0:
             if self._has_remote:
                 tap.is_remote = False
-                patience = self._loop.call_later(LOOK_PATIENCE_S, self._told, tap, False, 0, 0)
+                patience = self._loop.call_later(LOOK_PATIENCE_S, self._answered, tap, False, 0, 0)
                 tap.timer = self._waiting[tap] = patience
                 self._look(tap, empty=False)
                 return False
@@ -96,9 +96,9 @@ class LocalLogStarts:
 
     def _look(self, tap: PartitionFetch, *, empty: bool) -> None:
         tap.look_after = self._loop.time() + LOOK_S
-        self._asks.local_start(tap.partition, partial(self._told, tap, empty))
+        self._asks.local_start(tap.partition, partial(self._answered, tap, empty))
 
-    def _told(self, tap: PartitionFetch, empty: bool, error: int, local_start: int) -> None:
+    def _answered(self, tap: PartitionFetch, empty: bool, error: int, local_start: int) -> None:
         wish, timer = tap.wish, self._waiting.pop(tap, None)
         if not error:
             tap.local_start = max(local_start, 0)

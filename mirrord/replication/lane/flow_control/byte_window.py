@@ -69,8 +69,8 @@ class ByteWindow:
         self.in_flight_bytes += size
         return self._answered_bytes, self._answered
 
-    def answered(self, size: int, took_s: float, told: tuple[int, int]) -> None:
-        """Note the request as answered after `took_s` seconds; `told` is the return value of `sent`."""
+    def answered(self, size: int, took_s: float, counts: tuple[int, int]) -> None:
+        """Note the request as answered after `took_s` seconds; `counts` is the return value of `sent`."""
         was_full = 2 * self.in_flight_bytes > self.limit_bytes
         were_many = 2 * self.in_flight > self.limit_requests
         self.in_flight -= 1
@@ -81,10 +81,10 @@ class ByteWindow:
             return
         soonest_s = self._soonest_s = min(self._soonest_s, took_s)
         if was_full:
-            self._rate = self._learnt(self._rate, (self._answered_bytes - told[0]) / took_s)
+            self._rate = self._learnt(self._rate, (self._answered_bytes - counts[0]) / took_s)
             self.limit_bytes = min(MOST_BYTES, max(LEAST_BYTES, int(self._rate * (soonest_s + WAIT_S))))
         if were_many:
-            self._request_rate = rate = self._learnt(self._request_rate, (self._answered - told[1]) / took_s)
+            self._request_rate = rate = self._learnt(self._request_rate, (self._answered - counts[1]) / took_s)
             self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
 
     def _learnt(self, known: float, newest: float) -> float:

@@ -16,12 +16,12 @@ PARTITION_BYTES = 33
 class Owed:
     """The answers that one connection still owes."""
 
-    __slots__ = ("least_bytes", "mark_bytes")
+    __slots__ = ("least_bytes", "low_watermark_bytes")
 
     def __init__(self) -> None:
         self.least_bytes = 0
         """The minimum size of the answers that are still to come."""
-        self.mark_bytes = 1
+        self.low_watermark_bytes = 1
         """The number of received bytes at which the process is woken."""
 
     def sent(self, partitions: int) -> None:
@@ -33,10 +33,10 @@ class Owed:
         self.least_bytes -= LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def moved(self) -> bool:
-        """Return whether `mark_bytes` has changed, after updating it. It changes rarely, because a change is a system
-        call."""
-        least, mark = self.least_bytes, self.mark_bytes
-        if 2 * mark <= least < 16 * mark or (mark == 1 and least < 256):
+        """Return whether `low_watermark_bytes` has changed, after updating it. It changes rarely, because a change is a
+        system call."""
+        least, low_watermark = self.least_bytes, self.low_watermark_bytes
+        if 2 * low_watermark <= least < 16 * low_watermark or (low_watermark == 1 and least < 256):
             return False
-        self.mark_bytes = 1 << max((least >> 2).bit_length() - 1, 0)
-        return self.mark_bytes != mark
+        self.low_watermark_bytes = 1 << max((least >> 2).bit_length() - 1, 0)
+        return self.low_watermark_bytes != low_watermark

@@ -11,7 +11,7 @@ that are catching up: a live lane must not wait for them.
 from collections import deque
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
+ItemT = TypeVar("ItemT")
 
 REQUEST_BYTES = 1 << 20
 """Largest size of a request with several batches; a single batch may be larger."""
@@ -20,7 +20,7 @@ SMALL_SHARE = 16
 """A batch of at most this part of a request may go ahead; together such batches may double the size of the request."""
 
 
-class Packer(Generic[Item]):
+class Packer(Generic[ItemT]):
     """Requests that are being filled, in the order in which they will be sent.
 
     Per batch one dictionary look-up and store, a few integer comparisons and one append.
@@ -31,7 +31,7 @@ class Packer(Generic[Item]):
     def __init__(self, request_bytes: int = REQUEST_BYTES) -> None:
         self._limit = request_bytes
         self._small = request_bytes // SMALL_SHARE
-        self.waiting: deque[list[Item]] = deque()
+        self.waiting: deque[list[ItemT]] = deque()
         """The requests' batches; readable by others, but only `take` removes any."""
         self._sizes: deque[int] = deque()
         self._first = 0
@@ -45,7 +45,7 @@ class Packer(Generic[Item]):
         """Return the number of waiting requests."""
         return len(self.waiting)
 
-    def add(self, lane: object, size: int, item: Item) -> None:
+    def add(self, lane: object, size: int, item: ItemT) -> None:
         """Add a batch of this many bytes after all other batches of its lane."""
         number = self._open
         last = self._last.get(lane, -1)
@@ -72,7 +72,7 @@ class Packer(Generic[Item]):
             sizes[at] += size
         self._last[lane] = number
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[ItemT]:
         """Return the next request's batches. Raises IndexError if none waits."""
         request = self.waiting.popleft()
         self._sizes.popleft()

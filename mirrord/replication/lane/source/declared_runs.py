@@ -31,10 +31,10 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return
-    told = sorted((verdict.start, verdict.end) for verdict in record.newest_verdicts)
+    judged = sorted((verdict.start, verdict.end) for verdict in record.newest_verdicts)
     known = NEVER
     for _, offset, length in (*record.source_runs.between(ordinal, last.ordinal - 1), (last.ordinal, last.offset, 0)):
-        for start, end in told:
+        for start, end in judged:
             if known < start < offset:
                 yield known, start
             known = max(known, end) if start < offset else known

@@ -14,10 +14,10 @@ decides nothing, because ids collide after a cluster was cloned or restored:
 - If it comes after everything known of the lane and continues its ordinals, it is a copy. This is not assumed if the
   lane is not known to have records here: another producer that was given the same id begins with sequence 0, too. The
   lane itself records at once in the ledger where its first record is.
-- If the lane's mark is before the batch, or the batch has a newer leader epoch than the mark, the answer is not known
-  yet and the ledgers are asked again.
-- If the lane's mark is after the batch, in its leader epoch or a later one, and no run contains it, it is no copy.
-  The ledger explains everything below a mark (`report.progress`).
+- If the lane's resume position is before the batch, or the batch has a newer leader epoch than that position, the
+  answer is not known yet and the ledgers are asked again.
+- If the lane's resume position is after the batch, in its leader epoch or a later one, and no run contains it, it is no
+  copy. The ledger explains everything below a resume position (`lane_report.progress_record`).
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from mirrord.kafka.protocol.sequence import nearest
 from mirrord.replication.lane.signals import Writer
 
 
-class Origin(Enum):
+class BatchOrigin(Enum):
     """The origin of a batch in the source."""
 
     NATIVE = "native"
@@ -54,8 +54,8 @@ class _Known:
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         run = writer.runs.last
-        told = (writer.ordinal, writer.offset)
-        self.ordinal, self.offset = told if run is None else max(told, (run.ordinal, run.offset))
+        position = (writer.ordinal, writer.offset)
+        self.ordinal, self.offset = position if run is None else max(position, (run.ordinal, run.offset))
         """The next ordinal, and the offset after the last known record."""
 
     @property
@@ -97,31 +97,31 @@ class Origins:
         if asked not in self._writers:
             self._natives.add(asked)
 
-    def judge(self, header: HeaderTuple) -> Origin:
+    def judge(self, header: HeaderTuple) -> BatchOrigin:
         """Return the origin of the batch with this header."""
         producer = header[9]
         # A lane's batches are never part of a transaction, and always have a producer id.
         if producer < 0 or header[5] & TRANSACTIONAL:
-            return Origin.NATIVE
+            return BatchOrigin.NATIVE
         if header[2] != self._epoch:
             self._epoch = header[2]
             self._natives.clear()
         if producer in self._natives:
-            return Origin.NATIVE
+            return BatchOrigin.NATIVE
         writers = self._writers.get(producer)
         if writers is None:
-            return Origin.UNKNOWN
+            return BatchOrigin.UNKNOWN
         found = {_judge(known, header) for known in writers}
-        if Origin.COPY in found:
-            return Origin.COPY
-        return Origin.UNKNOWN if Origin.UNKNOWN in found else Origin.NATIVE
+        if BatchOrigin.COPY in found:
+            return BatchOrigin.COPY
+        return BatchOrigin.UNKNOWN if BatchOrigin.UNKNOWN in found else BatchOrigin.NATIVE
 
 
-def _judge(known: _Known, header: HeaderTuple) -> Origin:
+def _judge(known: _Known, header: HeaderTuple) -> BatchOrigin:
     base, _, leader_epoch, _, _, _, last_delta, _, _, _, epoch, sequence, _ = header
     writer = known.writer
     if epoch != writer.producer_epoch or sequence < 0:
-        return Origin.NATIVE  # a lane never changes its producer epoch
+        return BatchOrigin.NATIVE  # a lane never changes its producer epoch
     ordinal, count = nearest(sequence, known.near(base)), last_delta + 1
     ahead = ordinal - known.ordinal
     if ordinal >= 0 and writer.runs.offset_of(ordinal) == base:
@@ -131,7 +131,7 @@ def _judge(known: _Known, header: HeaderTuple) -> Origin:
     if is_copy:
         if ahead >= 0:
             known.ordinal, known.offset = ordinal + count, base + count
-        return Origin.COPY
+        return BatchOrigin.COPY
     if writer.leader_epoch >= leader_epoch and writer.offset >= base + count:
-        return Origin.NATIVE
-    return Origin.UNKNOWN
+        return BatchOrigin.NATIVE
+    return BatchOrigin.UNKNOWN

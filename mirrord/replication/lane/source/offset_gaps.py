@@ -31,9 +31,9 @@ def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
 
 def _verdicts(lane: Lane) -> list[Verdict]:
     """Return earlier verdicts on gaps: the one from the last answer, and those in the ledger."""
-    told = lane.record.newest_verdicts if lane.record is not None else ()
+    recorded = lane.record.newest_verdicts if lane.record is not None else ()
     judged = [lane.gap.judged] if lane.gap.judged is not None else []
-    return judged + [each for each in told if each.reason in {"compacted", "unexplained"}]
+    return judged + [each for each in recorded if each.reason in {"compacted", "unexplained"}]
 
 
 def ask_cleanup(lane: Lane) -> Effects:

@@ -14,6 +14,7 @@ class Writer(msgspec.Struct, frozen=True):
     runs: Runs
     """Its target runs: where its ordinals are in our source. Never changed."""
     ordinal: int = 0
-    """This and the next two fields are its last mark: everything below `offset` was known when the runs were read."""
+    """This and the next two fields are its last resume position: everything below `offset` was known when the runs were
+    read."""
     offset: int = 0
     leader_epoch: int = -1

@@ -45,13 +45,13 @@ def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 
 
-def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
+def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """Return the recorded epochs of ordinals or source offsets, moved to the ordinals that they come to. `pieces` are
     (ordinal, former ordinal or offset, length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
-        begun = (former, max(recorded_at(told, former), UNKNOWN))
-        for at, epoch in (begun, *(each for each in told if former < each[0] < former + length)):
+        begun = (former, max(recorded_at(recorded, former), UNKNOWN))
+        for at, epoch in (begun, *(each for each in recorded if former < each[0] < former + length)):
             if not found or found[-1][1] != epoch:
                 found.append((ordinal + at - former, epoch))
     return tuple(found)
@@ -65,8 +65,8 @@ def mended_until(record: LaneRecord, ordinal: int) -> int:
 def epoch_source(record: LaneRecord, ordinal: int) -> int:
     """Return an ordinal whose epoch is that of the source record before the one that this ordinal maps to. The ordinal
     itself may have an epoch on record although it was never copied, from a history that is lost."""
-    told_itself = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
-    return ordinal if told_itself else ordinal - 1
+    is_explicit = any(ordinal == first for first, _ in record.truncations) or ordinal <= mended_until(record, ordinal)
+    return ordinal if is_explicit else ordinal - 1
 
 
 def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
@@ -159,15 +159,15 @@ def read_until(lane: Lane) -> tuple[int, int] | None:
 
 
 def divergence_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """Return the same as `parting`, from all epochs in the ledger."""
+    """Return the same as `divergence`, from all epochs in the ledger."""
     record, start = lane.record, divergence(lane, epoch, end)
     if record is None or epoch < 0:
         return start
     later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
-    told = [
+    starts = [
         at for each, at in later if at is not None and each < lane.next_ordinal and not is_truncated(record, each, at)
     ]
-    return min([start, *told])
+    return min([start, *starts])
 
 
 def divergence(lane: Lane, epoch: int, end: int) -> int:
@@ -178,8 +178,8 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
         return start
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
     for ordinal, offset, length in mapped(record, first, lane.acked - 1):
-        told = carried(record.epochs, [(offset, ordinal, length)])
-        start = min([start, *(at for at, known in told if known > epoch)])
+        epochs = carried(record.epochs, [(offset, ordinal, length)])
+        start = min([start, *(at for at, known in epochs if known > epoch)])
     return start
 
 
@@ -210,18 +210,18 @@ def is_another(lane: Lane, epoch: int) -> bool:
 def recall(lane: Lane) -> None:
     """Recall the epoch at the source offset `position`, from which the lane resumes at `resume_ordinal`.
 
-    The ledger comes first. If it says nothing, the epoch has not changed since the mark, provided that the holder that
-    wrote the mark recorded every change. The epoch that a comparison has read in the source comes last, because it may
-    belong to another history than the copied records; if that comparison found everything equal, it comes first.
+    The ledger comes first. If it says nothing, the epoch has not changed since the resume position, provided that the
+    holder that saved it recorded every change. The epoch that a comparison has read in the source comes last, because
+    it may belong to another history than the copied records; if that comparison found everything equal, it comes first.
     """
     record = lane.record
-    told = record.epochs if record is not None else ()
-    known = recorded_before(record, told, lane.resume_ordinal) if record is not None else UNRECORDED
+    epochs = record.epochs if record is not None else ()
+    known = recorded_before(record, epochs, lane.resume_ordinal) if record is not None else UNRECORDED
     lane.history.recorded_epoch_since = lane.resume_ordinal
     if known == UNRECORDED and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
     if known >= 0:
-        _seed(lane, told)
+        _seed(lane, epochs)
     elif known == UNRECORDED and lane.history.epochs_recorded and lane.seen.last >= 0:
         lane.seen.reach(lane.position)
         lane.history.recorded_epoch_since = 0  # a change would be in the ledger
@@ -233,7 +233,7 @@ def recall(lane: Lane) -> None:
     if counts and lane.history.found_epoch[0] == lane.position and lane.epoch != lane.history.found_epoch[1]:
         lane.epoch = lane.history.found_epoch[1]
         lane.seen.begin(*lane.history.found_epoch)
-    known = recorded_at(told, lane.resume_ordinal)
+    known = recorded_at(epochs, lane.resume_ordinal)
     lane.history.recorded_epoch = known if known != UNRECORDED else lane.epoch if lane.epoch >= 0 else UNRECORDED
     lane.history.epochs_recorded = True
     lane.history.new_epochs.clear()
@@ -248,14 +248,14 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     record = lane.record
     if record is None or not record.epochs:
         return ()
-    told, (position, found) = record.epochs, lane.history.found_epoch
-    known = recorded_before(record, told, lane.resume_ordinal)
+    epochs, (position, found) = record.epochs, lane.history.found_epoch
+    known = recorded_before(record, epochs, lane.resume_ordinal)
     counts = lane.history.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
     if not counts or known < 0 or found in {known, UNKNOWN}:
-        return carried(told, pieces)
+        return carried(epochs, pieces)
     first = lane.log.holes[0][0] if lane.log.holes else lane.resume_ordinal
-    told = (*(each for each in told if each[0] < first), (first, UNKNOWN))
-    return ((first, UNKNOWN), *carried(told, pieces))
+    epochs = (*(each for each in epochs if each[0] < first), (first, UNKNOWN))
+    return ((first, UNKNOWN), *carried(epochs, pieces))
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
@@ -274,14 +274,14 @@ def recall_copied(lane: Lane, offset: int) -> None:
         lane.seen.reach(offset)
 
 
-def _seed(lane: Lane, told: Epochs) -> None:
+def _seed(lane: Lane, epochs: Epochs) -> None:
     """Take over the epochs before the position from the ledger."""
     record = lane.record
     if record is None:
         return
     found: list[tuple[int, int]] = []
     below = lane.position
-    for ordinal, epoch in reversed(told):
+    for ordinal, epoch in reversed(epochs):
         offset = record.source_runs.offset_of(ordinal)
         former = None if offset is None else _former(record, ordinal, offset)
         if ordinal > lane.resume_ordinal or offset is None or is_truncated(record, ordinal, offset):
@@ -325,20 +325,22 @@ def note_epoch(lane: Lane, epoch: int) -> bool:
 
 
 def is_truncation_unrecorded(lane: Lane) -> bool:
-    """Return whether the ledger does not know yet that the source has lost copied records: a mark saved now would hide
-    it."""
+    """Return whether the ledger does not know yet that the source has lost copied records: a progress record saved now
+    would hide it."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
 def unrecorded(lane: Lane) -> Epochs:
-    """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
+    """Return the epochs of copied records that only progress records have: those to come will carry later ones."""
     if lane.history.new_epochs:
         return tuple(each for each in lane.history.new_epochs if each[0] < lane.next_ordinal)
-    told = recorded_at(lane.record.epochs, lane.history.recorded_epoch_since) if lane.record is not None else UNRECORDED
+    recorded = (
+        recorded_at(lane.record.epochs, lane.history.recorded_epoch_since) if lane.record is not None else UNRECORDED
+    )
     if (
-        told == UNRECORDED
+        recorded == UNRECORDED
         and lane.history.recorded_epoch >= 0
         and lane.history.recorded_epoch_since < lane.next_ordinal
     ):
@@ -361,14 +363,14 @@ def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:
     if continues_at(record, ordinal) != record.source_runs.offset_of(ordinal):
         return True
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
-    return any(first > ordinal or (first == ordinal and told not in nothing) for first, told in record.epochs)
+    return any(first > ordinal or (first == ordinal and known not in nothing) for first, known in record.epochs)
 
 
 def epochs_again(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
     """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
     records that are copied again (`carried`)."""
-    record, told = lane.record, recorded_ahead(lane)
-    epochs = lane.history.epochs_again = carried(told, pieces) if told else ()
+    record, ahead = lane.record, recorded_ahead(lane)
+    epochs = lane.history.epochs_again = carried(ahead, pieces) if ahead else ()
     if not epochs:
         # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)
@@ -389,27 +391,27 @@ def leap(lane: Lane, to: int) -> None:
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
     """Return the epochs still to be recorded, with runs from this ordinal on."""
-    told = tuple(lane.history.new_epochs)
+    epochs = tuple(lane.history.new_epochs)
     lane.history.new_epochs.clear()
-    if not told and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
+    if not epochs and lane.history.recorded_epoch_since == ordinal and lane.history.recorded_epoch >= 0:
         # It was recorded with other runs from the same ordinal on, which these runs supersede.
         return ((ordinal, lane.history.recorded_epoch),)
-    return told
+    return epochs
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:
-    """Return the epochs of the ordinals from `first` on, if ledger and mark know them."""
+    """Return the epochs of the ordinals from `first` on, if ledger and progress record know them."""
     record = lane.record
-    told = record.epochs if record is not None else ()
-    if recorded_at(told, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
-        return tuple(told)
+    epochs = record.epochs if record is not None else ()
+    if recorded_at(epochs, first) != UNRECORDED or not lane.history.epochs_recorded or record is None:
+        return tuple(epochs)
     offset = record.source_runs.offset_of(first)
     seen = lane.seen.before(offset + 1) if offset is not None else -1
-    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in told if each[0] > first))
+    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in epochs if each[0] > first))
 
 
-def ends_short(lane: Lane, told: CheckAnswer, position: int) -> bool:
+def ends_short(lane: Lane, answer: CheckAnswer, position: int) -> bool:
     """Return whether the source ends before the position, and no known epoch shows which of its records are new."""
-    if lane.record is None or not 0 <= told.source_end < position:
+    if lane.record is None or not 0 <= answer.source_end < position:
         return False
     return recorded_before(lane.record, known_epochs(lane, lane.resume_position.ordinal), lane.resume_ordinal) < 0

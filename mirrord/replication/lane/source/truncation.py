@@ -23,7 +23,7 @@ from mirrord.replication.lane.second_path import NOT_YET
 from mirrord.replication.lane.signals import AskDivergence, Chunk, DivergenceAnswer, Effects, Lost, StopFetch, Wake
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import in_doubt, mark_rewind
+from mirrord.replication.lane.target import in_doubt, position_rewind
 from mirrord.replication.lane.transitions import Quiesce
 
 OUT_OF_RANGE = 1
@@ -53,21 +53,21 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
     return halt(lane, "truncated", line, start, end)
 
 
-def divergence_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effects:
+def divergence_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
     """Handle the answer to the question whether the source still has what was copied."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.history.unconfirmed_chunk is not None:
-        return _confirmation_answered(lane, now, told) if told.question == lane.history.divergence_question else []
+        return _confirmation_answered(lane, now, answer) if answer.question == lane.history.divergence_question else []
     if not lane.plan:
         return []
-    start = source_epochs.divergence(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    start = source_epochs.divergence(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, start)
     # An old broker knows nothing but the ends of its log.
-    lane.history.source_confirmed = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
+    lane.history.source_confirmed = start < NEVER or answer.error in {NONE, OUT_OF_RANGE}
     lane.history.divergence_question = ask(lane)
-    wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=told.error != NONE)
+    wake = Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=answer.error != NONE)
     return [*(intake.want_more(lane) if lane.history.source_confirmed else ()), wake]
 
 
@@ -111,12 +111,12 @@ def confirm_source(lane: Lane, chunk: Chunk) -> Effects:
     return [AskDivergence(lane.history.divergence_question, *known)]
 
 
-def _confirmation_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Effects:
-    if told.error not in {NONE, OUT_OF_RANGE}:
+def _confirmation_answered(lane: Lane, now: float, answer: DivergenceAnswer) -> Effects:
+    if answer.error not in {NONE, OUT_OF_RANGE}:
         lane.history.divergence_question = ask(lane)
         return [Wake(lane.history.divergence_question, now + lane.limits.retry_s, refresh=True)]
     known = source_epochs.read_until(lane)
-    start = source_epochs.divergence_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    start = source_epochs.divergence_of_copied(lane, answer.epoch, answer.end) if answer.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
         lane.history.source_confirmed = True  # the chunk follows (`lane.step`)
@@ -125,7 +125,7 @@ def _confirmation_answered(lane: Lane, now: float, told: DivergenceAnswer) -> Ef
     if lane.on_loss == "halt":
         return _halt(lane, start, known[0])
     if is_settled(lane):
-        return [*_compare_again(lane, now), *_go_back(lane, start, told.end, known[0])]
+        return [*_compare_again(lane, now), *_go_back(lane, start, answer.end, known[0])]
     lane.go(Quiesce())
     return []
 
@@ -165,7 +165,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
     lane.resume_ordinal, lane.log.end = lane.next_ordinal, lane.expected
     lane.unbound = (lane.next_ordinal, (gone,))
-    rewound = mark_rewind.rewound_by(lane, runs, resume_position(lane))
+    rewound = position_rewind.rewound_by(lane, runs, resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
@@ -231,7 +231,7 @@ def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
     lane.history.source_confirmed, lane.history.left_position = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
-    rewound = mark_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
+    rewound = position_rewind.rewound_by(lane, (lane.open_run,), resume_position(lane))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     lane.history.new_epochs.clear()

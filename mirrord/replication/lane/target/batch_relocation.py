@@ -184,12 +184,12 @@ def locate(
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))
-    told_twice = ranges(sorted(twice))
+    doubled = ranges(sorted(twice))
     runs = Runs()
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
     wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
-    return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals), left)
+    return Located(tuple(runs), doubled, missing, top + 1, *wrong, _epochs(originals), left)
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:

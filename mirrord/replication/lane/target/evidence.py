@@ -31,7 +31,8 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 
 def is_another_leader(lane: Lane) -> bool:
-    """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
+    """Return whether another leader was elected for the target partition since the resume position was recorded, or
+    none was."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 

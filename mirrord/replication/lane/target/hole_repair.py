@@ -6,7 +6,7 @@ from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.declared_runs import planned
 from mirrord.replication.lane.state import Lane
-from mirrord.replication.lane.target import mark_rewind, missing_ordinals, target_scan
+from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
 
 def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
@@ -37,5 +37,5 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     holes += missing_ordinals.hole_without_ordinals(lane, begin_at, runs)
     epochs = source_epochs.mended(lane, pieces)
-    rewound = mark_rewind.rewound_by(lane, runs, lane.resume_position)
+    rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]

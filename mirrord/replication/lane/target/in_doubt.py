@@ -67,7 +67,7 @@ def note_end_question(lane: Lane, now: float) -> None:
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether another record may have been sent under this ordinal and may have arrived.
 
-    After a take-over this holds for the next ordinal until the first acknowledgement was compared, even if the former
+    After a takeover this holds for the next ordinal until the first acknowledgement was compared, even if the former
     holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
     own. That comparison covers no later run, so nothing would end the doubt there.
     """

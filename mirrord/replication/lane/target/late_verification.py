@@ -1,4 +1,4 @@
-"""After a take-over: once a former holder can no longer write, compare what was written since with the source.
+"""After a takeover: once a former holder can no longer write, compare what was written since with the source.
 
 An acknowledgement may have been for another holder's batch. And the last batch that this holder sent may come after
 everything that was acknowledged: the broker would take the next batch of the same number of records for a repeat of it.
@@ -22,16 +22,16 @@ def begin(lane: Lane, now: float) -> Effects:
     return [AskEnd(lane.comparison.later_end_question)]
 
 
-def end_answered(lane: Lane, now: float, told: EndAnswer) -> Effects:
+def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
     """Handle the end of the target log: everything appended from now on is the lane's own."""
-    if told.error == in_doubt.NO_ANSWER:
+    if answer.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
-    if told.error != NONE or told.leader_epoch != lane.log.end_epoch:
+    if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     in_doubt.answered(lane, now)
     if now < lane.late_writes.former_holder_until:
         return [Wake(ask(lane), lane.late_writes.former_holder_until)]
-    lane.comparison.later_end = told.end
+    lane.comparison.later_end = answer.end
     return _compare(lane, now)
 
 
@@ -53,12 +53,12 @@ def _compare(lane: Lane, now: float) -> Effects:
     return []
 
 
-def scan_answered(lane: Lane, now: float, told: ScanAnswer) -> Effects:
+def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
     """Handle the batches read after the last acknowledged batch."""
-    if told.error:
+    if answer.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
-    if told.own:
+    if answer.own:
         lane.go(Quiesce(until_safe=False))
         return []
-    lane.comparison.later_end = told.start
+    lane.comparison.later_end = answer.start
     return _compare(lane, now)

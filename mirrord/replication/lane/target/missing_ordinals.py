@@ -1,8 +1,9 @@
 """Ordinals that a compacted target log lacks: removed by its cleaner, or lost.
 
-The log below the mark is complete if the leader has the mark's leader epoch up to the mark (KIP-101): then the cleaner
-removed every ordinal below the mark that is missing. If that epoch ends earlier, the records from there on are lost.
-All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
+The log below the resume position is complete if the leader has the position's leader epoch up to there (KIP-101): then
+the cleaner removed every ordinal below the resume position that is missing. If that epoch ends earlier, the records
+from there on are lost. All other missing records are looked up by their keys
+(`mirrord.replication.lane.target.superseded_records`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,18 +32,18 @@ from mirrord.replication.lane.target.superseded_records import (
 NOT_ASKED, NOT_KNOWN = -2, -1
 
 
-def read(lane: Lane, told: ScanAnswer) -> Log:
+def read(lane: Lane, answer: ScanAnswer) -> Log:
     """Note what a scanned part of the target log shows about cleaning."""
-    log = Log(told.start, told.end, told.others, told.compacts)
-    stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
-    is_bare = Log(told.start, told.end, tuple(stretches), None).bare(told.start, told.end)[0] > 0
-    lane.log.cleaned = is_bare or bool(told.compacts)
+    log = Log(answer.start, answer.end, answer.others, answer.compacts)
+    stretches = sorted([*answer.others, *((each.base_offset, each.base_offset + each.count) for each in answer.own)])
+    is_bare = Log(answer.start, answer.end, tuple(stretches), None).bare(answer.start, answer.end)[0] > 0
+    lane.log.cleaned = is_bare or bool(answer.compacts)
     return log
 
 
 def must_ask(lane: Lane) -> bool:
-    """Return whether the log is compacted, and it is unknown how much of it is still the log that the mark was taken
-    in."""
+    """Return whether the log is compacted, and it is unknown how much of it is still the log that the resume position
+    was taken in."""
     return (
         lane.log.cleaned
         and lane.log.shared == NOT_ASKED
@@ -52,7 +53,7 @@ def must_ask(lane: Lane) -> bool:
 
 
 def ask_shared(lane: Lane) -> Effects:
-    """Ask how much of the log is still the one that the mark was taken in."""
+    """Ask how much of the log is still the one that the resume position was taken in."""
     lane.stage = Stage.SHARED
     return [AskShared(ask(lane), lane.resume_position.leader_epoch)]
 
@@ -144,8 +145,8 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
-    told = lane.record.holes if lane.record is not None else ()
-    holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
+    recorded = lane.record.holes if lane.record is not None else ()
+    holes = [hole for hole in recorded if hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
     last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
     if last < found.next_ordinal:
@@ -184,8 +185,8 @@ def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> lis
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
     """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
-    the ordinal from which a former mark no longer counts (`mark_rewind`): if the ledger does not take it, look it up
-    again."""
+    the ordinal from which a former resume position no longer counts (`position_rewind`): if the ledger does not take
+    it, look it up again."""
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
 
@@ -257,6 +258,6 @@ def _unmended(lane: Lane, first: int) -> list[HoleFound]:
 
 def known_until(lane: Lane) -> int:
     """Return the ordinal after the last acknowledged one, whatever the log lost since: what others wrote before it is
-    appended again is newer. The mark is held back while a comparison is pending."""
+    appended again is newer. The resume position is held back while a comparison is pending."""
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.resume_position.ordinal, lane.acked, reached)

@@ -74,21 +74,21 @@ def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
     return [AskConfigs(ask(lane), sync=True)]
 
 
-def configs_answered(lane: Lane, now: float, told: ConfigsAnswer) -> Effects:
+def configs_answered(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
     """Handle the configs, which were synced and read after the target had refused the batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
-    is_new = told.seen not in {"", lane.refusal.configs_seen}
+    is_new = answer.seen not in {"", lane.refusal.configs_seen}
     if is_new:
-        lane.refusal.configs_seen, lane.refusal.configs_since = told.seen, now
-    may_pass = told.may_pass and (not told.seen or lane.on_reject != "halt")
-    if is_new or may_pass or (told.seen and now - lane.refusal.configs_since < SPREADING_S):
+        lane.refusal.configs_seen, lane.refusal.configs_since = answer.seen, now
+    may_pass = answer.may_pass and (not answer.seen or lane.on_reject != "halt")
+    if is_new or may_pass or (answer.seen and now - lane.refusal.configs_since < SPREADING_S):
         line = quarantine.line_of(error, batch)
-        lane.trouble = f"{line}; it is sent again" + (f": {told.trouble}" if told.trouble else "")
+        lane.trouble = f"{line}; it is sent again" + (f": {answer.trouble}" if answer.trouble else "")
         lane.go(Resume(lane.limits.denied_s if may_pass else AGAIN_S))
         return []
-    effects = quarantine.decide(lane, error, batch, told.trouble)
+    effects = quarantine.decide(lane, error, batch, answer.trouble)
     lane.refusal.config_reads = 0
     return [*effects, _pause(lane, now)] if lane.refusal.parking is None else effects
 
@@ -106,11 +106,11 @@ def read_configs_again(lane: Lane) -> Effects:
     return [AskConfigs(ask(lane), sync=False)]
 
 
-def configs_answered_while_halted(lane: Lane, now: float, told: ConfigsAnswer) -> Effects:
+def configs_answered_while_halted(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
     """Resume if the configs have changed."""
-    if not answers(lane, told.question):
+    if not answers(lane, answer.question):
         return []
-    if told.seen in {"", lane.refusal.configs_seen}:
+    if answer.seen in {"", lane.refusal.configs_seen}:
         return [_pause(lane, now)]
-    lane.refusal.configs_seen, lane.refusal.configs_since = told.seen, now
+    lane.refusal.configs_seen, lane.refusal.configs_since = answer.seen, now
     return quarantine.released(lane)

@@ -62,7 +62,7 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int 
 
 
 def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
-    """Return whether the lane's last record below the mark is still at its old offset."""
+    """Return whether the lane's last record below the resume position is still at its old offset."""
     if not own or is_later(lane, own[0]):
         return False
     distance = lane.resume_position.target_offset - own[0].base_offset
@@ -73,13 +73,14 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
-    """Return whether a later leader than the mark's appended the batch, even if it is below the mark. An answer does
-    not say which leader gave it, and records that a new leader lacked come before those that it appended."""
+    """Return whether a later leader than the resume position's appended the batch, even if it is below that position.
+    An answer does not say which leader gave it, and records that a new leader lacked come before those that it
+    appended."""
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
 
 def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
-    """Return the own batches from the mark on, if the first batch contains or ends at the mark, and their first
+    """Return the own batches from the resume position on, if the first batch contains it or ends there, and their first
     ordinal."""
     first = own[0]
     if first.base_offset + first.count <= lane.resume_position.target_offset:
@@ -87,16 +88,16 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
     return own, nearest(first.base_sequence, lane.resume_position.ordinal)
 
 
-def first_offset_of(lane: Lane, mark: ResumePosition) -> int:
-    """Return the target offset from which the ordinals after a mark of this attempt are stored. It is below the mark's
-    if the log went back since and they came later."""
-    known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
+def first_offset_of(lane: Lane, position: ResumePosition) -> int:
+    """Return the target offset from which the ordinals after a resume position of this attempt are stored. It is below
+    the position's if the log went back since and they came later."""
+    known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
         lane.comparison.later_begins_at
-        if lane.comparison.later_from is not None and lane.comparison.later_from.ordinal <= mark.ordinal
+        if lane.comparison.later_from is not None and lane.comparison.later_from.ordinal <= position.ordinal
         else None
     )
-    return min(each for each in (known, found, mark.target_offset) if each is not None)
+    return min(each for each in (known, found, position.target_offset) if each is not None)
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
@@ -112,7 +113,8 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the mark's."""
+    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the resume
+    position's."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
@@ -120,7 +122,8 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal after the last one that the ledger has below a target offset; at most the mark's."""
+    """Return the ordinal after the last one that the ledger has below a target offset; at most the resume
+    position's."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
@@ -153,8 +156,8 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Return the first target offset with others' batches at which the ledger has records of the lane below the mark: a
-    new leader lacked these records, and their offsets were reused."""
+    """Return the first target offset with others' batches at which the ledger has records of the lane below the resume
+    position: a new leader lacked these records, and their offsets were reused."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     for start, end in others:
         first = max(runs.floor(start, 0, len(runs)), 0)

@@ -1,8 +1,8 @@
-"""Bounds how far a lane copies ahead of its mark.
+"""Bounds how far a lane copies ahead of its resume position.
 
-A sequence identifies an ordinal only within 2^30 of a known one, and after a crash the known one is the mark. The mark
-waits for comparisons with the source and for offsets that were not read yet; while these cannot be read, it does not
-move.
+A sequence identifies an ordinal only within 2^30 of a known one, and after a crash the known one is the resume
+position. That waits for comparisons with the source and for offsets that were not read yet; while these cannot be read,
+it does not move.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -10,12 +10,12 @@ from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
-"""Number of acknowledged records above the mark at which the lane stops fetching; the records that it holds by then are
-far fewer than that number again."""
+"""Number of acknowledged records above the resume position at which the lane stops fetching; the records that it holds
+by then are far fewer than that number again."""
 
 
 def is_over(lane: Lane) -> bool:
-    """Return whether the lane must not copy more before its mark moves."""
+    """Return whether the lane must not copy more before its resume position moves."""
     if lane.log.unread_from is None and lane.comparison.later_from is None:
         return False
     return lane.acked - resume_position(lane).ordinal >= MOST

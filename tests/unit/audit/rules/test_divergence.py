@@ -42,7 +42,7 @@ def state() -> FlowState:
     )
     for offset, entry in enumerate(entries):
         assert all(fold(state, entry, offset))
-    state.mark_progress(Progress(LANE, 1, 1, 20, 28, 0, 22, 30, -1, 0, False, "drained"))
+    state.accept_progress(Progress(LANE, 1, 1, 20, 28, 0, 22, 30, -1, 0, False, "drained"))
     return state
 
 

@@ -34,10 +34,10 @@ from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
-from mirrord.ledger.store.job_lease import JobLease, JobUntold
+from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
-from mirrord.replication.dead_letters.records import Returned, Standing
+from mirrord.replication.dead_letters.records import Returned, TargetPosition
 from mirrord.topics.rules.retention import is_compacted
 from tests.fixtures.ledger import lane_id
 from tests.unit.cli.test_cli import CONF
@@ -253,7 +253,7 @@ def conf(tmp_path: Path) -> str:
 def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     plan: FlowPlan, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mark has moved since, so the last range reaches further; and one range has another map now."""
+    """The resume position has moved since, so the last range reaches further; and one range has another map now."""
     ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
     shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(MapPiece(20, 120, 30, 5),))
     elsewhere = msgspec.structs.replace(ranges[1], pieces=(MapPiece(10, 110, 21, 10),))
@@ -300,7 +300,7 @@ def test_an_audit_whose_proof_cannot_be_kept_reports_its_results(
         return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
 
     def fail_to_enter(*_: object) -> None:
-        raise JobUntold("the ledger is not ours to write")
+        raise JobNotRecorded("the ledger is not ours to write")
 
     monkeypatch.setattr(audit_run, "record_proof", fail_to_record)
     monkeypatch.setattr(audit_run.Audit, "_compared", compared)
@@ -326,7 +326,7 @@ def test_an_audit_knows_what_was_brought_back_to_this_very_copy() -> None:
         ranges=ranges,
     )
     back = [
-        Returned(7, str(Standing(TopicPartition(topic, at % 2), at)))
+        Returned(7, str(TargetPosition(TopicPartition(topic, at % 2), at)))
         for topic in ("eu.orders", "side")
         for at in (14, 4, 5, 12)
     ]

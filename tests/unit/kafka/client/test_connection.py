@@ -220,9 +220,9 @@ async def test_tls_failures_say_what_is_wrong(authority: trustme.CA, tmp_path: P
         ):
             await open_to(port, trusting(authority, tmp_path))
         other = trustme.CA(organization_name="Other")
-        with pytest.raises(TlsFailed, match=r"issued by .*, which is not among those of ca: .*O=Other") as told:
+        with pytest.raises(TlsFailed, match=r"issued by .*, which is not among those of ca: .*O=Other") as raised:
             await open_to(port, trusting(other, tmp_path))
-        assert "accepted: unable to get local issuer certificate; " in str(told.value)
+        assert "accepted: unable to get local issuer certificate; " in str(raised.value)
         with pytest.raises(TlsFailed, match=r"which is not among the authorities of this machine; name others by ca"):
             await open_to(port, Security("SSL"))
         connection = await open_to(port, trusting(authority, tmp_path, check_hostname=False))
@@ -245,9 +245,9 @@ async def test_a_client_certificate_that_is_not_trusted_is_named(monkeypatch: py
     for reason in ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED"):
         error = ssl.SSLError(1, "")
         error.reason = reason
-        told = await tls_reason(error, "127.0.0.1", 9, Security("SSL", certificate=certificate, key=key))
-        assert told.startswith("the broker wants a client certificate that it trusts (")
-        assert re.search(r"; ours is \".*\", issued by \".*O=Other\", valid from ", told)
+        why = await tls_reason(error, "127.0.0.1", 9, Security("SSL", certificate=certificate, key=key))
+        assert why.startswith("the broker wants a client certificate that it trusts (")
+        assert re.search(r"; ours is \".*\", issued by \".*O=Other\", valid from ", why)
         assert "; none is configured (" in await tls_reason(error, "127.0.0.1", 9, Security("SSL"))
 
 

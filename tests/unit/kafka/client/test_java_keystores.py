@@ -92,9 +92,9 @@ def load(context: ssl.SSLContext, pem: str) -> None:
 def test_a_wrong_password_is_reported(name: str) -> None:
     with pytest.raises(
         EnvironmentFault, match=rf"{name} cannot be read: its password is wrong, or it is damaged"
-    ) as told:
+    ) as raised:
         read_store(str(STORES / name), "salmon99")
-    assert "salmon99" not in str(told.value)
+    assert "salmon99" not in str(raised.value)
 
 
 def test_a_wrong_password_of_the_key_is_reported() -> None:
@@ -106,14 +106,14 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="none cannot be read: No such file"):
         read_store(str(tmp_path / "none"), PASSWORD)
     path = tmp_path / "store"
-    for data, told in [
+    for data, reason in [
         (b"hello", "is neither a JKS nor a PKCS12 store; `keytool"),
         (b"\xce\xce\xce\xce", "is a JCEKS store; `keytool"),
         (b"\xfe\xed\xfe\xed\x00\x00\x00\x02\x00\x00\x00\x09", "cannot be read: it is truncated"),
         (b"0\x03abc", "cannot be read: its password is wrong, or it is damaged"),
     ]:
         path.write_bytes(data)
-        with pytest.raises(EnvironmentFault, match=told):
+        with pytest.raises(EnvironmentFault, match=reason):
             read_store(str(path), None)
 
 

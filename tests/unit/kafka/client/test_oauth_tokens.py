@@ -63,7 +63,7 @@ async def test_client_credentials_and_a_token_that_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "reason"),
     [
         (401, "{}", "gives 'client' no token: 401 Unauthorized"),
         (200, "{}", "answers without an access_token"),
@@ -71,14 +71,14 @@ async def test_client_credentials_and_a_token_that_is_kept() -> None:
         (200, "no json", "gives no token: "),
     ],
 )
-async def test_no_token(status: int, body: str, told: str) -> None:
+async def test_no_token(status: int, body: str, reason: str) -> None:
     async def refuse(_: web.Request) -> web.Response:
         return web.Response(status=status, text=body)
 
     app = web.Application()
     app.router.add_post("/token", refuse)
     async with TestServer(app, host="127.0.0.1") as server:
-        with pytest.raises(EnvironmentFault, match=told) as fault:
+        with pytest.raises(EnvironmentFault, match=reason) as fault:
             await token_of(token_url=str(server.make_url("/token")))
         assert "hunter2" not in str(fault.value)
     with pytest.raises(EnvironmentFault, match="gives no token: "):

@@ -9,7 +9,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.kafka.client import producer_expiry as module
 from mirrord.kafka.client.connection import Unreachable
-from mirrord.kafka.client.producer_expiry import NOT_TOLD, ProducerExpiry
+from mirrord.kafka.client.producer_expiry import NOT_VISIBLE, ProducerExpiry
 from mirrord.replication.lane.limits import Limits
 from mirrord.replication.lane.signals import ProducerEntry
 from mirrord.replication.lane.target.evidence import remembers
@@ -40,23 +40,23 @@ async def test_the_shortest_counts_and_changes_are_seen(monkeypatch: pytest.Monk
     brokers = Brokers(monkeypatch, {1: 9_000, 2: 5_000, 3: 7_000})
     await brokers.expiry.until_known()
     assert brokers.expiry.shortest_ms == 9_000
-    told: list[int] = []
-    following = asyncio.create_task(brokers.expiry.follow(told.append))
-    await until(lambda: told[-1:] == [5_000])
+    reported: list[int] = []
+    following = asyncio.create_task(brokers.expiry.follow(reported.append))
+    await until(lambda: reported[-1:] == [5_000])
     del brokers.settings[2]  # it does not answer and may lead again
     brokers.settings[1] = 6_000
-    seen = len(told)
-    await until(lambda: len(told) > seen + 2)
-    assert told[-1] == 5_000
+    seen = len(reported)
+    await until(lambda: len(reported) > seen + 2)
+    assert reported[-1] == 5_000
     brokers.nodes.remove(2)
-    await until(lambda: told[-1] == 6_000)
+    await until(lambda: reported[-1] == 6_000)
     following.cancel()
 
 
 async def test_a_setting_that_may_not_be_seen_protects_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers(monkeypatch, {1: None, 2: 5_000})
     await brokers.expiry.until_known()
-    assert brokers.expiry.shortest_ms == NOT_TOLD
+    assert brokers.expiry.shortest_ms == NOT_VISIBLE
     lane, _, _ = idle()
     lane.log.entry = ProducerEntry(0, 0)
     assert remembers(lane)

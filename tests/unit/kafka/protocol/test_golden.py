@@ -167,9 +167,9 @@ def test_describe_producers() -> None:
 
 def test_list_transactions() -> None:
     assert transactions.encode_list_transactions([4711]) == golden("ListTransactionsRequest", 0)
-    told = transactions.decode_list_transactions(answer("ListTransactionsResponse", 0))
+    decoded = transactions.decode_list_transactions(answer("ListTransactionsResponse", 0))
     listed = transactions.ListedTransaction("payments-1", 4711, "Ongoing")
-    assert told == transactions.ListedTransactions(0, [listed])
+    assert decoded == transactions.ListedTransactions(0, [listed])
 
 
 def test_end_txn() -> None:
@@ -255,8 +255,8 @@ def test_topic_ids_read_as_kafka_writes_them() -> None:
 
 def test_rights_on_the_cluster() -> None:
     assert describe_cluster.encode_describe_cluster() == golden("DescribeClusterRequest", 0)
-    told = describe_cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
-    assert told == describe_cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)
+    decoded = describe_cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
+    assert decoded == describe_cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)
 
 
 def test_the_quorum() -> None:

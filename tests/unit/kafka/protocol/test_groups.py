@@ -52,8 +52,8 @@ def test_find_coordinator(version: int) -> None:
 def test_list_groups(version: int) -> None:
     assert groups.encode_list(version) == golden(f"ListGroupsRequest {version}")
     error, found = groups.decode_list(version, answer("ListGroupsResponse", version))
-    kinds = ("Classic", "Consumer") if version >= groups.TYPES_TOLD else ("", "")
-    assert error == (15 if version >= groups.TYPES_TOLD else 0)
+    kinds = ("Classic", "Consumer") if version >= groups.TYPES_REPORTED else ("", "")
+    assert error == (15 if version >= groups.TYPES_REPORTED else 0)
     assert found == [
         ListedGroup("billing", "consumer", "Stable", kinds[0]),
         ListedGroup("audit", "", "Empty", kinds[1]),
@@ -95,8 +95,8 @@ def test_values(version: int) -> None:
 
 
 def test_values_without_a_topic_id_and_of_the_oldest_kind() -> None:
-    told = consumer_offsets.decode_value(golden("OffsetCommitValue without a topic id 4"))
-    assert told == OffsetValue(1 << 40, 7, "m", 1_700_000_000_000)
+    decoded = consumer_offsets.decode_value(golden("OffsetCommitValue without a topic id 4"))
+    assert decoded == OffsetValue(1 << 40, 7, "m", 1_700_000_000_000)
     oldest = consumer_offsets.decode_value(golden("LegacyOffsetCommitValue 0"))
     assert oldest == OffsetValue(1 << 40, -1, "m", 1_700_000_000_000)
 

@@ -85,16 +85,16 @@ def test_a_position_inside_leaves_out_what_was_copied(magic: Magic, codec: int) 
     assert again(data, 106) is None
 
 
-@pytest.mark.parametrize("told", [(NO_TIME, 5, 3), (NO_TIME, NO_TIME), (5, NO_TIME), (NO_TIME,), (0, NO_TIME, 0)])
-def test_records_without_a_time_stay_without_one(told: tuple[int, ...]) -> None:
-    old = messages(0, some(0)) if told[0] == NO_TIME else messages(1, [Message(0, told[0], b"k", b"v")])
-    for offset, time_ms in enumerate(told[1:], 1):
+@pytest.mark.parametrize("times", [(NO_TIME, 5, 3), (NO_TIME, NO_TIME), (5, NO_TIME), (NO_TIME,), (0, NO_TIME, 0)])
+def test_records_without_a_time_stay_without_one(times: tuple[int, ...]) -> None:
+    old = messages(0, some(0)) if times[0] == NO_TIME else messages(1, [Message(0, times[0], b"k", b"v")])
+    for offset, time_ms in enumerate(times[1:], 1):
         old += messages(1 if time_ms != NO_TIME else 0, [Message(offset, time_ms, b"k", b"v")])
     rebuilt = again(old)
     assert rebuilt is not None
     assert intact(rebuilt.data, 0, len(rebuilt.data))
-    assert tuple(record.time_ms for record in decode(rebuilt.data, 0, len(rebuilt.data))) == told
-    assert rebuilt.newest_ms == max(told) == Header(*HEADER.unpack_from(rebuilt.data)).max_timestamp
+    assert tuple(record.time_ms for record in decode(rebuilt.data, 0, len(rebuilt.data))) == times
+    assert rebuilt.newest_ms == max(times) == Header(*HEADER.unpack_from(rebuilt.data)).max_timestamp
 
 
 def test_what_cannot_be_read_is_one_kind_of_error() -> None:

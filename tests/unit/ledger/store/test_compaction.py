@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.facts.archive import CompactionBegan
 from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
-from mirrord.ledger.offset_map import LaneMap, ProgressMark, Translation
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state_records import state_key
 from mirrord.ledger.store import compaction, run_archive
 from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
@@ -95,23 +95,23 @@ def small_and_patient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 def filled(*, lanes: int = LANES, released: bool = True) -> MemoryLedger:
     """A ledger whose lanes have gaps on both sides; some of its runs go backwards."""
     chance = random.Random(5)
-    told: list[tuple[AnyFact, ...]] = [(LeaseTaken(1, HOLDER, 6000),)]
-    marks: list[Progress] = []
+    appended: list[tuple[AnyFact, ...]] = [(LeaseTaken(1, HOLDER, 6000),)]
+    progress: list[Progress] = []
     for number in range(lanes):
         lane = lane_id(number)
-        told.append((opened(number), LaneTaken(lane, 1, "r")))
+        appended.append((opened(number), LaneTaken(lane, 1, "r")))
         ordinal, source, target = 0, 100, 7
         for step in range(RUNS):
-            told.append((SourceRun(lane, 1, (Run(ordinal, source),)), TargetRun(lane, 1, ordinal, target, 0)))
+            appended.append((SourceRun(lane, 1, (Run(ordinal, source),)), TargetRun(lane, 1, ordinal, target, 0)))
             length = chance.randrange(1, 9)
             ordinal, source, target = ordinal + length, source + length + 1, target + length + 2
             source -= 5 if step % 40 == 39 else 0
-        marks.append(Progress(lane, 1, 1, ordinal, target, 0, source, 0, 0, 0, protected=True, state="copying"))
+        progress.append(Progress(lane, 1, 1, ordinal, target, 0, source, 0, 0, 0, protected=True, state="copying"))
     if released:
-        told.append((LeaseReleased(1),))
-    entries = [encode_entry(entry(FLOW, epoch=0)), *(encode_entry(entry(*facts)) for facts in told)]
+        appended.append((LeaseReleased(1),))
+    entries = [encode_entry(entry(FLOW, epoch=0)), *(encode_entry(entry(*facts)) for facts in appended)]
     ledger = MemoryLedger(entries=list(entries))
-    ledger.rows += [StateRow(state_key(mark), encode_state(mark)) for mark in marks]
+    ledger.rows += [StateRow(state_key(record), encode_state(record)) for record in progress]
     return ledger
 
 
@@ -160,21 +160,21 @@ async def run(ledger: MemoryLedger, folder: Path, fuse: Fuse | None = None) -> C
         return work.result()
 
 
-Told = dict[LaneId, tuple[list[Run], list[Run], list[Translation], list[Translation]]]
+MapAnswers = dict[LaneId, tuple[list[Run], list[Run], list[Translation], list[Translation]]]
 
 
-async def told(ledger: MemoryLedger, folder: Path, every: int = 3) -> Told:
+async def answers_of(ledger: MemoryLedger, folder: Path, every: int = 3) -> MapAnswers:
     """Everything that a fresh reader knows about the map."""
-    found: Told = {}
+    found: MapAnswers = {}
     async with store_of(ledger, folder) as store:
         for lane_name, lane in store.state.lanes.items():
-            mark = store.state.progress[lane_name]
-            lane_map = LaneMap(lane, ProgressMark.by(mark))
+            record = store.state.progress[lane_name]
+            lane_map = LaneMap(lane, CopiedPosition.by(record))
             found[lane_name] = (
                 list(lane.source_runs),
                 list(lane.target_runs),
-                [lane_map.to_target(offset) for offset in range(90, mark.source_offset + 2, every)],
-                [lane_map.to_source(offset) for offset in range(0, mark.target_offset + 2, every)],
+                [lane_map.to_target(offset) for offset in range(90, record.source_offset + 2, every)],
+                [lane_map.to_source(offset) for offset in range(0, record.target_offset + 2, every)],
             )
     return found
 
@@ -194,7 +194,7 @@ async def trimmed_bytes(lanes: int = LANES) -> int:
 
 
 async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, size = await told(filled(lanes=1), tmp_path, 29), await trimmed_bytes(1)
+    before, size = await answers_of(filled(lanes=1), tmp_path, 29), await trimmed_bytes(1)
     points = 0
     while True:
         points += 1
@@ -207,10 +207,10 @@ async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: p
                 break
             except Killed:
                 pass
-        assert await told(ledger, folder, 29) == before, f"killed at point {points}"
+        assert await answers_of(ledger, folder, 29) == before, f"killed at point {points}"
         done = await run(ledger, folder)
         assert done.trimmed
-        assert await told(ledger, folder, 29) == before, f"run again after it was killed at point {points}"
+        assert await answers_of(ledger, folder, 29) == before, f"run again after it was killed at point {points}"
         # Nothing is left of an unfinished run, and nothing moves twice.
         (left,) = generations(folder).values()
         assert (left / run_archive.MANIFEST).is_file()
@@ -222,11 +222,11 @@ async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: p
 
 async def test_what_a_whole_run_moves(tmp_path: Path) -> None:
     ledger = filled()
-    before, size = await told(ledger, tmp_path), await trimmed_bytes()
+    before, size = await answers_of(ledger, tmp_path), await trimmed_bytes()
     done = await run(ledger, tmp_path)
     assert (done.generation, done.lanes, done.left, done.trimmed) == (1, LANES, 0, True)
     assert done.runs >= MOVED_AT_LEAST
-    assert await told(ledger, tmp_path) == before
+    assert await answers_of(ledger, tmp_path) == before
     assert held_bytes(ledger) < size / 2
     manifest = run_archive.read_manifest(generations(tmp_path)[1])
     assert sum(part.count for file in manifest.files for part in file.parts) == done.runs
@@ -239,7 +239,7 @@ async def test_what_a_whole_run_moves(tmp_path: Path) -> None:
 
 async def test_the_holder_of_the_lease_trims(tmp_path: Path) -> None:
     ledger = filled(released=False)
-    before = await told(ledger, tmp_path)
+    before = await answers_of(ledger, tmp_path)
     async with store_of(ledger, tmp_path) as holder:
         await holder.trim(0)
         assert not holder.is_long
@@ -250,12 +250,12 @@ async def test_the_holder_of_the_lease_trims(tmp_path: Path) -> None:
         await holder.trim(0)
         assert not holder.is_long
     assert held_bytes(ledger) < size / 1.5
-    assert await told(ledger, tmp_path) == before
+    assert await answers_of(ledger, tmp_path) == before
 
 
 async def test_the_compaction_that_began_last_is_the_one_that_moves(tmp_path: Path) -> None:
     ledger = filled()
-    before = await told(ledger, tmp_path)
+    before = await answers_of(ledger, tmp_path)
     async with store_of(ledger, tmp_path) as store:
         await store.append(1, [CompactionBegan(1, 0)])
 
@@ -265,10 +265,10 @@ async def test_the_compaction_that_began_last_is_the_one_that_moves(tmp_path: Pa
 
         with pytest.raises(EnvironmentFault, match="another compaction of eu-us has begun meanwhile"):
             await compact(store, tmp_path, WANTED, begin_again, silent)
-    assert await told(ledger, tmp_path) == before
+    assert await answers_of(ledger, tmp_path) == before
     assert (await run(ledger, tmp_path)).generation == 8
     assert list(generations(tmp_path)) == [8], "what the other one left is removed"
-    assert await told(ledger, tmp_path) == before
+    assert await answers_of(ledger, tmp_path) == before
 
 
 async def test_a_map_that_is_rebuilt_meanwhile_stays(tmp_path: Path) -> None:
@@ -290,10 +290,10 @@ async def test_a_folder_of_a_ledger_that_was_lost(tmp_path: Path) -> None:
     await run(filled(), tmp_path)
     other = filled()
     other.topic_id = type(other.topic_id)("another-ledger")
-    before = await told(other, tmp_path)
+    before = await answers_of(other, tmp_path)
     assert (await run(other, tmp_path)).generation == 2
     assert sorted(generations(tmp_path)) == [1, 2]
-    assert await told(other, tmp_path) == before
+    assert await answers_of(other, tmp_path) == before
 
 
 async def archived_part(ledger: MemoryLedger, folder: Path) -> ArchivedPart:

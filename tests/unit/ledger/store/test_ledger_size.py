@@ -1,7 +1,7 @@
 """1,000 gap-free lanes add at most 1 MB an hour to the ledger: bytes of entries are counted, no clock is looked at.
 
 A lane whose source has no gaps appends when it is opened and when it is taken over, and nothing while it copies; its
-marks and the renewals of the lease go to the state topic.
+progress records and the renewals of the lease go to the state topic.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ async def test_an_hour_of_a_thousand_lanes_with_a_restart(seed: int) -> None:
     assert all(lane.grant == 2 for lane in store.state.lanes.values())
     written = sum(len(entry or b"") for entry in ledger.entries)
     assert written <= LIMIT_BYTES
-    # While the lanes copy, marks are saved each second: none of that reaches the ledger.
+    # While the lanes copy, progress records are saved each second: none of that reaches the ledger.
     entries = len(ledger.entries)
     await asyncio.gather(*(store.save(progress(number, number)) for number in range(LANES)))
     assert len(ledger.entries) == entries

@@ -9,7 +9,7 @@ from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.facts.core import Entry, SourceRun
 from mirrord.ledger.fold import writer_text
-from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.state_records import LedgerEnd, state_key
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.ledger.store.log_port import StateRow
@@ -32,7 +32,7 @@ class Processes:
         self.logs: list[GatedLog] = []
         self.stores: list[LedgerStore] = []
 
-    async def open(self, *, read_only: bool = False, known: LedgerMark | None = None) -> LedgerStore:
+    async def open(self, *, read_only: bool = False, known: LedgerEnd | None = None) -> LedgerStore:
         log = GatedLog(self.ledger)
         store = LedgerStore(log, SystemClock(), deadline_seconds=2)
         store.remember(known)
@@ -64,12 +64,12 @@ class Processes:
         self.ledger.wake()
 
     def rebuild(self) -> None:
-        """`mirrord rebuild`: another ledger topic, and the mark that names it."""
+        """`mirrord rebuild`: another ledger topic, and the recorded end that names it."""
         self.ledger.topic_id = TopicId("made anew")
         self.ledger.entries[:] = [encode_entry(Entry(0, 0, (FLOW,), writer_text("rebuild", 0)))]
         self.ledger.epoch_starts = {0: 0}
-        mark = LedgerMark(self.ledger.topic_id, self.ledger.end, 0)
-        self.ledger.rows.append(StateRow(state_key(mark), encode_state(mark)))
+        recorded = LedgerEnd(self.ledger.topic_id, self.ledger.end, 0)
+        self.ledger.rows.append(StateRow(state_key(recorded), encode_state(recorded)))
         self.ledger.wake()
 
     async def until_lost(self, *stores: LedgerStore) -> None:
@@ -151,8 +151,8 @@ async def test_another_leader_with_all_entries_changes_nothing(processes: Proces
         processes.ledger.elect()
         await store.read_to_end()
         await other.read_to_end()
-        assert store.mark_to_save is not None
-        await store.save(store.mark_to_save)
+        assert store.end_to_save is not None
+        await store.save(store.end_to_save)
     await store.trim(kept_entries=0)
     processes.ledger.elect()
     later = await processes.open()
@@ -179,7 +179,7 @@ async def test_a_process_that_read_what_was_lost_warns_those_that_had_not(proces
 
 
 async def test_a_later_store_of_the_process_knows_what_the_former_one_read(processes: Processes) -> None:
-    """The state topic could not be written, and no mark in it reaches as far."""
+    """The state topic could not be written, and no recorded end in it reaches as far."""
     store, keeper = await leased(processes)
     await appended(store, 10)
     await keeper.close()
@@ -196,9 +196,9 @@ async def test_a_later_store_of_the_process_knows_what_the_former_one_read(proce
 async def test_after_a_rebuild_what_was_known_of_the_former_ledger_is_void(processes: Processes) -> None:
     store, keeper = await leased(processes)
     await keeper.close()
-    await store.save(LedgerMark(processes.ledger.topic_id, 1, 0))
+    await store.save(LedgerEnd(processes.ledger.topic_id, 1, 0))
     assert store.known is not None
-    known = LedgerMark(type(store.known.topic_id)("former"), 1000, 7)
+    known = LedgerEnd(type(store.known.topic_id)("former"), 1000, 7)
     assert (await processes.open(known=known)).failure is None
 
 
@@ -206,7 +206,7 @@ async def stopped_during_a_rebuild(processes: Processes) -> tuple[LedgerStore, L
     """A holder that has read nothing of the rebuilt ledger yet, and a store that has."""
     store, keeper = await leased(processes)
     await appended(store, 10, 20)
-    await store.save(store.mark)
+    await store.save(store.recorded_end)
     await store.read_to_end()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -292,7 +292,7 @@ async def test_the_verdicts_of_a_ledger_that_lost_its_end_are_not_listed(process
     store, keeper = await leased(processes)
     await appended(store, 10)
     await store.read_to_end()
-    await store.save(store.mark)
+    await store.save(store.recorded_end)
     await keeper.close()
     processes.lose(store.state.next_offset - 1, 30)
     with pytest.raises(LedgerWentBack, match=r"lost what it held below offset 4"):

@@ -163,7 +163,7 @@ async def test_an_unreachable_ledger_is_said_in_time_and_used_on_later(
 async def test_an_unreachable_ledger_is_reported_once(
     ledger: MemoryLedger, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     failures = 0
     read = MemoryLog.read
 
@@ -175,7 +175,7 @@ async def test_an_unreachable_ledger_is_reported_once(
         return await read(log)
 
     def tell(event: str, **_: object) -> None:
-        told.append(event)
+        reported.append(event)
 
     monkeypatch.setattr(MemoryLog, "read", failing)
     monkeypatch.setattr(store_module, "RETRY_SECONDS", 0)
@@ -187,7 +187,7 @@ async def test_an_unreachable_ledger_is_reported_once(
     assert await store.append(1, [opened(1)]) == (True,)
     assert await store.append(1, [opened(2)]) == (True,)
     assert failures == 10
-    assert told == ["ledger_unreadable", "ledger_readable"]
+    assert reported == ["ledger_unreadable", "ledger_readable"]
 
 
 async def test_an_append_that_is_never_read_back_ends_in_time(ledger: MemoryLedger) -> None:
@@ -274,7 +274,7 @@ async def test_a_ledger_that_lost_its_tail_is_refused(
     store = await open_store()
     await start_flow(store)
     await store.read_to_end()
-    await store.save(store.mark)
+    await store.save(store.recorded_end)
     ledger.truncate(2)
     with pytest.raises(LedgerWentBack):
         await store.append(1, [opened(1)])

@@ -16,7 +16,7 @@ from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "expected"),
     [
         (None, ParkAnswer(7, 40)),
         (NotParked("it is full"), ParkAnswer(7, -1, "it is full")),
@@ -24,7 +24,7 @@ from mirrord.replication.lane.dead_letter_signals import Park, ParkAnswer
     ],
 )
 async def test_a_lane_learns_where_its_record_is_stored_or_why_it_is_not(
-    fault: Exception | None, told: ParkAnswer, monkeypatch: pytest.MonkeyPatch
+    fault: Exception | None, expected: ParkAnswer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Letters:
         async def keep(self, *asked: object) -> int:
@@ -33,7 +33,7 @@ async def test_a_lane_learns_where_its_record_is_stored_or_why_it_is_not(
                 raise fault
             return 40
 
-    assert await _asked(Letters(), 1, monkeypatch) == [told]
+    assert await _asked(Letters(), 1, monkeypatch) == [expected]
 
 
 async def test_few_records_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,11 +55,11 @@ async def test_few_records_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPa
 async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -> list[ParkAnswer]:
     monkeypatch.setattr(dead_letter_writer, "DeadLetters", lambda *_: letters)
     setup: Any = SimpleNamespace(flow=None, source=None, target=None)
-    told: list[ParkAnswer] = []
+    answers: list[ParkAnswer] = []
     lane = SimpleNamespace(source_topic="orders", partition=3, id=LaneId("lane"))
-    hosted = cast(Any, SimpleNamespace(lane=lane, tell=told.append))
+    hosted = cast(Any, SimpleNamespace(lane=lane, tell=answers.append))
     async with asyncio.TaskGroup() as tasks:
         one = DeadLetterWriter(setup, tasks.create_task)
         for _ in range(count):
             one.ask(hosted, Park(7, 9, b"batch", 30))
-    return told
+    return answers

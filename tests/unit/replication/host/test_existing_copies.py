@@ -87,10 +87,10 @@ def copy_of(seed: int, source: Sequence[Batch]) -> list[Batch]:
 async def found(
     source: Log, target: Log, flow: FlowConfig = FLOW, *, named: PartitionId = TARGET, back: Collection[int] = ()
 ) -> str:
-    async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
+    async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return {at for at, header in enumerate(headers) if header[9] in back}
 
-    return await ExistingCopies(flow, source.sides, target.sides, brought_back).of(LANE, SOURCE, named)
+    return await ExistingCopies(flow, source.sides, target.sides, find_copies).of(LANE, SOURCE, named)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -175,10 +175,10 @@ async def test_records_that_were_transformed(seed: int) -> None:
 async def test_what_was_found_is_not_looked_for_again() -> None:
     source, target = Log(source_of(0)), Log(copy_of(0, source_of(0)))
 
-    async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
+    async def find_copies(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return ()
 
-    looking = ExistingCopies(FLOW, source.sides, target.sides, brought_back)
+    looking = ExistingCopies(FLOW, source.sides, target.sides, find_copies)
     line = await looking.of(LANE, SOURCE, TARGET)
     reads = source.reads
     assert await looking.of(LANE, SOURCE, TARGET) == line != ""

@@ -138,11 +138,11 @@ async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
 async def test_how_old_the_reported_end_is(rig: Rig) -> None:
     tap = rig.tap(0)
     await rig.want(tap, 5)
-    assert tap.told().end == -1
+    assert tap.last_bounds().end == -1
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
     heard = tap.heard
     await rig.want(tap, 5)
-    assert tap.told()[::2] == (9, 0)
+    assert tap.last_bounds()[::2] == (9, 0)
     rig.hot.answer(fetched(TOPIC))
     await settle()
     feed = tap.feed
@@ -180,8 +180,8 @@ async def test_only_fetches_that_bring_something_are_timed(rig: Rig) -> None:
     rig.hot.answer(fetched(TOPIC, (1, 6, -1, b"")))
     await rig.want(rig.tap(2), 5)
     rig.hot.lose()
-    told = rig.view.fetches.status()
-    assert (sum(told.buckets), told.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
+    status = rig.view.fetches.status()
+    assert (sum(status.buckets), status.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
 
 
 async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:

@@ -40,10 +40,10 @@ def test_an_end_that_stands_still_is_waited_for_from_when_it_was_first_seen() ->
     assert stable.waited_s(90, 99.0) == 0.0
 
 
-@pytest.mark.parametrize("told", [(-1, 90), (90, 90), (-1, -1)])
-def test_an_end_that_holds_nobody(told: tuple[int, int]) -> None:
+@pytest.mark.parametrize("ends", [(-1, 90), (90, 90), (-1, -1)])
+def test_an_end_that_holds_nobody(ends: tuple[int, int]) -> None:
     stable = StableEnd()
-    stable.note(*told, 0.0)
+    stable.note(*ends, 0.0)
     assert stable.waited_s(1_000, 100.0) == 0.0
     assert stable.offset == -1
 
@@ -99,7 +99,7 @@ async def test_it_is_named_once_it_is_waited_for_too_long() -> None:
     assert rig.look(59) is None
     assert rig.asked == 0
     assert rig.look(1) == OpenTransaction(first_offset=50, since_ms=1_000_000)
-    with capture_logs() as told:
+    with capture_logs() as logs:
         await rig.name(b"", LISTED)
         named = rig.look(1)
         assert named is not None
@@ -111,20 +111,20 @@ async def test_it_is_named_once_it_is_waited_for_too_long() -> None:
         assert rig.asked == 2
         rig.stable.note(90, 90, rig.now)
         assert rig.look(1) is None
-    assert [each["event"] for each in told] == ["open_transaction", "open_transaction_over"], "once, and its end"
+    assert [each["event"] for each in logs] == ["open_transaction", "open_transaction_over"], "once, and its end"
 
 
 async def test_a_source_that_does_not_report_the_producer() -> None:
     rig = Rig()
     rig.answer = (int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), ())
-    with capture_logs() as told:
+    with capture_logs() as logs:
         found = rig.look(60)
         assert found is not None
         assert "whose producer is not known (the source answers TOPIC_AUTHORIZATION_FAILED)" in found.line
         rig.look(40)
         rig.answer = (0, (LATER,))
         rig.look(40)
-    assert [each["event"] for each in told] == ["open_transaction"] * 2, "once for each reason"
+    assert [each["event"] for each in logs] == ["open_transaction"] * 2, "once for each reason"
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAINED, Phase.HALTED, Phase.RESUMING])

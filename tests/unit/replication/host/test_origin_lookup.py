@@ -37,8 +37,8 @@ class FakeHosted:
     def __init__(self, source: PartitionId = ORDERS, target_topic: str = "orders") -> None:
         self.source = source
         self.target = PartitionId(target_topic, TopicId("t" * 22), 0)
-        self.told: list[OriginsAnswer] = []
-        self.tell = self.told.append
+        self.answers: list[OriginsAnswer] = []
+        self.tell = self.answers.append
 
 
 class World:
@@ -57,7 +57,7 @@ class World:
         (self.alone if alone else self.opened).append(flow)
         return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock(), deadline_seconds=0.3)
 
-    async def flow(self, name: str, *facts: AnyFact, marks: tuple[Progress, ...] = ()) -> None:
+    async def flow(self, name: str, *facts: AnyFact, records: tuple[Progress, ...] = ()) -> None:
         """Create the ledger of a flow, or append facts to it."""
         if name not in self.ledgers:
             self.ledgers[name] = MemoryLedger()
@@ -69,14 +69,14 @@ class World:
         await store.open()
         for fact in facts:
             await store.append(0 if isinstance(fact, FlowOpened) else 1, (fact,))
-        await store.save(*marks)
+        await store.save(*records)
         await store.close()
 
     async def ask(self, hosted: FakeHosted) -> OriginsAnswer:
         self.asked += 1
         self.provenance.ask(as_any(hosted), AskOrigins(self.asked))
-        await until(lambda: bool(hosted.told) and hosted.told[-1].question == self.asked)
-        return hosted.told[-1]
+        await until(lambda: bool(hosted.answers) and hosted.answers[-1].question == self.asked)
+        return hosted.answers[-1]
 
 
 def lane(
@@ -96,15 +96,15 @@ async def world() -> AsyncGenerator[World]:
 
 async def test_every_ledger_on_the_cluster_counts(world: World) -> None:
     key, facts = lane(7)
-    mark = Progress(key.id, 1, 1, 5, 45, 2, 5, 5, 0, 0, True, "copying")
-    await world.flow("us-eu", *facts, marks=(mark,))
+    progress = Progress(key.id, 1, 1, 5, 45, 2, 5, 5, 0, 0, True, "copying")
+    await world.flow("us-eu", *facts, records=(progress,))
     await world.flow("asia-eu", *lane(8)[1])
     await world.flow("elsewhere", *lane(9, target=TopicId("x" * 22))[1], *lane(10, partition=1)[1])
     world.cluster.add("orders", 1)
-    told = await world.ask(FakeHosted())
-    found = [(each.flow, each.producer_id, each.ordinal, each.offset, each.leader_epoch) for each in told.writers]
+    answer = await world.ask(FakeHosted())
+    found = [(each.flow, each.producer_id, each.ordinal, each.offset, each.leader_epoch) for each in answer.writers]
     assert found == [("asia-eu", 8, 0, 0, -1), ("us-eu", 7, 5, 45, 2)]
-    assert [each.runs.offset_of(3) for each in told.writers] == [43, 43]
+    assert [each.runs.offset_of(3) for each in answer.writers] == [43, 43]
     assert world.opened == ["asia-eu", "elsewhere", "us-eu"]
 
 
@@ -134,16 +134,16 @@ async def test_questions_share_a_look(world: World) -> None:
     lanes = [FakeHosted() for _ in range(50)]
     for number, hosted in enumerate(lanes):
         world.provenance.ask(as_any(hosted), AskOrigins(number))
-    await until(lambda: all(hosted.told for hosted in lanes))
-    assert {len(hosted.told[0].writers) for hosted in lanes} == {1}
+    await until(lambda: all(hosted.answers for hosted in lanes))
+    assert {len(hosted.answers[0].writers) for hosted in lanes} == {1}
 
 
 async def test_a_ledger_that_cannot_be_read_is_waited_for(world: World) -> None:
     await world.flow("us-eu", *lane(7)[1])
     world.ledgers["us-eu"].is_reachable = False
     hosted = FakeHosted()
-    told = await world.ask(hosted)
-    assert told.trouble.startswith("waits for the ledger of flow us-eu on eu, which may copy into this topic: ")
+    answer = await world.ask(hosted)
+    assert answer.trouble.startswith("waits for the ledger of flow us-eu on eu, which may copy into this topic: ")
     world.ledgers["us-eu"].is_reachable = True
     world.ledgers["us-eu"].wake()
     assert [each.producer_id for each in (await world.ask(hosted)).writers] == [7]
@@ -163,8 +163,8 @@ async def test_a_ledger_without_a_state_topic_is_read_alone(world: World) -> Non
     await world.flow("us-eu", *lane(7)[1])
     await world.flow("gone")
     left = [world.cluster.topics.pop(f"mirrord.{name}.state") for name in ("us-eu", "gone")]
-    told = await world.ask(FakeHosted())
-    assert ([each.producer_id for each in told.writers], told.trouble, world.opened) == ([7], "", [])
+    answer = await world.ask(FakeHosted())
+    assert ([each.producer_id for each in answer.writers], answer.trouble, world.opened) == ([7], "", [])
     assert world.alone == ["gone", "us-eu"]
     world.cluster.topics["mirrord.us-eu.state"] = left[0]
     assert [each.producer_id for each in (await world.ask(FakeHosted())).writers] == [7]

@@ -35,8 +35,8 @@ class Sender:
 
     def take(self, signal: Input) -> None:
         if isinstance(signal, ProduceAccepted):
-            told = zip(signal.batches, signal.base_offsets, strict=True)
-            self.answers += [(batch.first, 0, base_offset) for batch, base_offset in told]
+            accepted = zip(signal.batches, signal.base_offsets, strict=True)
+            self.answers += [(batch.first, 0, base_offset) for batch, base_offset in accepted]
             self.steps += 1
             return
         if isinstance(signal, TargetFar):
@@ -92,8 +92,12 @@ async def test_a_lane_gets_answers_that_arrive_together_in_one_step_and_failures
     rig.target.produce(as_any(one), one.batches(0, 1, 2, 3))
     rig.target.produce(as_any(other), other.batches(0, 1))
     await rig.settle()
-    told = [produced(TOPIC, (0, 0, 0), (1, 0, 0)), produced(TOPIC, (0, 0, 1), (1, 0, 1)), produced(TOPIC, (0, 6, -1))]
-    rig.pipe.answer(*told, produced(TOPIC, (0, 0, 3)))
+    responses = [
+        produced(TOPIC, (0, 0, 0), (1, 0, 0)),
+        produced(TOPIC, (0, 0, 1), (1, 0, 1)),
+        produced(TOPIC, (0, 6, -1)),
+    ]
+    rig.pipe.answer(*responses, produced(TOPIC, (0, 0, 3)))
     assert one.answers == [(0, 0, 0), (1, 0, 1), (2, 6, -1), (3, 0, 3)]
     assert other.answers == [(0, 0, 0), (1, 0, 1)]
     assert (one.steps, other.steps) == (2, 1)
@@ -102,14 +106,14 @@ async def test_a_lane_gets_answers_that_arrive_together_in_one_step_and_failures
 async def test_for_many_answers_it_sleeps_longer_but_looks_soon_at_those_that_came(rig: Rig) -> None:
     sender = Sender(0)
     await rig.produce(sender, sender.batches(*range(LEAST_REQUESTS)))
-    pipe, marks = rig.pipe, [rig.pipe.wakes_for]
+    pipe, wakes = rig.pipe, [rig.pipe.wakes_for]
     assert pipe.wakes_for > 1
     await until(lambda: pipe.wakes_for == 1)
     for first in range(LEAST_REQUESTS):
         pipe.answer(produced(TOPIC, (0, 0, first)))
-        marks.append(pipe.wakes_for)
+        wakes.append(pipe.wakes_for)
         assert pipe.wakes_for <= max(1, 33 * len(pipe.requests))
-    assert len(set(marks)) > 2
+    assert len(set(wakes)) > 2
     assert pipe.wakes_for == 1
 
 
@@ -259,8 +263,8 @@ async def test_a_lane_learns_whether_its_broker_is_far_away(rig: Rig, monkeypatc
         await rig.produce(sender, sender.batches(first))
         now[0] += took_s
         rig.pipe.answer(produced(TOPIC, (0, 0, first)))
-    told: list[bool | int] = []
+    signals: list[bool | int] = []
     for signal in heard:
         assert isinstance(signal, TargetFar | ProduceAccepted)
-        told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
-    assert told == [True, 0, 1, False, 2, 3]
+        signals.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
+    assert signals == [True, 0, 1, False, 2, 3]

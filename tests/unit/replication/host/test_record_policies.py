@@ -102,9 +102,9 @@ def test_every_offset_is_copied_or_explained_once(seed: int) -> None:
     chance = random.Random(seed)
     originals = records(sorted(chance.sample(range(40), 25)), chance)
     made = shaped(shaping(filter=f"{SAMPLE}:Fickle", transform=f"{SAMPLE}:Upper"), originals)
-    told = [offset for start, length in made.pieces for offset in range(start, start + length)]
-    told += [offset for verdict in made.left_out for offset in range(verdict.start, verdict.end)]
-    assert sorted(told) == [record.offset for record in originals]
+    mapped = [offset for start, length in made.pieces for offset in range(start, start + length)]
+    mapped += [offset for verdict in made.left_out for offset in range(verdict.start, verdict.end)]
+    assert sorted(mapped) == [record.offset for record in originals]
     assert len(copies(made)) == sum(length for _, length in made.pieces)
 
 

@@ -222,10 +222,10 @@ async def test_a_broker_that_is_too_old_for_the_question_is_not_asked_again() ->
     view = FakeView()
     asks = Asks(as_any(view), read_committed=True)
     as_any(view.link(1, "ask").connection).version = partial(choose, broker_versions={LIST_LOCAL_OFFSETS.key: (0, 7)})
-    told: list[tuple[int, int]] = []
-    asks.local_start(PartitionId("t", TopicId("id"), 0), lambda *answer: told.append(answer))
+    answers: list[tuple[int, int]] = []
+    asks.local_start(PartitionId("t", TopicId("id"), 0), lambda *answer: answers.append(answer))
     await settle()
-    assert told == [(UNSUPPORTED, -1)]
+    assert answers == [(UNSUPPORTED, -1)]
     assert view.refreshes == 0
 
 

@@ -28,10 +28,10 @@ class Asks:
         self.log_start, self.error = log_start, error
         self.asked: list[StartPoint] = []
 
-    def start(self, partition: PartitionId, start: StartPoint, told: Callable[[int, int], None]) -> None:
+    def start(self, partition: PartitionId, start: StartPoint, answer: Callable[[int, int], None]) -> None:
         assert partition is SOURCE
         self.asked.append(start)
-        told(self.error, self.log_start)
+        answer(self.error, self.log_start)
 
 
 class NoLegacy:
@@ -64,12 +64,12 @@ async def begin(
     setup = FlowSetup(flow, cluster, cluster, RuntimeConfig(), 1, ClusterId("a"), ClusterId("b"))
     asks = Asks(log_start, error)
     sides = Sides(as_any(None), as_any(asks), as_any(None))
-    told: list[StartAnswer] = []
+    answers: list[StartAnswer] = []
     starts = StartPositions(setup, sides, sides, as_any(None))
     starts._search = StartSearch(flow, as_any(NoLegacy()), as_any(NothingFound()))
-    await starts.find(AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before)
+    await starts.find(AskStart(1), LaneId("lane"), SOURCE, TARGET, answers.append, before)
     assert asks.asked == [asks_for]
-    return told[0].error, told[0].offset
+    return answers[0].error, answers[0].offset
 
 
 async def test_a_source_topic_that_was_created_again_begins_at_its_first_offset() -> None:

@@ -250,10 +250,12 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
 
 def test_what_was_deleted_before_it_was_copied_is_recorded_and_left_out() -> None:
     lane, _ = copying()
-    lost, told, fetch = step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
+    lost, append, fetch = step(
+        lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9)
+    )
     assert lost == Lost("orders-0: source offsets [0, 5) were deleted before they were copied")
-    assert isinstance(told, Append)
-    assert told.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, -1),)),)
+    assert isinstance(append, Append)
+    assert append.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, -1),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (5, -1)
     # What follows waits until the ledger knows of the gap, and of the epoch after it.
@@ -261,7 +263,7 @@ def test_what_was_deleted_before_it_was_copied_is_recorded_and_left_out() -> Non
     assert isinstance(epoch, Append)
     assert epoch.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, 0),)),)
     assert not [each for each in others if isinstance(each, AskEnd | Produce)]
-    assert not [each for each in step(lane, 0.0, Bound(told.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
+    assert not [each for each in step(lane, 0.0, Bound(append.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
     (ask,) = [each for each in step(lane, 0.0, Bound(epoch.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
     (produce,) = [each for each in step(lane, 0.0, EndAnswer(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
     assert [(each.first, each.offset) for each in produce.batches] == [(0, 5)]

@@ -64,7 +64,7 @@ def verified(
 
 
 def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0) -> list[Effect]:
-    """What the lane asks after it has seen that the record before its mark is not there."""
+    """What the lane asks after it has seen that the record before its resume position is not there."""
     play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
     play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
@@ -75,15 +75,16 @@ def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0)
 
 def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     effects = verified(play, (), ((1, 14),), log_start=1)
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert isinstance(told.facts[0], VerdictGiven)
-    assert "went back from ordinal 10 to 1" in told.facts[0].note
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert isinstance(append.facts[0], VerdictGiven)
+    assert "went back from ordinal 10 to 1" in append.facts[0].note
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
 
 
 def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:
-    """Below the mark the last record is in its place, but under a leader that may have lacked the records before it."""
+    """Below the resume position the last record is in its place, but under a leader that may have lacked the records
+    before it."""
     play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
     play.tell(EndAnswer(play.lane.asked, 0, 2, 14))
@@ -94,12 +95,12 @@ def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:
     assert isinstance(again, AskScan)
     assert (again.purpose, again.start) == ("verify", 0)
     effects = play.tell(ScanAnswer(again.question, 0, "verify", 0, 14, (last,), ((0, 10), (12, 14))))
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert HoleFound(LANE, 2, 0, 7, 10, 18) in told.facts
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert HoleFound(LANE, 2, 0, 7, 10, 18) in append.facts
 
 
 def test_numbers_that_agree_say_nothing_of_another_leaders_log(play: Play) -> None:
-    """A mark before the first record, as many records as were written since, and yet another log."""
+    """A resume position before the first record, as many records as were written since, and yet another log."""
     play.lane.resume_position = ResumePosition(0, 2, 1)
     play.tell(EndAnswer(play.lane.asked, 0, 2, 12))
     play.tell(ProducersAnswer(play.lane.asked, 0, ProducerEntry(9, 0)))
@@ -136,7 +137,7 @@ def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
 def test_an_acknowledgement_above_the_resume_position_is_checked_where_others_wrote_as_much_as_the_log_lost(
     play: Play,
 ) -> None:
-    # The mark stays at the start during the comparison of the takeover.
+    # The resume position stays at the start during the comparison of the takeover.
     play.lane.resume_position, play.lane.acked, play.lane.acknowledged = ResumePosition(0, 3, 1), 2, ()
     play.tell(EndAnswer(play.lane.asked, 0, 2, 3))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))

@@ -51,19 +51,19 @@ def resumed(lane: Lane) -> Effects:
 def test_an_answer_of_an_earlier_round_is_not_recorded_again() -> None:
     lane, fetch = copying()
     lane.has_policies = True
-    told = fetched(lane, [fetch], {4, 7})
-    assert (told.runs, told.verdicts) == (
+    fact = fetched(lane, [fetch], {4, 7})
+    assert (fact.runs, fact.verdicts) == (
         (Run(0, 4), Run(1, 7)),
         (Verdict(0, 4, "filtered"), Verdict(5, 7, "filtered")),
     )
     assert isinstance(lane.record, Record)
-    for run in told.runs:
+    for run in fact.runs:
         lane.record.source_runs.add(run.ordinal, run.offset)
     # Ordinal 1 was recorded with another epoch, so ordinals 0 and 1 are recorded again.
     lane.record.epochs = ((1, 1),)
-    lane.record.newest_verdicts = told.verdicts
+    lane.record.newest_verdicts = fact.verdicts
     step(lane, 9.0, Bound(lane.intents[0][0], (True,), lane.record))
     effects = resumed(lane)
     assert any(isinstance(effect, Append) for effect in effects)  # the new facts are not bound yet
-    told = fetched(lane, effects, {8})
-    assert (told.runs, told.verdicts) == ((Run(0, 4), Run(1, 8)), (Verdict(5, 8, "filtered"),))
+    fact = fetched(lane, effects, {8})
+    assert (fact.runs, fact.verdicts) == ((Run(0, 4), Run(1, 8)), (Verdict(5, 8, "filtered"),))

@@ -34,7 +34,7 @@ MARK = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epo
 
 
 def take(play: Play, progress: Progress, replicator: str, *, left_cleanly: bool) -> Effects:
-    """A holder takes the lane; the target ends with its mark, and its broker remembers the producer."""
+    """A holder takes the lane; the target ends with its resume position, and its broker remembers the producer."""
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, replicator, 8.0, left_cleanly)))
     end = progress.target_offset

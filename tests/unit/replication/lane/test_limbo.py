@@ -60,16 +60,16 @@ def test_other_records_than_were_sent_wait_for_those() -> None:
 
 
 def test_a_removed_record_waits_for_a_former_holder_unless_the_ledger_names_it() -> None:
-    for told in (False, True):
+    for is_recorded in (False, True):
         lane, _, fetch = idle()
         lane.late_writes.former_holder_until = 9.0
-        if told:
+        if is_recorded:
             assert lane.record is not None
             lane.record.source_runs.add(6, 7)
             lane.declared = 6
         effects = step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0))))  # offset 6 was removed
-        assert (lane.phase is Phase.WAITING) == (not told)
-        assert bool([each for each in effects if isinstance(each, Produce)]) == told
+        assert (lane.phase is Phase.WAITING) == (not is_recorded)
+        assert bool([each for each in effects if isinstance(each, Produce)]) == is_recorded
 
 
 def second_look(end: int) -> tuple[Lane, Effects]:
@@ -89,7 +89,8 @@ def test_what_was_written_while_a_former_holder_wrote_is_compared() -> None:
     lane, (check,) = second_look(6)
     assert isinstance(check, AskCheck)
     assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
-    # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays before it.
+    # An acknowledgement may have been for another holder's batch: until it is compared, the resume position stays
+    # before it.
     assert resume_position(lane) == ResumePosition(2, 2, 1)
     step(lane, 5.0, CheckAnswer(check.question, 0, 2, 5, "equal"))
     assert not lane.comparison.later_pending

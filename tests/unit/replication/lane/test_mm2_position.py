@@ -93,5 +93,5 @@ def test_a_run_of_mirror_maker_with_crashes(seed: int) -> None:
                 at = word
         ending = found(target, source, word)
         again = {letter for letter in source if target.count(letter) > 1}
-        told = "".join(source[start:end] for start, end in ending.doubled)
-        assert (ending.position, set(told), ending.missing) == (reached, again, ()), (target, word)
+        doubled = "".join(source[start:end] for start, end in ending.doubled)
+        assert (ending.position, set(doubled), ending.missing) == (reached, again, ()), (target, word)

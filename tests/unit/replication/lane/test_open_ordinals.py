@@ -40,10 +40,10 @@ def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
     """The next holder finds nothing after ordinal 9, and copies."""
     play.begin("second")
     effects = play.sandwich(10)
-    (told,) = [each for each in effects if isinstance(each, Append)]
+    (append,) = [each for each in effects if isinstance(each, Append)]
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     play.bind(effects)
-    (run,) = told.facts
+    (run,) = append.facts
     assert isinstance(run, SourceRun)
     return run, fetch
 
@@ -58,8 +58,8 @@ def test_no_epoch_is_recorded_of_records_that_may_still_arrive(play: Play) -> No
 def test_the_first_record_that_follows_records_its_epoch(play: Play, epoch: int) -> None:
     _, fetch = resumed_at_its_end(play)
     effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, epoch, 0), (12, 1, epoch, 0))))
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert told.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert append.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
 
 
 def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> None:
@@ -82,7 +82,7 @@ def test_a_resume_position_is_not_trusted_where_other_records_may_have_been_sent
 
 
 def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
-    """The log went back and grew again: the last ordinals are at lower offsets than ledger and mark say."""
+    """The log went back and grew again: the last ordinals are at lower offsets than ledger and resume position say."""
     play.begin("second")
     play.lane.resume_position = ResumePosition(10, 12, 0)
     play.lane.acked = play.lane.trusted = 8
@@ -139,12 +139,12 @@ def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
     """The rewritten map up to its end is one run with what follows, and the epoch changes within it."""
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
-    assert told.located is not None
+    answer = play.relocated()
+    assert answer.located is not None
     located = msgspec.structs.replace(
-        told.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4)), end=16
+        answer.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4)), end=16
     )
-    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     assert play.record.epochs == ((0, 3), (10, 3), (13, 4))
 
 

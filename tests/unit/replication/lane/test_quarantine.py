@@ -80,7 +80,7 @@ def settings_of(effects: Effects, seen: str, trouble: str = "", *, may_pass: boo
     return ConfigsAnswer(asked.question, seen, trouble, may_pass)
 
 
-def told(effects: Effects) -> list[object]:
+def facts_in(effects: Effects) -> list[object]:
     return [fact for effect in effects if isinstance(effect, Append) for fact in effect.facts]
 
 
@@ -89,7 +89,7 @@ def test_a_batch_that_is_too_large_is_rebuilt_in_halves() -> None:
     assert lane.phase is Phase.RESUMING
     assert any(isinstance(effect, AskEnd) for effect in effects)
     assert 0 < lane.refusal.largest < 100
-    assert told(effects) == []
+    assert facts_in(effects) == []
 
 
 def test_a_batch_with_a_record_that_is_refused_is_cut_in_halves() -> None:
@@ -102,7 +102,7 @@ def test_one_record_that_is_refused_stops_its_lane_before_it() -> None:
     assert lane.phase is Phase.HALTED
     (halted,) = [effect for effect in effects if isinstance(effect, Halted)]
     assert "the record at source offset 0 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.line
-    entry, fact = told(effects)
+    entry, fact = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert (entry.start, entry.end, entry.error, entry.skip) == (0, 1, 10, False)
     assert isinstance(fact, LaneHalted)
@@ -112,7 +112,7 @@ def test_one_record_that_is_refused_stops_its_lane_before_it() -> None:
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_a_batch_without_a_codec_that_is_refused_for_its_format_waits_as_a_whole(error: ErrorCode) -> None:
     _, effects = refused(error)
-    entry = told(effects)[0]
+    entry = facts_in(effects)[0]
     assert isinstance(entry, Quarantined)
     assert (entry.start, entry.end) == (0, 2)
 
@@ -122,7 +122,7 @@ def test_a_codec_that_is_refused_is_not_sent_again() -> None:
     (sent,) = produce.batches
     sent.buffer[sent.start + 22] |= ZSTD
     effects = step(lane, 0.0, ProduceAnswer(produce.round, sent, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1))
-    assert (lane.phase, lane.refusal.refused_codecs, told(effects)) == (Phase.RESUMING, {ZSTD}, [])
+    assert (lane.phase, lane.refusal.refused_codecs, facts_in(effects)) == (Phase.RESUMING, {ZSTD}, [])
 
 
 def test_batches_of_a_refused_codec_are_rebuilt_and_others_stay_raw() -> None:
@@ -167,22 +167,22 @@ def asked_to_park(effects: Effects) -> Park:
 
 def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
-    assert (told(effects), lane.phase) == ([], Phase.HALTED)
+    assert (facts_in(effects), lane.phase) == ([], Phase.HALTED)
     asked = asked_to_park(effects)
     assert (asked.offset, asked.behind, len(asked.data) > 61) == (0, -1, True)
     effects = step(lane, 1.0, ParkAnswer(asked.question, 7))
-    (entry,) = told(effects)
+    (entry,) = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert (entry.start, entry.end, entry.skip, entry.letters, entry.letters_at) == (0, 1, True, 1, 7)
     assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
-    assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
+    assert [type(fact) for fact in facts_in(step(lane, 1.0, Released()))] == [LaneResumed]
     assert (lane.phase, lane.halt.line, lane.refusal.parking) == (Phase.RESUMING, "", None)
 
 
 def test_what_cannot_be_parked_waits_and_is_reported_once_and_tried_again() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
     effects = step(lane, 1.0, ParkAnswer(asked_to_park(effects).question, -1, "it is full"))
-    entry, halted = told(effects)
+    entry, halted = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert (entry.skip, entry.letters) == (False, -1)
@@ -192,19 +192,19 @@ def test_what_cannot_be_parked_waits_and_is_reported_once_and_tried_again() -> N
         (wake,) = [each for each in effects if isinstance(each, Wake)]
         asked = asked_to_park(step(lane, wake.at, Woken(wake.question)))
         effects = step(lane, wake.at, ParkAnswer(asked.question, -1, f"it is full {at}"))
-        assert told(effects) == []
+        assert facts_in(effects) == []
         assert lane.halt.line.endswith(f"it is full {at}")
         pauses += [each.at - wake.at for each in effects if isinstance(each, Wake)]
     assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0]
     lane, asked = parking(failures=3)
-    (entry,) = told(step(lane, 100.0, ParkAnswer(asked.question, 7)))
+    (entry,) = facts_in(step(lane, 100.0, ParkAnswer(asked.question, 7)))
     assert isinstance(entry, Quarantined)
     assert entry.letters == 1
 
 
 def test_a_command_lets_a_lane_continue_whose_record_is_being_parked() -> None:
     lane, asked = parking(failures=1)
-    assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
+    assert [type(fact) for fact in facts_in(step(lane, 1.0, Released()))] == [LaneResumed]
     assert step(lane, 1.0, ParkAnswer(asked.question, 7)) == []
     assert (lane.phase, lane.refusal.parking, lane.refusal.parking_pause) == (Phase.RESUMING, None, -1)
 
@@ -215,20 +215,20 @@ def test_the_failure_to_park_is_recorded_again_until_the_ledger_has_it() -> None
     (entry,) = [each for each in effects if isinstance(each, Append)]
     (again,) = step(lane, 1.0, AppendFailed(entry.tag, None))
     assert isinstance(again, Wake)
-    assert [type(fact) for fact in told(step(lane, again.at, Woken(again.question)))] == [Quarantined, LaneHalted]
+    assert [type(fact) for fact in facts_in(step(lane, again.at, Woken(again.question)))] == [Quarantined, LaneHalted]
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_to_be_parked_a_batch_is_cut_to_its_records(error: ErrorCode) -> None:
     lane, effects = refused(error, on_reject="skip")
-    assert (lane.refusal.split, lane.phase, told(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
+    assert (lane.refusal.split, lane.phase, facts_in(effects)) == (SplitLimit(0, 2, 1), Phase.RESUMING, [])
 
 
 def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
     lane, _ = copying()
     lane.on_reject = "skip"
     effects = step(lane, 0.0, Chunk(lane.asked, int(ErrorCode.CORRUPT_MESSAGE), 9, 9, 0, (), bytearray(), 0, 0))
-    entry, halted = told(effects)
+    entry, halted = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert not entry.skip
@@ -237,11 +237,11 @@ def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
 
 def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> None:
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip-unparked")
-    (entry,) = told(effects)
+    (entry,) = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert (entry.skip, entry.letters) == (True, -1)
     effects = step(lane, 1.0, Released())
-    assert [type(fact) for fact in told(effects)] == [LaneResumed]
+    assert [type(fact) for fact in facts_in(effects)] == [LaneResumed]
     assert lane.phase is Phase.RESUMING
     assert not lane.halt.line
 
@@ -249,7 +249,7 @@ def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> Non
 def test_what_holds_no_bad_record_halts_as_ever() -> None:
     lane, effects = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert lane.phase is Phase.HALTED
-    assert [type(fact) for fact in told(effects)] == [LaneHalted]
+    assert [type(fact) for fact in facts_in(effects)] == [LaneHalted]
 
 
 def test_a_decision_for_a_lane_that_does_not_wait_changes_nothing() -> None:
@@ -324,8 +324,8 @@ def test_letters_of_a_row_are_counted_and_the_first_is_known() -> None:
 
     quarantine = park((), left_out(0, -1, -1))
     assert lettered_from(quarantine) == -1
-    for told in (left_out(1, 1, 20), left_out(2, 1, 22), left_out(1, 1, 20), left_out(2, 1, 22)):
-        quarantine = park(quarantine, told)
+    for fact in (left_out(1, 1, 20), left_out(2, 1, 22), left_out(1, 1, 20), left_out(2, 1, 22)):
+        quarantine = park(quarantine, fact)
     row = Parked(1, 3, 87, "no key", BY_POLICY, 2, 20)
     assert quarantine == (Parked(0, 1, 87, "no key", BY_POLICY), row)
     waits = park(quarantine, Quarantined(LANE, 1, 5, 6, 10, "refused"))
@@ -356,13 +356,13 @@ def test_which_entry_an_order_means() -> None:
     assert "cannot be tried again" in refusal(5, decided, "replay")
     assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
     assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it does not wait for a decision"
-    told = "allowed: 6, where the entry of orders-0 ends"
-    assert refusal(5, WAITS, until=5) == f"--until: found 5; {told}, to 9, where the source ends"
-    assert refusal(5, WAITS, until=10) == f"--until: found 10; {told}, to 9, where the source ends"
+    allowed = "allowed: 6, where the entry of orders-0 ends"
+    assert refusal(5, WAITS, until=5) == f"--until: found 5; {allowed}, to 9, where the source ends"
+    assert refusal(5, WAITS, until=10) == f"--until: found 10; {allowed}, to 9, where the source ends"
     for end, why in ((-1, "where the source ends is not known now"), (6, "the source ends there, too")):
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
-        assert str(raised.value) == f"--until: found 7; {told}; {why}"
+        assert str(raised.value) == f"--until: found 7; {allowed}; {why}"
 
 
 def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
@@ -392,9 +392,9 @@ def unsynced(on_reject: OnReject) -> tuple[Lane, Effects]:
 def test_a_record_is_sent_again_when_the_settings_were_not_known_in_sync_before(on_reject: OnReject) -> None:
     lane, effects = unsynced(on_reject)
     assert [each.sync for each in asks_settings(effects)] == [True]
-    assert told(effects) == []
+    assert facts_in(effects) == []
     effects = step(lane, 20.0, settings_of(effects, "other"))
-    assert told(effects) == []
+    assert facts_in(effects) == []
     assert [each.at for each in effects if isinstance(each, Wake)] == [20.5]
     assert (lane.phase, lane.refusal.configs_seen) == (Phase.WAITING, "other")
 
@@ -404,7 +404,7 @@ def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen:
     lane, effects = unsynced("skip")
     lane.refusal.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, seen, "ALTER_CONFIGS is missing", may_pass=True))
-    assert told(effects) == []
+    assert facts_in(effects) == []
     assert lane.phase is Phase.WAITING
     assert lane.trouble.endswith("ALTER_CONFIGS is missing")
     assert [each.at for each in effects if isinstance(each, Wake)] == [25.0]
@@ -414,7 +414,7 @@ def test_settings_that_the_target_does_not_take_are_named() -> None:
     lane, effects = unsynced("halt")
     lane.refusal.configs_seen = "settings"
     effects = step(lane, 20.0, settings_of(effects, "settings", "max.message.bytes: 5 → 9 is refused"))
-    entry, halted = told(effects)
+    entry, halted = facts_in(effects)
     assert isinstance(entry, Quarantined)
     assert isinstance(halted, LaneHalted)
     assert halted.line.endswith("max.message.bytes: 5 → 9 is refused")
@@ -433,5 +433,5 @@ def test_a_halted_lane_resumes_when_the_settings_change() -> None:
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     effects = step(lane, 500.0, Woken(wake.question))
     effects = step(lane, 500.0, settings_of(effects, "others"))
-    assert [type(fact) for fact in told(effects)] == [LaneResumed]
+    assert [type(fact) for fact in facts_in(effects)] == [LaneResumed]
     assert (lane.phase, lane.halt.line) == (Phase.RESUMING, "")

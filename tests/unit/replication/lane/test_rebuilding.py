@@ -23,7 +23,7 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.ledger.fold import fold
-from mirrord.ledger.offset_map import LaneMap, ProgressMark
+from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference
@@ -108,7 +108,7 @@ class Play:
         return self.tell(VisibleAnswer(self.lane.asked, 0, end, 0))
 
     def differ(self) -> Effects:
-        """It finds 6 records more than the mark, and they are not what the map says."""
+        """It finds 6 records more than the resume position, and they are not what the map says."""
         self.begin("second")
         self.sandwich(16)
         own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
@@ -211,10 +211,10 @@ def test_the_epochs_of_reassigned_ordinals(play: Play) -> None:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
-    assert told.located is not None
-    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
-    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     # Offset 12 follows as ordinal 16, and is of the old epoch.
     assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
     # The source is asked first about what was copied after it.
@@ -229,10 +229,10 @@ def begun_again(play: Play) -> AskDivergence:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
-    assert told.located is not None
-    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
-    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    answer = play.relocated()
+    assert answer.located is not None
+    located = msgspec.structs.replace(answer.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(answer, located=located)))
     (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskDivergence)]
     return ask
 
@@ -249,7 +249,7 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     effects = play.bind(effects)
     assert (play.record.truncations, play.record.holes[0].until) == (((16, 13),), 17)
     assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what is there instead follows it
-    assert LaneMap(play.record, ProgressMark(16, 16, 12)).to_target(14).kind == "at_end"
+    assert LaneMap(play.record, CopiedPosition(16, 16, 12)).to_target(14).kind == "at_end"
 
 
 def test_a_history_that_diverges_after_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
@@ -287,7 +287,7 @@ def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
     assert play.lane.phase is Phase.HALTED
     assert "cannot be rebuilt: the source no longer holds it" in play.lane.halt.line
     play.bind(effects)
-    # The next holder begins where this one had to end, whatever its mark says.
+    # The next holder begins where this one had to end, whatever its resume position says.
     play.begin("third")
     assert play.lane.phase is Phase.REBUILDING
     assert play.record.halted is not None
@@ -325,9 +325,9 @@ def test_a_side_that_cannot_be_read_is_asked_again(play: Play) -> None:
 def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     play.bind(play.differ())
     play.sandwich(16)
-    told = play.relocated()
+    answer = play.relocated()
     own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
-    play.tell(RebuildAnswer(told.question, 0, own, told.located))
+    play.tell(RebuildAnswer(answer.question, 0, own, answer.located))
     assert play.lane.phase is Phase.HALTED
     assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt.line
 

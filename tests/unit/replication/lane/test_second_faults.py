@@ -66,8 +66,8 @@ class Faulty(Play):
         """Answer the questions about a compacted target log: its own batches, and foreign records."""
         while asked := [each for each in effects if isinstance(each, AskScan)]:
             own = tuple(each for each in log if each.base_offset + each.count > asked[0].start)
-            told = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
-            effects = self.tell(told)
+            answer = ScanAnswer(asked[0].question, 0, asked[0].purpose, asked[0].start, asked[0].end, own, others, True)
+            effects = self.tell(answer)
         return effects
 
     def bind_all(self, effects: Effects) -> Effects:
@@ -97,7 +97,7 @@ def one(effects: Effects, kind: type[T]) -> T:
     return found
 
 
-def marked(ordinal: int, *, state: str = "drained", epoch: int = 1) -> Progress:
+def progress_at(ordinal: int, *, state: str = "drained", epoch: int = 1) -> Progress:
     return Progress(LANE, 1, 1, ordinal, ordinal, epoch, ordinal, 20, 1, 1, True, state, source_epoch=0)
 
 
@@ -123,7 +123,7 @@ def test_a_rebuilt_map_names_the_ordinals_before_a_late_batch_in_a_hole() -> Non
     """The hole is recorded again as it is now: the half before the batch."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 9, 5, 1))
     play.fold(HoleFound(LANE, 1, 5, 8, 13, 17), SourceRun(LANE, 1, (Run(13, 5), Run(17, 13))))
-    play.take(msgspec.structs.replace(marked(17, state="copying"), target_offset=13))
+    play.take(msgspec.structs.replace(progress_at(17, state="copying"), target_offset=13))
     log = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 2, 7, 0, 2))
     effects = play.ask_target(7, epoch=2)
     while scans := [each for each in effects if isinstance(each, AskScan)]:
@@ -144,7 +144,7 @@ def test_a_rebuilt_map_names_the_ordinals_before_a_late_batch_in_a_hole() -> Non
 def test_a_doubt_that_arises_after_a_comparison_is_not_settled_by_it() -> None:
     play = opened(*BEGUN)
     play.fold(SourceRun(LANE, 1, (Run(10, 11),), (), (), True))  # another record may have been sent under ordinal 10
-    play.take(marked(10))
+    play.take(progress_at(10))
     check = one(play.ask_target(13, last=12), AskCheck)
     effects = play.tell(CheckAnswer(check.question, 0, 10, 12, "equal", "", 0, equal_until=13))
     fetch = one(effects, FetchFrom)
@@ -161,7 +161,7 @@ def test_a_doubt_that_arises_after_a_comparison_is_not_settled_by_it() -> None:
 def test_a_lane_whose_leader_has_not_answered_since_a_batch_was_given_up_does_not_leave_cleanly() -> None:
     """The broker is suspended, and reads the batch from its socket whenever it wakes up."""
     play = opened(*BEGUN)
-    play.take(marked(10))
+    play.take(progress_at(10))
     fetch = one(play.ask_target(10, last=9), FetchFrom)
     effects = play.chunk(fetch, 10)
     produce, fetch = one(effects, Produce), one(effects, FetchFrom)
@@ -178,15 +178,15 @@ def test_a_lane_whose_leader_has_not_answered_since_a_batch_was_given_up_does_no
             effects = play.tell(EndAnswer(one(effects, AskEnd).question, 13, -1, -1))
     assert play.now > play.lane.late_writes.until
     assert not one(play.tell(Drain()), Drained).clean
-    told = progress_of(play.lane, 1, 1)
-    assert told is not None
-    assert told.state != "drained"
+    progress = progress_of(play.lane, 1, 1)
+    assert progress is not None
+    assert progress.state != "drained"
 
 
 def test_the_second_look_waits_again_after_a_late_first_answer() -> None:
     """A former holder's batch may be in the socket of a broker that was suspended when the holder's time ran out."""
     play = opened(*BEGUN)
-    play.take(marked(11, state="copying"), barrier_s=14.0, cleanly=False)
+    play.take(progress_at(11, state="copying"), barrier_s=14.0, cleanly=False)
     effects = play.ask_target(11, last=10)
     fetch, wake = one(effects, FetchFrom), one(effects, Wake)
     produce = one(play.chunk(fetch, 11), Produce)
@@ -211,7 +211,7 @@ def test_the_second_look_waits_again_after_a_late_first_answer() -> None:
 def differing_compacted() -> tuple[Faulty, Effects]:
     """Ordinals 10 to 15 differ. Then an election removes 5 to 9, others write there, and 10 to 15 arrive again."""
     play = opened(*BEGUN)
-    play.take(marked(10, state="copying"))
+    play.take(progress_at(10, state="copying"))
     scan = one(play.ask_target(16), AskScan)
     own = (OwnBatch(8, 2, 8, 0, 1), OwnBatch(10, 3, 10, 0, 1), OwnBatch(13, 3, 13, 0, 1))
     check = one(play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, own, (), True)), AskCheck)
@@ -237,7 +237,7 @@ def test_what_a_cleaner_removed_is_no_difference(again: tuple[tuple[int, int], .
     """A late batch fills the hole 8, 9 in a log that went back; 2 and 3 are missing before it."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 10, 8, 1))
     play.fold(HoleFound(LANE, 1, 8, 9, 16, 18), SourceRun(LANE, 1, (Run(16, 8), Run(18, 16))))
-    play.take(msgspec.structs.replace(marked(18, state="copying", epoch=3), target_offset=16))
+    play.take(msgspec.structs.replace(progress_at(18, state="copying", epoch=3), target_offset=16))
     log = (OwnBatch(0, 2, 0, 0, 1), OwnBatch(4, 4, 4, 0, 1), OwnBatch(8, 2, 8, 0, 4))
     effects = play.read(play.ask_target(10, epoch=4), log)
     if shared := [each for each in effects if isinstance(each, AskShared)]:
@@ -250,7 +250,7 @@ def test_what_a_cleaner_removed_is_no_difference(again: tuple[tuple[int, int], .
 
 def test_a_stale_run_inside_a_batch_is_superseded() -> None:
     play = opened(*BEGUN, TargetRun(LANE, 1, 11, 9, 1))  # ordinal 11 was at 9, after a hole
-    play.take(marked(10))
+    play.take(progress_at(10))
     own = [OwnBatch(at, 2, at, 0, 3) for at in (4, 6, 8, 10, 12)]  # the log went back to 4 and grew again
     for fact in walk(play.lane, own, 4, Log(4, 14, (), None)).facts:
         play.fold(fact)

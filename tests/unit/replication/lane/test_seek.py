@@ -65,7 +65,7 @@ def order(end: int, start: int = 0, log_start: int = 0) -> LaneSought:
     return LaneSought(LANE, start, end, log_start, ADA)
 
 
-def told(effects: Effects) -> list[object]:
+def facts_in(effects: Effects) -> list[object]:
     return [fact for effect in effects if isinstance(effect, Append) for fact in effect.facts]
 
 
@@ -92,7 +92,7 @@ def test_a_lane_with_nothing_in_flight_continues_there() -> None:
     assert any(isinstance(each, AskEnd) for each in give(lane, 7, log_start=2))
     effects = resume(lane)
     verdicts = (Verdict(0, 2, "expired"), Verdict(2, 7, "skipped"))
-    assert told(effects) == [
+    assert facts_in(effects) == [
         SeekDone(lane.id, lane.grant, 0, 7),
         SourceRun(lane.id, lane.grant, (Run(0, 7),), verdicts, ((0, -1),)),
     ]
@@ -117,7 +117,7 @@ def test_a_halted_lane_continues_by_the_command() -> None:
     lane.on_loss = "halt"
     step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
     assert lane.phase is Phase.HALTED
-    assert LaneResumed(lane.id, lane.grant) in told(give(lane, 7, log_start=5))
+    assert LaneResumed(lane.id, lane.grant) in facts_in(give(lane, 7, log_start=5))
     assert lane.phase is Phase.RESUMING
 
 
@@ -143,7 +143,7 @@ def test_an_order_for_what_is_copied_already_comes_to_nothing() -> None:
     give(lane, 4)
     assert isinstance(lane.record, Record)
     lane.record.source_runs.add(0, 5)
-    assert told(resume(lane)) == [SeekDone(lane.id, lane.grant, 4, 4)]
+    assert facts_in(resume(lane)) == [SeekDone(lane.id, lane.grant, 4, 4)]
 
 
 def test_while_a_former_holder_may_write_the_lane_waits() -> None:
@@ -183,9 +183,9 @@ def ledger(*facts: AnyFact) -> tuple[FlowState, Gaps]:
     state = FlowState()
     gaps = Gaps(state)
     given = [(FLOW,), (LeaseTaken(1, HOLDER, 6000),), (opened(), LaneTaken(LANE, 1, "r"))]
-    for offset, told in enumerate([*given, *((fact,) for fact in facts)]):
-        bound = fold(state, entry(*told, epoch=1 if offset else 0), offset)
-        for fact, binds in zip(told, bound, strict=True):
+    for offset, facts_there in enumerate([*given, *((fact,) for fact in facts)]):
+        bound = fold(state, entry(*facts_there, epoch=1 if offset else 0), offset)
+        for fact, binds in zip(facts_there, bound, strict=True):
             if binds:
                 gaps.take(fact, 0)
     return state, gaps
@@ -246,8 +246,8 @@ def test_what_a_daemon_decides() -> None:
 def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
     """orders-0 is at source offset 150 of a source that holds [120, 300)."""
     state, _ = ledger(SourceRun(LANE, 1, (Run(0, 0),)))
-    mark = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
-    state.mark_progress(mark)
+    progress = Progress(LANE, 1, 1, 140, 160, 0, 150, 300, 0, 0, protected=True, state="copying")
+    state.accept_progress(progress)
 
     async def read(config: Config, _: object) -> dict[str, LedgerView]:
         views = await daemons.read(config, _)
@@ -303,7 +303,7 @@ def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "refusal"),
     [
         (["--to", "301"], "--to: found 301; allowed: 120 to 300, which is what the source holds of orders-0"),
         (["--to", "119"], "--to: found 119; allowed: 120 to 300"),
@@ -317,10 +317,10 @@ def test_the_plan_for_programs(known: Daemons, conf: str, capsys: pytest.Capture
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    known: Daemons, conf: str, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    known: Daemons, conf: str, options: list[str], refusal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert seek(conf, *(["--to=-1"] if options == ["--to", "-1"] else options)) == 2
-    assert told in capsys.readouterr().err
+    assert refusal in capsys.readouterr().err
     assert known.taken == []
 
 

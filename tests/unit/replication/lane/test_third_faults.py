@@ -37,7 +37,7 @@ from mirrord.replication.lane.source.source_epochs import mended_until
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.replication.lane.test_rebuilding import LANE
-from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, marked, one, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened, progress_at
 
 
 def plain(play: Faulty, effects: Effects, log: tuple[OwnBatch, ...]) -> Effects:
@@ -56,7 +56,7 @@ def went_back(*facts: LaneFact) -> tuple[Faulty, Effects]:
     play = opened(*BEGUN)
     for fact in facts:
         play.fold(fact)
-    play.take(marked(15, state="copying"))
+    play.take(progress_at(15, state="copying"))
     return play, plain(play, play.ask_target(8, epoch=2), LATE)
 
 
@@ -101,7 +101,7 @@ def test_a_rebuilt_map_keeps_all_runs_of_the_ordinals_that_the_target_leaps_over
     again = (Run(9, 12), Run(13, 5), Run(14, 8), Run(15, 10), Run(17, 16))
     play.fold(HoleFound(LANE, 1, 5, 8, 13, 17), SourceRun(LANE, 1, again))
     before = [play.record.source_runs.offset_of(ordinal) for ordinal in range(5, 9)]
-    play.take(msgspec.structs.replace(marked(17, state="copying"), target_offset=13))
+    play.take(msgspec.structs.replace(progress_at(17, state="copying"), target_offset=13))
     log = (OwnBatch(0, 5, 0, 0, 1), OwnBatch(5, 1, 8, 0, 2))
     play.bind_all(plain(play, play.ask_target(6, epoch=2), log))
     asked = one(plain(play, play.ask_target(6, epoch=2), log), AskRebuild)
@@ -114,7 +114,7 @@ def test_a_rebuilt_map_keeps_all_runs_of_the_ordinals_that_the_target_leaps_over
 def test_the_map_names_each_ordinal_that_the_broker_remembers() -> None:
     """Others' records were before ordinal 12 once; the log went back, and the former holder wrote 10 to 14 again."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 12, 14, 1))
-    play.take(marked(10, state="copying", epoch=2))
+    play.take(progress_at(10, state="copying", epoch=2))
     log = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(10, 5, 10, 0, 2))
     effects = plain(play, play.ask_target(15, epoch=2, last=14), log)
     check = one(effects, AskCheck)
@@ -133,7 +133,7 @@ def test_what_an_older_hole_copies_again_follows_the_ordinals_of_a_rebuilt_map()
 def differing() -> tuple[Faulty, Effects]:
     """Taken over uncleanly at 11. Ordinal 11 is acknowledged, and the late comparison finds it different."""
     play = opened(*BEGUN)
-    play.take(marked(11, state="copying"), barrier_s=14.0, cleanly=False)
+    play.take(progress_at(11, state="copying"), barrier_s=14.0, cleanly=False)
     effects = play.ask_target(11, last=10)
     fetch, wake = one(effects, FetchFrom), one(effects, Wake)
     produce = one(play.chunk(fetch, 11), Produce)
@@ -160,7 +160,7 @@ def test_a_lane_does_not_leave_cleanly_while_target_and_source_differ() -> None:
 
 def test_a_lane_that_the_host_halts_after_an_error_stays_halted(monkeypatch: pytest.MonkeyPatch) -> None:
     play = opened(*BEGUN)
-    play.take(marked(10))
+    play.take(progress_at(10))
     produce = one(play.chunk(one(play.ask_target(10, last=9), FetchFrom), 10), Produce)
     settled = in_flight._settled
 
@@ -182,7 +182,7 @@ def test_the_map_is_kept_where_others_wrote_as_many_records_as_a_hole_lacks() ->
     play = opened(*BEGUN)
     play.fold(TargetRun(LANE, 1, 9, 7, 1), HoleFound(LANE, 1, 7, 8, 10, 12))
     play.fold(SourceRun(LANE, 1, (Run(10, 7), Run(12, 10))))
-    play.take(marked(5, state="copying"), cleanly=False, barrier_s=14.0)
+    play.take(progress_at(5, state="copying"), cleanly=False, barrier_s=14.0)
     log = (OwnBatch(0, 7, 0, 0, 1), OwnBatch(7, 1, 9, 0, 1))
     effects = plain(play, play.ask_target(10, last=9), log)
     play.bind_all(effects)
@@ -204,7 +204,7 @@ def test_a_hole_among_the_copies_of_an_older_hole_does_not_shorten_the_older_pla
     play = opened(*BEGUN, TargetRun(LANE, 1, 10, 0, 1))
     play.fold(HoleFound(LANE, 1, 0, 9, 20, 30), SourceRun(LANE, 1, (Run(20, 0), Run(30, 20))))
     log = (OwnBatch(0, 10, 10, 0, 1), OwnBatch(10, 2, 20, 0, 1), OwnBatch(12, 2, 24, 0, 1))
-    play.take(msgspec.structs.replace(marked(22, state="copying"), target_offset=12, source_offset=2))
+    play.take(msgspec.structs.replace(progress_at(22, state="copying"), target_offset=12, source_offset=2))
     play.bind_all(compared(play, plain(play, play.ask_target(14), log)))
     play.tell(TargetMoved(2))
     play.bind_all(compared(play, plain(play, play.ask_target(12, epoch=2), log[:2])))
@@ -218,7 +218,7 @@ def test_an_older_append_does_not_count_as_the_plan_for_a_hole() -> None:
     play = opened(*BEGUN)
     play.fold(TargetRun(LANE, 1, 10, 8, 1), HoleFound(LANE, 1, 8, 9, 12, 14))
     play.fold(SourceRun(LANE, 1, (Run(12, 8), Run(14, 12))))
-    play.take(msgspec.structs.replace(marked(14, state="copying"), target_offset=12))
+    play.take(msgspec.structs.replace(progress_at(14, state="copying"), target_offset=12))
     effects = plain(play, play.ask_target(5, epoch=2), (OwnBatch(0, 5, 0, 0, 1),))
     appends = [each for each in effects if isinstance(each, Append)]
     (older,) = [each for each in appends if any(isinstance(fact, SourceRun) for fact in each.facts)]
@@ -242,7 +242,7 @@ def test_a_position_is_saved_again_after_a_hole_of_which_the_source_has_nothing_
     """The source lost offsets 5 to 9, and has others from ordinal 10 on. The plan for the hole changes nothing."""
     play = opened(*BEGUN)
     play.fold(SourceRun(LANE, 1, (Run(10, 5),), (Verdict(5, 10, "truncated"),), ((10, 3),)))
-    play.take(msgspec.structs.replace(marked(15, state="copying"), source_offset=10, source_epoch=3))
+    play.take(msgspec.structs.replace(progress_at(15, state="copying"), source_offset=10, source_epoch=3))
     play.bind_all(play.bind_all(compared(play, plain(play, play.ask_target(8, epoch=2), LATE))))
     assert play.lane.phase is Phase.COPYING
     assert progress_record(play.lane, 1, 1) is not None

@@ -27,20 +27,20 @@ class Play:
         return self.bind(effects)
 
     def bind(self, effects: Effects) -> list[SourceRun]:
-        record, told = self.lane.record, list[SourceRun]()
+        record, facts = self.lane.record, list[SourceRun]()
         assert isinstance(record, Record)
         for append in [each for each in effects if isinstance(each, Append)]:
             for fact in append.facts:
                 assert isinstance(fact, SourceRun)
                 for run in fact.runs:
                     record.source_runs.add(run.ordinal, run.offset)
-                told.append(fact)
+                facts.append(fact)
             step(self.lane, 0.0, Bound(append.tag, (True,) * len(append.facts), record))
-        return told
+        return facts
 
 
-def runs_of(told: list[SourceRun]) -> list[tuple[tuple[Run, ...], tuple[Verdict, ...]]]:
-    return [(fact.runs, fact.verdicts) for fact in told]
+def runs_of(facts: list[SourceRun]) -> list[tuple[tuple[Run, ...], tuple[Verdict, ...]]]:
+    return [(fact.runs, fact.verdicts) for fact in facts]
 
 
 def control(start: int, end: int) -> Verdict:
@@ -81,8 +81,8 @@ def test_markers_without_records_are_recorded_with_the_next_record() -> None:
 def test_a_hole_after_a_marker_supersedes_what_was_recorded() -> None:
     play = Play()
     play.take((0, 2, TRANSACTIONAL), (2, 1, MARKER), end=3)
-    told = runs_of(play.take((5, 1, 0), end=6))
-    assert told == [((Run(2, 5),), (Verdict(3, 5, "compacted"),))]
+    runs = runs_of(play.take((5, 1, 0), end=6))
+    assert runs == [((Run(2, 5),), (Verdict(3, 5, "compacted"),))]
     assert play.lane.record is not None
     assert play.lane.record.source_runs.offset_of(2) == 5
 
@@ -91,5 +91,7 @@ def test_what_was_aborted_and_has_no_marker_yet_is_not_recorded_ahead() -> None:
     play = Play()
     play.take((0, 2, 0), end=2)
     found = data((2, 2, 0, TRANSACTIONAL))
-    told = step(play.lane, 0.0, replace(chunk(play.fetch, found, high_watermark=4, last_stable=4), aborted=((-1, 2),)))
-    assert play.bind(told) == []
+    effects = step(
+        play.lane, 0.0, replace(chunk(play.fetch, found, high_watermark=4, last_stable=4), aborted=((-1, 2),))
+    )
+    assert play.bind(effects) == []

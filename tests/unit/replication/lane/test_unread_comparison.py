@@ -60,8 +60,8 @@ async def test_a_failure_that_lasts_is_reported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(retried_reads, "Backoff", lambda: SimpleNamespace(next_s=lambda: 0.001))
     lane, _, _ = idle()
     question = ask(lane)
-    told: list[Input] = []
-    hosted: Any = SimpleNamespace(lane=lane, unread_note="", tell=told.append)
+    signals: list[Input] = []
+    hosted: Any = SimpleNamespace(lane=lane, unread_note="", tell=signals.append)
     broken = True
     checked = CheckAnswer(question, 0, 0, 5, "equal")
 
@@ -76,4 +76,4 @@ async def test_a_failure_that_lasts_is_reported(monkeypatch: pytest.MonkeyPatch)
     assert "cannot be read for their comparison with the source (CORRUPT_MESSAGE)" in hosted.unread_note
     broken = False
     await reading
-    assert (told, hosted.unread_note) == ([checked], "")
+    assert (signals, hosted.unread_note) == ([checked], "")

@@ -19,7 +19,7 @@ from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState, 
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store import access, job_lease
-from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobUntold
+from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobNotRecorded
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
 from mirrord.ledger.store.process_identity import this_worker
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -153,7 +153,7 @@ async def test_a_lease_of_the_flow_that_is_taken_meanwhile_does_no_harm(ledger: 
 def test_a_ledger_that_we_may_not_write(ledger: SharedLedger, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_lease, "PATIENCE_S", 0.1)
     ledger.append_faults.extend([Fault.FAILS] * 1_000)
-    with pytest.raises(JobUntold), JobLease(config, "audit"):
+    with pytest.raises(JobNotRecorded), JobLease(config, "audit"):
         pass
 
 

@@ -22,7 +22,7 @@ def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
     )
     for offset, each in enumerate(entries):
         fold(made, each, offset)
-    made.mark_progress(
+    made.accept_progress(
         Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
     )
     return made

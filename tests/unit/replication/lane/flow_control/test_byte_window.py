@@ -40,15 +40,15 @@ def catch_up(broker: Broker, window: ByteWindow, seconds: float, request: int = 
     while broker.now < until:
         while window.is_open:
             on_their_way.append((broker.now, broker.takes(request), window.sent(request)))
-        sent, answer, told = on_their_way.popleft()
+        sent, answer, counts = on_their_way.popleft()
         broker.now = answer
-        window.answered(request, answer - sent, told)
+        window.answered(request, answer - sent, counts)
         if broker.now > half:
             answered += request
             waits.append(max(0.0, broker.free_at - broker.now))
     while on_their_way:
-        sent, broker.now, told = on_their_way.popleft()
-        window.answered(request, broker.now - sent, told)
+        sent, broker.now, counts = on_their_way.popleft()
+        window.answered(request, broker.now - sent, counts)
     return answered / (until - half), waits
 
 
@@ -89,9 +89,9 @@ def test_what_is_larger_than_the_window_goes_alone_and_what_is_small_says_nothin
     for _ in range(100):
         window.answered(100, 0.0001, window.sent(100))
     assert window.limit_bytes == LEAST_BYTES
-    told = window.sent(2 * LEAST_BYTES)
+    counts = window.sent(2 * LEAST_BYTES)
     assert not window.is_open
-    window.answered(2 * LEAST_BYTES, 0.001, told)
+    window.answered(2 * LEAST_BYTES, 0.001, counts)
     assert window.is_open
     assert window.limit_bytes == MOST_BYTES
 

@@ -18,7 +18,7 @@ def test_while_few_are_owed_each_answer_wakes() -> None:
     for _ in range(4):
         owed.answered(1)
         assert not owed.moved()
-    assert owed.mark_bytes == 1
+    assert owed.low_watermark_bytes == 1
 
 
 def test_never_is_more_waited_for_than_half_of_what_is_sure_to_come(seed: int) -> None:
@@ -31,11 +31,11 @@ def test_never_is_more_waited_for_than_half_of_what_is_sure_to_come(seed: int) -
             waiting.append(chance.choice((1, 4, 100)))
             owed.sent(waiting[-1])
         moves += owed.moved()
-        assert owed.mark_bytes == 1 or 2 * owed.mark_bytes <= owed.least_bytes
+        assert owed.low_watermark_bytes == 1 or 2 * owed.low_watermark_bytes <= owed.least_bytes
     for partitions in waiting:
         owed.answered(partitions)
         owed.moved()
-    assert (owed.least_bytes, owed.mark_bytes) == (0, 1)
+    assert (owed.least_bytes, owed.low_watermark_bytes) == (0, 1)
     assert 0 < moves < 1_500
 
 

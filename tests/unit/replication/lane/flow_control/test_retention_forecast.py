@@ -30,7 +30,7 @@ REPORT = LaneReport(
 )
 
 
-def told(*seen: tuple[float, int, int]) -> float | None:
+def left_s(*seen: tuple[float, int, int]) -> float | None:
     """The forecast after reports of (time, log start, position)."""
     headroom = RetentionForecast()
     for now, start, offset in seen:
@@ -39,31 +39,31 @@ def told(*seen: tuple[float, int, int]) -> float | None:
 
 
 def test_a_log_start_that_comes_nearer() -> None:
-    assert told((0, 0, 1_000)) is None
-    assert told((0, 0, 1_000), (100, 0, 1_000)) is None
+    assert left_s((0, 0, 1_000)) is None
+    assert left_s((0, 0, 1_000), (100, 0, 1_000)) is None
     # Of 1,000 offsets 200 expired in 100 s, and the lane did not move.
-    assert told((0, 0, 1_000), (100, 200, 1_000)) == 400
+    assert left_s((0, 0, 1_000), (100, 200, 1_000)) == 400
     # It copied 100 meanwhile, so the distance shrank by 100 and is 900.
-    assert told((0, 0, 1_000), (100, 200, 1_100)) == 900
-    assert told((0, 0, 1_000), (100, 200, 1_200)) is None
+    assert left_s((0, 0, 1_000), (100, 200, 1_100)) == 900
+    assert left_s((0, 0, 1_000), (100, 200, 1_200)) is None
 
 
 def test_a_lane_that_is_overtaken() -> None:
-    assert told((0, 0, 1_000), (100, 1_000, 1_000)) == 0
+    assert left_s((0, 0, 1_000), (100, 1_000, 1_000)) == 0
 
 
 def test_what_is_long_ago_does_not_count() -> None:
     # There was one jump of 500, more than an hour ago.
     later = ((WINDOW_S + at, 500, 1_000) for at in (100, 200, 4_000))
-    assert told((0, 0, 1_000), (10, 500, 1_000), *later) is None
+    assert left_s((0, 0, 1_000), (10, 500, 1_000), *later) is None
 
 
 def test_a_lane_without_lag_has_nothing_to_lose() -> None:
-    assert told((0, 0, 1_000), (100, 200, 9_000)) is None
+    assert left_s((0, 0, 1_000), (100, 200, 9_000)) is None
 
 
 def test_a_source_that_went_back_is_examined_again() -> None:
-    assert told((0, 0, 1_000), (100, 200, 1_000), (160, 200, 900)) is None
+    assert left_s((0, 0, 1_000), (100, 200, 1_000), (160, 200, 900)) is None
 
 
 def test_little_is_kept() -> None:
@@ -112,10 +112,10 @@ def test_what_is_not_known_of_records_says_nothing() -> None:
 
 def test_more_than_retention_allows_stands_behind() -> None:
     # Records of 100 bytes: 900 of them, and 10 more every 100 s.
-    told = ((0.0, 0, 890, -1), (100.0, 0, 900, -1))
+    points = ((0.0, 0, 890, -1), (100.0, 0, 900, -1))
     size = {"copied_records": 50, "copied_bytes": 5_000}
-    assert by_settings(Retention(bytes=100_000), *told, **size) == 1_000
-    assert by_settings(Retention(bytes=50_000), *told, **size) == 0
+    assert by_settings(Retention(bytes=100_000), *points, **size) == 1_000
+    assert by_settings(Retention(bytes=50_000), *points, **size) == 0
     assert by_settings(Retention(bytes=100_000), (0.0, 0, 900, -1), (100.0, 10, 910, -1), **size) is None
 
 

@@ -30,10 +30,10 @@ def at_the_hole() -> tuple[Lane, AskCleanup]:
 
 def after(lane: Lane, effects: Effects) -> list[Verdict]:
     """The verdicts that follow when the source answers again."""
-    told = step(lane, 0.0, chunk(fetch_of(effects), holed()))
+    effects_after = step(lane, 0.0, chunk(fetch_of(effects), holed()))
     return [
         verdict
-        for effect in told
+        for effect in effects_after
         if isinstance(effect, Append)
         for fact in effect.facts
         if isinstance(fact, SourceRun)

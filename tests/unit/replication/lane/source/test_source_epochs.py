@@ -131,7 +131,7 @@ def test_an_epoch_of_what_was_not_copied_is_not_asked_for_twice() -> None:
 
 
 def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...] = (Run(0, 0),)) -> Effects:
-    """A takeover finds 4 records more than the mark, which is at ordinal 10."""
+    """A takeover finds 4 records more than the resume position, which is at ordinal 10."""
     record = Record(grant=1, source_runs=Runs(runs), target_runs=Runs((Run(0, 0),)))
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
@@ -148,8 +148,8 @@ def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...
     )
     (check,) = [effect for effect in effects if isinstance(effect, AskCheck)]
     assert check.position == runs[-1].offset + 14 - runs[-1].ordinal
-    told = CheckAnswer(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
-    effects = step(lane, 0.0, told)
+    answer = CheckAnswer(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
+    effects = step(lane, 0.0, answer)
     assert (lane.phase is Phase.HALTED) == (source_end >= 0)
     return effects
 
@@ -184,13 +184,13 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
     lane, fetch = copying()
     effects = step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (4, 2, 3, 0))))
     # Both batches wait until their epochs are recorded.
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert told.facts == (SourceRun(LANE, 1, (Run(0, 0), Run(4, 4)), (), ((0, 1), (4, 3))),)
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert append.facts == (SourceRun(LANE, 1, (Run(0, 0), Run(4, 4)), (), ((0, 1), (4, 3))),)
     fetch = fetch_of(effects)
     record = lane.record
     assert isinstance(record, Record)
     record.epochs = ((0, 1), (4, 3))
-    (ask,) = step(lane, 0.0, Bound(told.tag, (True,), record))
+    (ask,) = step(lane, 0.0, Bound(append.tag, (True,), record))
     assert isinstance(ask, AskEnd)
     (produce,) = [each for each in step(lane, 0.0, EndAnswer(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
     effects = step(lane, 0.0, ProduceAnswer(produce.round, produce.batches[0], 0, 0))
@@ -202,10 +202,10 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
 
 def test_a_truncated_source_is_reported_and_its_new_records_are_copied() -> None:
     lane, _, fetch = idle()
-    lost, told, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
+    lost, append, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
     assert isinstance(lost, Lost)
-    assert isinstance(told, Append)
-    assert told.facts == (SourceRun(LANE, 1, (Run(6, 5),), (Verdict(5, 6, "truncated"),), ((6, 3),)),)
+    assert isinstance(append, Append)
+    assert append.facts == (SourceRun(LANE, 1, (Run(6, 5),), (Verdict(5, 6, "truncated"),), ((6, 3),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (5, 3)
 
@@ -213,9 +213,9 @@ def test_a_truncated_source_is_reported_and_its_new_records_are_copied() -> None
 def test_a_log_that_parts_lacks_all_higher_epochs() -> None:
     # Its epoch 1 continues to offset 5, where the lane had read epoch 3 from offset 4 on.
     lane, _, fetch = idle()
-    _, told, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
-    assert isinstance(told, Append)
-    assert told.facts == (SourceRun(LANE, 1, (Run(6, 4),), (Verdict(4, 6, "truncated"),), ((6, 1),)),)
+    _, append, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
+    assert isinstance(append, Append)
+    assert append.facts == (SourceRun(LANE, 1, (Run(6, 4),), (Verdict(4, 6, "truncated"),), ((6, 1),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (4, 1)
 
@@ -236,8 +236,8 @@ def test_a_marker_before_what_is_lost_is_not_lost() -> None:
     fetch = fetch_of(step(lane, 0.0, VisibleAnswer(lane.asked, 0, 6, 0)))
     assert (fetch.position, fetch.last_epoch) == (7, 3)
     effects = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
-    (told,) = [each for each in effects if isinstance(each, Append)]
-    assert told.facts == (SourceRun(LANE, 2, (Run(6, 4),), (Verdict(5, 7, "truncated"),), ((6, 1),)),)
+    (recorded,) = [each for each in effects if isinstance(each, Append)]
+    assert recorded.facts == (SourceRun(LANE, 2, (Run(6, 4),), (Verdict(5, 7, "truncated"),), ((6, 1),)),)
     assert fetch_of(effects).position == 4
 
 

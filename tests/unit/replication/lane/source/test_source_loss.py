@@ -135,9 +135,9 @@ def after_retention() -> tuple[Lane, Record, Append, Effects]:
     the source has deleted everything below 20."""
     lane, record, fetch = idle()
     effects = step(lane, 0.0, chunk(fetch, data((6, 2, 5, 0))))
-    (told,) = [each for each in effects if isinstance(each, Append)]
+    (append,) = [each for each in effects if isinstance(each, Append)]
     effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
-    return lane, record, told, step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
+    return lane, record, append, step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
 
 
 def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() -> None:
@@ -154,11 +154,11 @@ def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
     marker = CONTROL | TRANSACTIONAL
     effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))
     effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
-    (told,) = [each for each in effects if isinstance(each, Append)]
+    (recorded,) = [each for each in effects if isinstance(each, Append)]
     (asked,) = step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
     assert isinstance(asked, AskDivergence)
     assert (asked.position, asked.epoch) == (8, 3)
-    step(lane, 0.0, Bound(told.tag, (True,), lane.record))
+    step(lane, 0.0, Bound(recorded.tag, (True,), lane.record))
     effects = step(lane, 0.0, DivergenceAnswer(asked.question, 0, 3, 7))
     (append,) = [each for each in effects if isinstance(each, Append)]
     assert append.facts == (SourceRun(LANE0, 1, (Run(6, 7),), (Verdict(7, 8, "truncated"),), ((6, 3),)),)

@@ -50,7 +50,8 @@ def resumed(play: Play, end: int) -> AskScan:
 def looked_up(
     play: Play, shared: int, end: int, own: tuple[OwnBatch, ...], others: tuple[Interval, ...] = ()
 ) -> AskSuperseded:
-    """What is looked up if the log is that of the mark up to `shared`, and holds these batches from there on."""
+    """What is looked up if the log is that of the resume position up to `shared`, and holds these batches from there
+    on."""
     scan = resumed(play, end)
     (asked,) = play.tell(ScanAnswer(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
     assert isinstance(asked, AskShared)
@@ -84,8 +85,8 @@ def test_a_later_ordinal_is_newer() -> None:
 
 
 def test_what_others_wrote_before_an_own_batch_is_not_newer_than_what_was_lost_after_it(play: Play) -> None:
-    """The mark was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10 and 11
-    follow at 11, and the end of the log is lost."""
+    """The resume position was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10
+    and 11 follow at 11, and the end of the log is lost."""
     play.lane.acked, play.lane.acknowledged = 14, ((14, 1),)
     asked = looked_up(play, 10, 13, (OwnBatch(11, 2, 10, 0, 1),), ((10, 11),))
     (lost,) = asked.missing
@@ -104,9 +105,9 @@ def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
     judge.expect(gone, 3, None, 0)
     judge.expect(gone, 4, "a", 0)
     judge.see(8, None, 0, 2)
-    told = judge.answer()
-    assert told.again == (() if kind == "last" else ((3, 4),))
-    assert told.until == -1
+    answer = judge.answer()
+    assert answer.again == (() if kind == "last" else ((3, 4),))
+    assert answer.until == -1
 
 
 @pytest.mark.parametrize("compacts", [True, False])
@@ -135,8 +136,8 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
 
 
 def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> None:
-    """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election removed them, and others have
-    written up to the mark's offset since."""
+    """The resume position was held back at 0, and ordinals 0 to 3 were acknowledged. An election removed them, and
+    others have written up to the resume position's offset since."""
     play.lane.resume_position = ResumePosition(0, 1, 1)
     play.lane.acked, play.lane.acknowledged = 4, ((4, 1),)
     scan = resumed(play, 1)
@@ -231,7 +232,8 @@ def test_what_was_lost_after_what_the_broker_remembers_is_looked_up(play: Play) 
 def test_a_resume_position_that_was_held_back_does_not_show_how_far_the_former_holder_came(
     play: Play, *, settled: bool, kinds: list[tuple[str, int, int]]
 ) -> None:
-    """Nothing of the lane is left in the log, and the mark of a holder that left cleanly says that it wrote nothing."""
+    """Nothing of the lane is left in the log, and the resume position of a holder that left cleanly says that it wrote
+    nothing."""
     progress = Progress(LANE, 1, 2, 0, 0, 1, 0, 20, 1, 1, False, "drained", settled=settled)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
@@ -255,9 +257,9 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 10), ("lost", 11, 11)]
     effects = play.tell(SupersededAnswer(asked.question, 0, ((10, 10),)))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
-    told = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
+    recorded = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
     left = [fact.verdicts for fact in append.facts if isinstance(fact, VerdictGiven)]
-    assert (told, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
+    assert (recorded, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
 
 
 def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:

@@ -1,9 +1,9 @@
-"""Which progress marks still count after the target log went back and its ordinals were reassigned.
+"""Which resume positions still count after the target log went back and its ordinals were reassigned.
 
-A mark is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns ordinals and ends
-before it saves a lower mark, the next holder reads the old mark, which refers to the old map. On a compacted copy that
-would lose records: it would look up records that were never copied as if the log had lost them. So the fact that
-reassigns ordinals also records up to which mark older marks count.
+A resume position is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns
+ordinals and ends before it saves a lower one, the next holder reads the old one, which refers to the old map. On a
+compacted copy that would lose records: it would look up records that were never copied as if the log had lost them. So
+the fact that reassigns ordinals also records up to which resume position older ones count.
 """
 
 import sys
@@ -17,14 +17,15 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
-"""States of a lane that has read where the target log ends: its mark is its own, and not a former holder's."""
+"""States of a lane that has read where the target log ends: its resume position is its own, and not a former
+holder's."""
 
 
-def rewound_by(lane: Lane, runs: Sequence[Run], mark: ResumePosition) -> Rewound | None:
-    """Return what the fact about these runs has to record, or None if no older mark can be higher.
+def rewound_by(lane: Lane, runs: Sequence[Run], position: ResumePosition) -> Rewound | None:
+    """Return what the fact about these runs has to record, or None if no older resume position can be higher.
 
-    `mark`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned are
-    forgotten.
+    `position`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned
+    are forgotten.
     """
     record = lane.record
     if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
@@ -33,7 +34,7 @@ def rewound_by(lane: Lane, runs: Sequence[Run], mark: ResumePosition) -> Rewound
     if first >= missing_ordinals.known_until(lane):
         return None
     missing_ordinals.other_records_from(lane, first)
-    return Rewound(first, mark.ordinal, mark.target_offset, mark.leader_epoch)
+    return Rewound(first, position.ordinal, position.target_offset, position.leader_epoch)
 
 
 def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
@@ -44,13 +45,14 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
 
 
 def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
-    """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the current map."""
-    marks = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
+    """Return the resume position that counts, and the ordinal up to which its acknowledgements refer to the current
+    map."""
+    positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
         # A later holder that does not know of it runs a version from before `Progress.rewinds`. It has resumed since.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
-            marks.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))
+            positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))
             reached = min(reached, each.first)
-    return min(marks, key=lambda mark: mark.ordinal), reached
+    return min(positions, key=lambda position: position.ordinal), reached

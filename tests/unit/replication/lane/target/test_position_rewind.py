@@ -1,4 +1,4 @@
-"""Which progress marks count after the target log went back and its ordinals were recorded again."""
+"""Which resume positions count after the target log went back and its ordinals were recorded again."""
 
 import pytest
 from msgspec.structs import replace
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
-from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.state_records import LedgerEnd, state_key
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.replication.lane import intake
@@ -25,7 +25,7 @@ from mirrord.replication.lane.signals import (
 from mirrord.replication.lane.source.declared_runs import planned
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
-from mirrord.replication.lane.target import mark_rewind, missing_ordinals
+from mirrord.replication.lane.target import missing_ordinals, position_rewind
 from mirrord.replication.lane.target.superseded_records import SupersededAnswer
 from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
 from tests.sim import toy
@@ -45,7 +45,7 @@ def play() -> Play:
     return play
 
 
-def mark_of(grant: int, ordinal: int, rewinds: int) -> Progress:
+def progress_of(grant: int, ordinal: int, rewinds: int) -> Progress:
     return Progress(
         LANE, 1, grant, ordinal, ordinal, 1, ordinal, 20, 1, 1, True, "copying", source_epoch=4, rewinds=rewinds
     )
@@ -53,7 +53,7 @@ def mark_of(grant: int, ordinal: int, rewinds: int) -> Progress:
 
 def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play: Play) -> None:
     """An election removed ordinals 6 to 9; others wrote newer records of all four keys. The holder records that offset
-    10 follows as ordinal 6, and ends before it saves a mark. Offsets 10 to 13 were never copied."""
+    10 follows as ordinal 6, and ends before it saves its progress. Offsets 10 to 13 were never copied."""
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     effects = play.tell(SupersededAnswer(asked.question, 0))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
@@ -67,46 +67,48 @@ def test_an_older_resume_position_does_not_count_for_what_was_never_copied(play:
 
 
 @pytest.mark.parametrize(
-    ("progress", "mark", "reached"),
+    ("progress", "position", "reached"),
     [
-        (mark_of(1, 10, 0), ResumePosition(6, 6, 3), 6),
-        (mark_of(1, 5, 0), ResumePosition(5, 5, 1), 5),
-        (mark_of(2, 10, 1), ResumePosition(10, 10, 1), 10),
-        (mark_of(3, 10, 1), ResumePosition(10, 10, 1), 10),
-        # A former holder reads the present ledger, while its mark is older.
-        (mark_of(1, 10, 1), ResumePosition(6, 6, 3), 6),
+        (progress_of(1, 10, 0), ResumePosition(6, 6, 3), 6),
+        (progress_of(1, 5, 0), ResumePosition(5, 5, 1), 5),
+        (progress_of(2, 10, 1), ResumePosition(10, 10, 1), 10),
+        (progress_of(3, 10, 1), ResumePosition(10, 10, 1), 10),
+        # A former holder reads the present ledger, while its progress record is older.
+        (progress_of(1, 10, 1), ResumePosition(6, 6, 3), 6),
     ],
 )
-def test_which_resume_position_counts(play: Play, progress: Progress, mark: ResumePosition, reached: int) -> None:
+def test_which_resume_position_counts(play: Play, progress: Progress, position: ResumePosition, reached: int) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
-    assert mark_rewind.valid_position(progress, play.record) == (mark, reached)
+    assert position_rewind.valid_position(progress, play.record) == (position, reached)
 
 
 def test_of_several_the_lowest_counts(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     play.fold(SourceRun(LANE, 2, (Run(8, 20),), rewound=Rewound(8, 7, 12, 4)))
-    assert mark_rewind.valid_position(mark_of(2, 10, 0), play.record) == (ResumePosition(6, 6, 3), 6)
-    assert mark_rewind.valid_position(mark_of(2, 10, 1), play.record) == (ResumePosition(7, 12, 4), 8)
+    assert position_rewind.valid_position(progress_of(2, 10, 0), play.record) == (ResumePosition(6, 6, 3), 6)
+    assert position_rewind.valid_position(progress_of(2, 10, 1), play.record) == (ResumePosition(7, 12, 4), 8)
 
 
 def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
     """Ordinals 6 to 9 are recorded once more as they were, and 10 differently."""
     runs = (Run(6, 6),)
-    assert mark_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
+    assert position_rewind.rewound_by(play.lane, runs, ResumePosition(6, 6, 3)) is None
     assert missing_ordinals.known_until(play.lane) == 10
-    assert mark_rewind.rewound_by(play.lane, (Run(6, 6), Run(8, 12)), ResumePosition(6, 6, 3)) == Rewound(8, 6, 6, 3)
+    assert position_rewind.rewound_by(play.lane, (Run(6, 6), Run(8, 12)), ResumePosition(6, 6, 3)) == Rewound(
+        8, 6, 6, 3
+    )
     play.lane.resume_position = ResumePosition(6, 6, 3)
     assert missing_ordinals.known_until(play.lane) == 8
 
 
 def test_a_run_that_is_no_longer_recorded_changes_the_meaning_too(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(9, 15),)))
-    assert mark_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
+    assert position_rewind.rewound_by(play.lane, (Run(6, 6),), ResumePosition(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
 def test_what_a_first_holder_records_concerns_no_resume_position() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
-    assert mark_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
+    assert position_rewind.rewound_by(lane, (Run(0, 0),), ResumePosition(0, 0)) is None
 
 
 def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
@@ -118,7 +120,8 @@ def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
 
 
 def test_another_leaders_log_is_read_whatever_is_at_the_resume_position(play: Play) -> None:
-    """Others wrote two records before the mark. The log went back, and the lane's own records may be there instead."""
+    """Others wrote two records before the resume position. The log went back, and the lane's own records may be there
+    instead."""
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(0, 2, 1), ()
     play.tell(EndAnswer(play.lane.asked, 0, 3, 2))
     play.tell(ProducersAnswer(play.lane.asked, 0, None))
@@ -146,7 +149,7 @@ def test_a_batch_that_is_acknowledged_before_the_resume_position_is_found() -> N
 
 def test_a_snapshot_of_the_ledger_holds_the_reassigned_ordinals(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
-    cut = snapshots(play.state, Kept(), LedgerMark(TopicId("ledger"), play.state.next_offset, 0))
+    cut = snapshots(play.state, Kept(), LedgerEnd(TopicId("ledger"), play.state.next_offset, 0))
     rows = {state_key(record): decode_state(state_key(record), encode_state(record)) for record in cut.records}
     assert restore(StateTopicContents(rows)).lanes[LANE].rewinds == ((2, ANEW),)
 
@@ -169,9 +172,9 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
 @pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
 def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
     """It knew nothing of the new runs. It has read the target log since, which has deleted everything by now:
-    everything after its mark would be copied a second time."""
+    everything after its resume position would be copied a second time."""
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
-    progress = replace(mark_of(3, 1_000, 0), state=state)
+    progress = replace(progress_of(3, 1_000, 0), state=state)
     play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
     play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
     play.tell(EndAnswer(play.lane.asked, 0, 1, 1_000))

@@ -57,6 +57,6 @@ def test_the_lower_resume_position_is_not_saved_before_the_ledger_has_the_plan(p
     append = planned(play)
     assert progress_record(play.lane, 1, 0) is None
     play.tell(Bound(append.tag, play.fold(*append.facts), play.record))
-    told = progress_record(play.lane, 1, 0)
-    assert told is not None
-    assert (told.ordinal, told.rewinds) == (6, 1)
+    progress = progress_record(play.lane, 1, 0)
+    assert progress is not None
+    assert (progress.ordinal, progress.rewinds) == (6, 1)
