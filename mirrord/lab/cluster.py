@@ -19,6 +19,7 @@ from mirrord.lab.settings import (
     ADMIN,
     LabOptions,
     Ports,
+    archive_options,
     jvm_options,
     node_properties,
     render,
@@ -147,8 +148,9 @@ class Cluster:
             write_certificates(options, self.folder)
         if options.sasl:
             write_passwords(options, self.folder)
-        run = [java, *jvm_options(options), "-cp", f"{jars}/*", "kafka.Kafka"]
-        tool = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
+        classes = archive_options(java, jars) if options.quick_start else []
+        run = [java, *jvm_options(options), *(options.java_options or classes), "-cp", f"{jars}/*", "kafka.Kafka"]
+        tool = [java, "-XX:TieredStopAtLevel=1", *classes, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
         cluster_id, credentials = new_id(), scram_credentials(options)
         for node_id in options.node_ids:
             folder = self.folder / f"node-{node_id}"

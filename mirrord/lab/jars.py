@@ -73,14 +73,15 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(f"the cache folder {cache} cannot be made: {error.strerror}") from None
-    with _locked(cache / f"{bundle.folder}-{version}.lock"):
+    with locked(cache / f"{bundle.folder}-{version}.lock"):
         if not jars.is_dir():
             _download(version, bundle, jars)
     return jars
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
+    """Hold a lock that one process at a time can have."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -40,6 +40,8 @@ class LabOptions:
     quick_start: bool = True
     """Java compiles quickly instead of well, and collects garbage with one thread. This is right for tests and wrong
     for benchmarks, in which Java runs with the options of Kafka's own start script."""
+    java_options: tuple[str, ...] = ()
+    """Further options of Java, for the nodes only."""
 
     @property
     def tls(self) -> bool:
@@ -122,6 +124,18 @@ def scram_credentials(options: LabOptions) -> list[str]:
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh."""
+
+
+def class_archive(java: str, jars: Path) -> Path:
+    """Return the path of the class archive for these jars and this Java. See `mirrord.lab.class_archive`."""
+    changed = Path(java).resolve().stat()
+    return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"
+
+
+def archive_options(java: str, jars: Path) -> list[str]:
+    """Return the options with which Java uses the class archive, or none if it does not exist."""
+    archive = class_archive(java, jars)
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
 
 def jvm_options(options: LabOptions) -> list[str]:

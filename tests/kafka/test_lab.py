@@ -17,9 +17,13 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.config.security import Mechanism
+from mirrord.lab import class_archive, settings
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.jars import kafka_jars
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.java import find_java
 from tests.fixtures.lab import Allow, LabPair, client_settings
 
 SECONDS = 60
@@ -173,6 +177,7 @@ def test_another_broker_leads_when_the_leader_is_killed(lab_three: Cluster) -> N
 
 HOLDER = """
 import sys
+from mirrord.lab import class_archive, settings
 from mirrord.lab.cluster import Cluster
 cluster = Cluster().start()
 print(cluster.pid(), flush=True)
@@ -223,3 +228,39 @@ def test_the_pair_of_the_command_line_outlives_it_and_goes_down(tmp_path: Path) 
     assert down.returncode == 0, down.stderr
     assert not any(psutil.pid_exists(cluster["pid"]) for cluster in clusters.values())
     assert [path.name for path in tmp_path.iterdir()] == ["lab.lock"]
+
+
+def test_a_broker_starts_with_the_class_archive_and_ignores_one_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is created once. Java ignores another one."""
+    class_archive.create()
+    archive = settings.class_archive(find_java(), kafka_jars())
+    before = archive.stat().st_mtime_ns
+    class_archive.create()
+    assert archive.stat().st_mtime_ns == before
+    foreign = tmp_path / "foreign.jsa"
+    foreign.write_bytes(b"\0" * 4 + archive.read_bytes()[4:])
+    for path in (archive, foreign):
+        monkeypatch.setattr(settings, "class_archive", lambda *_, path=path: path)
+        with Cluster() as cluster:
+            assert f"-XX:SharedArchiveFile={path}" in psutil.Process(cluster.pid()).cmdline()
+
+
+def test_half_a_class_archive_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java would crash with it, and with it every broker."""
+    class_archive.create()
+    whole = settings.class_archive(find_java(), kafka_jars()).read_bytes()
+    monkeypatch.setattr(class_archive, "class_archive", lambda *_: tmp_path / "half.jsa")
+    stop = Cluster.stop
+
+    def stop_and_truncate(cluster: Cluster) -> None:
+        stop(cluster)
+        (written,) = tmp_path.glob("half.[0-9]*")
+        written.chmod(0o600)
+        written.write_bytes(whole[:5_000])
+
+    monkeypatch.setattr(Cluster, "stop", stop_and_truncate)
+    with pytest.raises(EnvironmentFault, match="Java does not take the classes"):
+        class_archive.create()
+    assert [path.name for path in tmp_path.iterdir()] == ["half.lock"]
