@@ -10,7 +10,7 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
 from mirrord.runtime.build_info import program
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, hand_over
+from mirrord.supervision.daemon_http_client import NoAnswer, hand_over
 from mirrord.supervision.upgrade.protocol import HandoverCall, HandoverTerms, Predecessor, Successor
 
 ASK_S = 5.0

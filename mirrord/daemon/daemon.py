@@ -30,10 +30,10 @@ from mirrord.runtime.build_info import commit, program
 from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.broker_probe import probe_target
 from mirrord.supervision.fleet.engine import Engine
-from mirrord.supervision.flow_context import Services
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.order_execution import carry_out
-from mirrord.supervision.standby import StandbyLook
+from mirrord.supervision.shared_services import Services
+from mirrord.supervision.standby_config_check import StandbyLook
 from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
 from mirrord.supervision.upgrade.outgoing import Handover
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor

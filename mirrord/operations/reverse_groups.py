@@ -26,7 +26,7 @@ from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.operations.group_report import ANSWER_S, view_of
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
+from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
 
 ROUNDS_S = 10.0
 """Time limit for finding the coordinators of the groups."""

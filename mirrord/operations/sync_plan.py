@@ -4,9 +4,9 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.config_admin import UpkeepAdmin
 from mirrord.ledger.facts.core import ConfigChange
 from mirrord.ledger.state import FlowState
-from mirrord.supervision.sync_loops import gone_copies
 from mirrord.topics.acl_sync import compare, rights_of
 from mirrord.topics.config_sync import SettingsSync, pairs_of
+from mirrord.topics.deletion_sync import gone_copies
 from mirrord.topics.discovery import DiscoveryPreview
 from mirrord.topics.rules.incarnations import copy_names
 from mirrord.topics.rules.plan_steps import PlanStep

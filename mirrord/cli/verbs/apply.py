@@ -17,7 +17,7 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.preflight import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.supervision.upgrade.daemon_client import order_apply
+from mirrord.supervision.daemon_http_client import order_apply
 from policies.flows import LOADING
 
 _EPILOG = """Flows can be added and removed, and topics, groups, sync settings and limits can change. Lanes of topics

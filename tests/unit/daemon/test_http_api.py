@@ -35,7 +35,7 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
-from mirrord.supervision.upgrade.daemon_client import give_order, order_apply
+from mirrord.supervision.daemon_http_client import give_order, order_apply
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 from tests.fixtures.full_status import FULL
 

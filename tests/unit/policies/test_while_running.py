@@ -17,7 +17,7 @@ from mirrord.ledger.store.memory_log import MemoryLedger
 from mirrord.model.acls import AclRule
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.names import ClusterId
-from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.upkeep import Upkeep
 from mirrord.topics.discovery import Discovery
 from mirrord.topics.rules.acls import plan_acls
 from mirrord.topics.rules.hazards import topic_hazards

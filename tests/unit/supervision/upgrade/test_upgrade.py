@@ -16,11 +16,11 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.daemon_http_client import NoAnswer
 from mirrord.supervision.fleet import fleet
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.upgrade import incoming, outgoing
-from mirrord.supervision.upgrade.daemon_client import NoAnswer
 from mirrord.supervision.upgrade.incoming import Succession
 from mirrord.supervision.upgrade.outgoing import FlowHandover, Handover
 from mirrord.supervision.upgrade.protocol import (

@@ -17,7 +17,7 @@ from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.acls import AclRule
 from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.supervision.forgotten_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered, Discovery
 from mirrord.topics.rules.acls import plan_acls
 from mirrord.topics.rules.copy_names import CopyNames

@@ -12,7 +12,7 @@ import structlog
 from mirrord.config.changes import DAEMONS_OWN, ConfigChanges, FlowChange
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.supervision.upgrade.daemon_client import CommandRefused, order_apply
+from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0

@@ -6,9 +6,9 @@ import pytest
 
 from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.schema import Config
-from mirrord.supervision import standby
-from mirrord.supervision.standby import StandbyLook
-from mirrord.supervision.upgrade.daemon_client import CommandRefused, NoAnswer
+from mirrord.supervision import standby_config_check as standby
+from mirrord.supervision.daemon_http_client import CommandRefused, NoAnswer
+from mirrord.supervision.standby_config_check import StandbyLook
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 

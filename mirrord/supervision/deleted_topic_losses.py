@@ -24,7 +24,7 @@ _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 log = structlog.get_logger()
 
 
-class LostTopics:
+class DeletedTopicLosses:
     """The topics of one flow that the ledger knows and its source does not show.
 
     A topic that is missing from a list of all topics may still exist. It may be hidden by a missing permission, or by a

@@ -4,7 +4,7 @@ from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import FORGOTTEN_KEPT, fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.supervision.forgotten_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.incarnations import Incarnations
 from tests.fixtures.clock import FakeClock

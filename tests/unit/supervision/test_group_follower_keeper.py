@@ -15,9 +15,9 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import ClusterId
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.supervision import follower_keeper
+from mirrord.supervision import group_follower_keeper as follower_keeper
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
-from mirrord.supervision.follower_keeper import GroupKeeper
+from mirrord.supervision.group_follower_keeper import GroupKeeper
 from tests.fixtures.supervision import FakeEngine, eventually
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",))
