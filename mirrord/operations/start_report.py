@@ -28,7 +28,7 @@ from mirrord.replication.host.existing_copies import ExistingCopies
 from mirrord.replication.host.mm2_takeover import Mm2Takeover, Sides
 from mirrord.replication.host.start_evidence import StartEvidence, StartSearch
 from mirrord.supervision.renamed_alias import check_alias
-from mirrord.topics.rules.incarnations import Lately
+from mirrord.topics.rules.ledger_start_evidence import Lately
 from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart, partition_start
 from mirrord.topics.rules.topic_plan import PlannedLane
 

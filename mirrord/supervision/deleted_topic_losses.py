@@ -16,7 +16,7 @@ from mirrord.model.names import LaneId, TopicId
 from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
-from mirrord.topics.rules.incarnations import start_offsets
+from mirrord.topics.rules.ledger_start_evidence import start_offsets
 from policies.flows import selection_of
 
 _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

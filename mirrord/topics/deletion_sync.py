@@ -23,7 +23,7 @@ from mirrord.model.names import Alias, TopicId, TopicPartition
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered, DiscoveryPreview
 from mirrord.topics.rules.deletions import DeletionsPlan, TopicCopy, plan_deletions, without_source
-from mirrord.topics.rules.incarnations import copy_names
+from mirrord.topics.rules.recreated_topic_names import copy_names
 from mirrord.topics.rules.two_way_deletions import both_ways_deletions
 from mirrord.topics.topic_claims import Claims
 from policies.flows import selection_of

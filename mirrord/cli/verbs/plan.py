@@ -18,7 +18,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Finding, worst_first
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import find_hazards
-from mirrord.operations.plan import planned_steps
+from mirrord.operations.planned_steps import planned_steps
 from mirrord.operations.status_report import PATIENCE_S
 from mirrord.topics.rules.plan_steps import NOT_SYNCED, PlanStep
 from policies.flows import LOADING

@@ -6,7 +6,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.supervision.forgotten_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered
-from mirrord.topics.rules.incarnations import Incarnations
+from mirrord.topics.rules.ledger_start_evidence import Incarnations
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry
 from tests.fixtures.supervision import FakeAdmin, FakeCluster

@@ -5,7 +5,8 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.topics.rules.incarnations import Incarnations, Lately, former_copies
+from mirrord.topics.rules.ledger_start_evidence import Incarnations, Lately
+from mirrord.topics.rules.recreated_topic_names import former_copies
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")

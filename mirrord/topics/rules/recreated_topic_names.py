@@ -5,13 +5,16 @@ the target topic is created. From then on every lookup of that topic's copy foll
 configuration says later.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 
 import msgspec
 
+from mirrord.config.schema import FlowConfig
 from mirrord.ledger.facts.core import CopyNamed
+from mirrord.ledger.state import FlowState
 from mirrord.model.names import TopicId
+from mirrord.topics.rules.colliding_names import plain_form
 from policies.naming import SEPARATOR, is_heartbeats
 
 
@@ -72,14 +75,23 @@ class CopyNames(msgspec.Struct, frozen=True):
 NAMING_ALONE = CopyNames()
 
 
-def plain_form(topic: str) -> str:
-    """Return the form by which Kafka compares names.
+def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
+    """Return what the ledger says about the names of the flow's copies."""
+    fresh = flow.on_recreated == "fresh"
+    if not fresh and not state.named:
+        return NAMING_ALONE
+    copied: dict[str, dict[TopicId, None]] = {}
+    for lane in sorted(state.lanes.values(), key=lambda lane: lane.age):
+        copied.setdefault(lane.source_topic, {})[lane.key.source_topic_id] = None
+    ids = {topic: tuple(found) for topic, found in copied.items()}
+    held = frozenset(lane.target_topic for lane in state.lanes.values())
+    return CopyNames(dict(state.named), ids, held, fresh, flow.separator)
 
-    Kafka refuses two topics whose names have the same form (org.apache.kafka.common.internals.Topic.hasCollision).
-    """
-    return topic.replace(".", "_")
 
-
-def plain_forms(topics: Iterable[str]) -> set[str]:
-    """Return the plain form of each topic."""
-    return {plain_form(topic) for topic in topics}
+def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
+    """Return the ids under which target topics have existed, for each source topic and the name of its target topic."""
+    found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
+    for lane in state.lanes.values():
+        where = (lane.key.source_topic_id, lane.target_topic)
+        found[where] = found.get(where, frozenset()) | {lane.key.target_topic_id}
+    return found

@@ -20,9 +20,8 @@ from mirrord.model.names import ClusterId, TopicId
 from mirrord.supervision.forgotten_copies import FORGOTTEN_AFTER_S, Forgetting
 from mirrord.topics.discovery import Discovered, Discovery
 from mirrord.topics.rules.acls import plan_acls
-from mirrord.topics.rules.copy_names import CopyNames
 from mirrord.topics.rules.deletions import TopicCopy, without_source
-from mirrord.topics.rules.incarnations import copy_names
+from mirrord.topics.rules.recreated_topic_names import CopyNames, copy_names
 from mirrord.topics.rules.topic_plan import TopicsPlan, plan_topics
 from mirrord.topics.selection_preview import topics_that_change
 from mirrord.topics.topic_claims import Claims

@@ -1,17 +1,15 @@
-"""Topics that were deleted and created again: where their new lanes begin, and the names of their copies.
+"""What the ledger says about a source partition before a lane of it begins, such as former topics of its name.
 
 If a source topic was created again, none of its records has been seen before. If a target topic was created again, the
 contents of the former one are copied again, as far back as the source still has them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from mirrord.config.schema import FlowConfig
 from mirrord.config.units import StartPoint
 from mirrord.ledger.facts.first_seen import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames
 from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, partition_start
 
 
@@ -113,25 +111,3 @@ def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Ca
         return 0 if decided.ask == "earliest" else decided.at_most
 
     return offset
-
-
-def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
-    """Return what the ledger says about the names of the flow's copies."""
-    fresh = flow.on_recreated == "fresh"
-    if not fresh and not state.named:
-        return NAMING_ALONE
-    copied: dict[str, dict[TopicId, None]] = {}
-    for lane in sorted(state.lanes.values(), key=lambda lane: lane.age):
-        copied.setdefault(lane.source_topic, {})[lane.key.source_topic_id] = None
-    ids = {topic: tuple(found) for topic, found in copied.items()}
-    held = frozenset(lane.target_topic for lane in state.lanes.values())
-    return CopyNames(dict(state.named), ids, held, fresh, flow.separator)
-
-
-def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids under which target topics have existed, for each source topic and the name of its target topic."""
-    found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
-    for lane in state.lanes.values():
-        where = (lane.key.source_topic_id, lane.target_topic)
-        found[where] = found.get(where, frozenset()) | {lane.key.target_topic_id}
-    return found
