@@ -35,7 +35,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, TopicId, TopicPartition
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import producers_back
-from mirrord.operations.start_report import find_beginnings
+from mirrord.operations.start_offset_preview import find_beginnings
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.runtime.clock import SystemClock
 from mirrord.topics.rules.topic_plan import PlannedLane

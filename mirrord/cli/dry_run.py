@@ -14,7 +14,7 @@ from mirrord.ledger.errors import ForeignFlow
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
-from mirrord.operations.start_report import DOES_NOT_BEGIN, Beginning, find_beginnings
+from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.operations.status_report import PATIENCE_S
 
 _WORDS = {

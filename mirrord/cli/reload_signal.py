@@ -15,7 +15,7 @@ from mirrord.config.files import load_file
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError
-from mirrord.operations.preflight import check_start
+from mirrord.operations.start_refusals import check_start
 from policies.flows import LOADING
 
 Apply = Callable[[Config], Awaitable[ConfigChanges]]

@@ -15,7 +15,7 @@ from mirrord.config.files import load_file
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.operations.preflight import check_start
+from mirrord.operations.start_refusals import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.supervision.daemon_http_client import order_apply
 from policies.flows import LOADING

@@ -14,8 +14,8 @@ from mirrord.cli.watching import console
 from mirrord.config.files import load_file
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.findings import Finding
-from mirrord.operations.broker_check import ClusterSeen
-from mirrord.operations.check import CheckReport, check
+from mirrord.operations.advertised_brokers import ClusterSeen
+from mirrord.operations.check_findings import CheckReport, check
 from mirrord.operations.status_report import PATIENCE_S
 from policies.flows import LOADING
 

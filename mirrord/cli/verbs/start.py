@@ -31,7 +31,7 @@ from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.catch_up import CatchUp
-from mirrord.operations.preflight import check_start
+from mirrord.operations.start_refusals import check_start
 from mirrord.runtime import logs
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor

@@ -15,7 +15,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import TranslatedPosition
 from mirrord.model.names import ClusterId
 from mirrord.replication.lane.assignment import FlowSetup
-from mirrord.supervision import group_follower_keeper as follower_keeper
+from mirrord.supervision import group_follower_keeper
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from mirrord.supervision.group_follower_keeper import GroupKeeper
 from tests.fixtures.supervision import FakeEngine, eventually
@@ -27,8 +27,8 @@ SETUP = FlowSetup(FLOW, CLUSTER, CLUSTER, RuntimeConfig(), 3, ClusterId("a"), Cl
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_keeper, "POLL_S", 0.01)
-    monkeypatch.setattr(follower_keeper, "SILENT_S", 0.05)
+    monkeypatch.setattr(group_follower_keeper, "POLL_S", 0.01)
+    monkeypatch.setattr(group_follower_keeper, "SILENT_S", 0.05)
 
 
 class Kept:
@@ -95,7 +95,7 @@ async def test_what_a_follower_does_not_work_by_changes_without_another_one() ->
 
 
 def test_every_field_that_a_follower_ignores_exists() -> None:
-    assert set(FlowConfig.__struct_fields__) > follower_keeper.NOT_ITS_OWN
+    assert set(FlowConfig.__struct_fields__) > group_follower_keeper.NOT_ITS_OWN
 
 
 async def test_another_configuration_has_another_follower() -> None:

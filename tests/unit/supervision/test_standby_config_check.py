@@ -6,7 +6,7 @@ import pytest
 
 from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.schema import Config
-from mirrord.supervision import standby_config_check as standby
+from mirrord.supervision import standby_config_check
 from mirrord.supervision.daemon_http_client import CommandRefused, NoAnswer
 from mirrord.supervision.standby_config_check import StandbyLook
 from tests.fixtures.fake_pipe import as_any
@@ -39,9 +39,9 @@ async def test_the_holder_is_asked_what_differs(
             raise NoAnswer("no answer in time")
         return changes
 
-    monkeypatch.setattr(standby, "order_apply", order_apply)
-    monkeypatch.setattr(standby, "EVERY_S", 0.01)
-    monkeypatch.setattr(standby, "SOON_S", 0.01)
+    monkeypatch.setattr(standby_config_check, "order_apply", order_apply)
+    monkeypatch.setattr(standby_config_check, "EVERY_S", 0.01)
+    monkeypatch.setattr(standby_config_check, "SOON_S", 0.01)
     holders = {"eu-us": HTTP}
     look = StandbyLook(lambda: as_any(object()), lambda: holders)
     running = asyncio.create_task(look.run())
@@ -61,8 +61,8 @@ async def test_a_holder_that_takes_no_orders_from_here_is_not_pressed(monkeypatc
         asked.append(http)
         raise CommandRefused(f"{http} accepts commands from its own machine: {config}, {dry_run}")
 
-    monkeypatch.setattr(standby, "order_apply", order_apply)
-    monkeypatch.setattr(standby, "SOON_S", 0.0)
+    monkeypatch.setattr(standby_config_check, "order_apply", order_apply)
+    monkeypatch.setattr(standby_config_check, "SOON_S", 0.0)
     look = StandbyLook(lambda: as_any(object()), lambda: {"eu-us": HTTP})
     running = asyncio.create_task(look.run())
     await eventually(lambda: bool(asked))

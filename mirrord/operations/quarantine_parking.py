@@ -1,10 +1,9 @@
-"""Skips records so that they can be restored later, and restores them.
+"""Parks the records that an operator skips, so that they can be restored later, and restores them.
 
 This is what `mirrord quarantine` does in addition to sending commands. Restoring needs no daemon.
 """
 
 import re
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,52 +12,15 @@ from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.quarantine import Parked, lettered_from
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
-from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
-from mirrord.operations.flow_lookup import ledgers_meant, of_several
-from mirrord.operations.status_report import PATIENCE_S, LedgerView
-from mirrord.replication.dead_letters.records import LetterPlace, Returned, letters_words
+from mirrord.operations.quarantine_entries import FoundEntry, find
+from mirrord.operations.status_report import PATIENCE_S
+from mirrord.replication.dead_letters.records import Returned, letters_words
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
 
 WITHOUT = "--without-parking"
-
-
-class FoundEntry(NamedTuple):
-    """An entry of a lane's quarantine."""
-
-    flow: FlowConfig
-    lane: LaneState
-    entry: Parked
-
-    @property
-    def place(self) -> LetterPlace:
-        """Where the entry begins."""
-        lane = self.lane
-        return LetterPlace(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
-
-
-async def find(config: Config, order: Order) -> FoundEntry | None:
-    """Find the quarantine entry that an order refers to: one that is waiting, otherwise one that was skipped.
-
-    Raises ConfigError if the order may refer to several flows.
-    """
-    name, views = await ledgers_meant(config, order.name, order.flow)
-    found = [
-        FoundEntry(view.flow, lane, entry)
-        for view in views.values()
-        if isinstance(view, LedgerView)
-        for lane in view.state.lanes.values()
-        if f"{lane.source_topic}-{lane.partition}" == name
-        for entry in lane.quarantine
-        if entry.start <= order.offset < entry.end
-    ]
-    flows = {each.flow.name for each in found}
-    if len(flows) > 1:
-        raise of_several(name, flows)
-    newest = sorted(found, key=lambda each: (each.entry.skipped is None, each.lane.age))
-    return newest[-1] if newest else None
 
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:

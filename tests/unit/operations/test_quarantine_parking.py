@@ -13,8 +13,9 @@ from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
-from mirrord.operations import flow_lookup, quarantine
-from mirrord.operations.quarantine import FoundEntry, bring_back, find, park
+from mirrord.operations import flow_lookup, quarantine_parking
+from mirrord.operations.quarantine_entries import FoundEntry, find
+from mirrord.operations.quarantine_parking import bring_back, park
 from mirrord.operations.status_report import LedgerView
 from mirrord.replication.dead_letters.records import (
     Letter,
@@ -96,8 +97,8 @@ class Clusters:
         self.lying = [5, 6]
         self.back: list[Returned] = []
         monkeypatch.setattr(flow_lookup, "read_ledgers", self.read)
-        monkeypatch.setattr(quarantine, "ClusterAccess", lambda *_: self)
-        monkeypatch.setattr(quarantine, "DeadLetters", lambda *_: self)
+        monkeypatch.setattr(quarantine_parking, "ClusterAccess", lambda *_: self)
+        monkeypatch.setattr(quarantine_parking, "DeadLetters", lambda *_: self)
 
     async def read(self, config: Config, _: object) -> dict[str, LedgerView]:
         views: dict[str, LedgerView] = {}

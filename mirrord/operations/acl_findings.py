@@ -17,9 +17,9 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias, TopicPartition
-from mirrord.operations.broker_check import ClusterSeen, any_node
+from mirrord.operations.advertised_brokers import ClusterSeen, any_node
 from mirrord.operations.cluster_survey import FlowSurvey
-from mirrord.operations.config_check import expiry_ms
+from mirrord.operations.config_findings import expiry_ms
 from mirrord.operations.granted_acls import UNAUTHORIZED, RightSeen, see_rights
 from mirrord.operations.rules.required_acls import (
     CODES,

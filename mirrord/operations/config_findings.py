@@ -6,7 +6,7 @@ from mirrord.kafka.client.producer_expiry import producer_expiry_ms
 from mirrord.kafka.rules.internal_topic_configs import MIN_IN_SYNC, ledger_findings
 from mirrord.model.findings import Finding
 from mirrord.model.names import dead_letter_topic
-from mirrord.operations.broker_check import ClusterSeen, any_node
+from mirrord.operations.advertised_brokers import ClusterSeen, any_node
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.supervision.internal_topic_sync import needed_settings
 from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPairConfigs, refusals

@@ -14,8 +14,8 @@ from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.operations.preflight import check_start
 from mirrord.operations.rules.required_acls import CODES
+from mirrord.operations.start_refusals import check_start
 from mirrord.runtime.clock import SystemClock
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 

@@ -22,7 +22,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.operations.start_report import Beginning, _Look
+from mirrord.operations.start_offset_preview import Beginning, _Look
 from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy
 from mirrord.replication.host.start_evidence import StartSearch
 from mirrord.topics.rules.topic_plan import PlannedLane

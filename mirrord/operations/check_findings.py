@@ -14,15 +14,15 @@ from mirrord.ledger.store.store import check_clusters
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias, probe_topic
-from mirrord.operations.acl_check import rights_findings
+from mirrord.operations.acl_findings import rights_findings
+from mirrord.operations.advertised_brokers import ClusterSeen, check_brokers
 from mirrord.operations.backlog_age import backlog_findings, clock_findings
-from mirrord.operations.broker_check import ClusterSeen, check_brokers
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
-from mirrord.operations.config_check import expiry_ms, own_topics_findings, settings_findings
+from mirrord.operations.config_findings import expiry_ms, own_topics_findings, settings_findings
 from mirrord.operations.granted_acls import RightSeen
 from mirrord.operations.hazard_survey import find_hazards, read_state
-from mirrord.operations.preflight import token_fault
-from mirrord.operations.start_report import DOES_NOT_BEGIN, Beginning, find_beginnings
+from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings
+from mirrord.operations.start_refusals import token_fault
 from mirrord.supervision.broker_probe import NotProbed, probe_target
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.broker_probe import guarantee
