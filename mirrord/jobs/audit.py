@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import msgspec
 
 from mirrord.audit.plan import FlowPlan
-from mirrord.audit.rules.results import AuditRange, Difference
+from mirrord.audit.rules.audit_range import AuditRange
+from mirrord.audit.rules.results import Difference
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, TaskResult, Work

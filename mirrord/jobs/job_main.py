@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.atomic_file import write_whole
+from mirrord.audit.result_files import Results
 from mirrord.audit.rules.html_report import page
 from mirrord.config.schema import Config
 from mirrord.jobs.audit_run import Audit, AuditOrder

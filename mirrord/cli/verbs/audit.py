@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.atomic_file import write_whole
+from mirrord.audit.result_files import Results
 from mirrord.audit.rules.html_report import page
 from mirrord.audit.rules.results import LaneDifference, LaneRepaired, LaneSummary
 from mirrord.audit.rules.summary import is_bad, lane_result

@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.divergence_scan import AtomicParquetFile, Diverging, diverge
+from mirrord.audit.divergence_file import AtomicParquetFile
+from mirrord.audit.divergence_scan import Diverging, diverge
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import check_topics

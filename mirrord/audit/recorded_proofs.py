@@ -6,8 +6,8 @@ import msgspec
 import structlog
 
 from mirrord.audit.plan import PATIENCE_S, FlowPlan
-from mirrord.audit.rules.ranges import pieces
-from mirrord.audit.rules.results import MapPiece
+from mirrord.audit.rules.audit_range import MapPiece
+from mirrord.audit.rules.range_division import pieces
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.store.access import ClusterAccess

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from mirrord.audit.rules.record_placement import CopiedRecords, Other, Placed, PlacedPiece, is_in_order, pieces
+from mirrord.audit.rules.rebuild_placement import CopiedRecords, Other, Placed, PlacedPiece, is_in_order, pieces
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import (
     HoleFound,

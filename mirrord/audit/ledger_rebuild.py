@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import structlog
 
+from mirrord.audit.lost_ledger import survey_of
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
-from mirrord.audit.rules.fact_reconstruction import GRANT, LaneNames, facts
+from mirrord.audit.rules.rebuild_facts import GRANT, LaneNames, facts
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_reader import LogReader, open_logs
 from mirrord.ledger.codec import encode_entry, encode_state
@@ -33,9 +34,8 @@ from mirrord.ledger.store.process_identity import this_process
 from mirrord.ledger.store.topics import LedgerTopics
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, TopicId, TopicPartition
-from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import producers_back
-from mirrord.operations.start_offset_preview import find_beginnings
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.runtime.clock import SystemClock
 from mirrord.topics.rules.topic_plan import PlannedLane
@@ -66,45 +66,9 @@ class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[LaneRebuilt, ...]
 
 
-async def lost(config: Config, flow: FlowConfig) -> str:
-    """Return what is wrong with the flow's ledger; empty if it is complete.
-
-    Raises EnvironmentFault if that cannot be determined.
-    """
-    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
-    try:
-        await store.open(read_only=True)
-    except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
-        return str(error)
-    try:
-        state = store.state
-    finally:
-        await store.close()
-    if not state.flow:
-        return "the ledger is empty"
-    survey = await _survey(config, flow)
-    lanes = survey.preview.plan.lanes
-    if all(
-        known is not None and len(known.source_runs) for known in map(state.lanes.get, (each.lane for each in lanes))
-    ):
-        return ""
-    unknown = [each for each in await find_beginnings(config, survey) if each.by == "unknown"]
-    if not unknown:
-        return ""
-    first, more = unknown[0], f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    return f"the ledger does not know the records in {first.target_topic}-{first.partition}{more}"
-
-
-async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
-    survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
-    if not isinstance(survey, FlowSurvey):
-        raise survey
-    return survey
-
-
 async def find_positions(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
     """Determine each lane's position from both logs, without altering anything. Raises EnvironmentFault."""
-    survey = await _survey(config, flow)
+    survey = await survey_of(config, flow)
     lanes = survey.preview.plan.lanes
     rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
     source, target = survey.preview.source, survey.preview.target

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mirrord.audit.rules.record_placement import GONE, NOWHERE, CopiedRecords, OriginalRecords, Placed
+from mirrord.audit.rules.rebuild_placement import GONE, NOWHERE, CopiedRecords, OriginalRecords, Placed
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from mirrord.audit.rules.results import AuditRange, MapPiece
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.offset_map import voids
 from mirrord.ledger.state import LaneState

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.audit.rules.divergence import OneSidedRange, not_begun, stretches
+from mirrord.audit.rules.one_sided_ranges import OneSidedRange, not_begun, stretches
 from mirrord.ledger.facts.core import (
     Entry,
     FlowOpened,
