@@ -39,7 +39,7 @@ from mirrord.operations.hazard_survey import producers_back
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.runtime.clock import SystemClock
 from mirrord.topics.rules.topic_plan import PlannedLane
-from policies.flows import record_filter_of
+from policies.flow_policies import record_filter_of
 
 PATIENCE_S = 30.0
 LEASE_EPOCH = 1

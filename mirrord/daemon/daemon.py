@@ -38,7 +38,7 @@ from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
 from mirrord.supervision.upgrade.outgoing import Handover
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
 from mirrord.topics.topic_claims import Claims
-from policies.flows import policy_faults
+from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5

@@ -23,7 +23,7 @@ from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
-from policies.flows import naming_of
+from policies.flow_policies import naming_of
 from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0

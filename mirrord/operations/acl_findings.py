@@ -32,7 +32,7 @@ from mirrord.operations.rules.required_acls import (
 )
 from mirrord.replication.host.mm2_positions import default_topic, workers_group
 from mirrord.topics.rules.topic_configs import replication_factor
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 
 _ANYBODY = "mirrord-check"
 """Replaces the wildcard of a pattern: no other client gives a group or a transactional id this name."""

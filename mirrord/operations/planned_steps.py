@@ -21,7 +21,7 @@ from mirrord.topics.discovery import DiscoveryPreview
 from mirrord.topics.rules.plan_steps import PlanStep, acl_steps, deletion_steps, setting_steps, topic_steps
 from mirrord.topics.rules.recreated_topic_names import copy_names
 from mirrord.topics.rules.topic_configs import SettingsPlan, plan_settings
-from policies.flows import properties_of, selection_of
+from policies.flow_policies import properties_of, selection_of
 
 
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:

@@ -17,7 +17,7 @@ from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.ledger_start_evidence import start_offsets
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 
 _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -24,7 +24,7 @@ from mirrord.topics.acl_sync import AclSync
 from mirrord.topics.config_sync import SettingsSync, pairs_of
 from mirrord.topics.deletion_sync import DeletionSync, ForeignRecord
 from mirrord.topics.discovery import Discovered
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 
 FIRST_S = 0.1
 """Pause while the first result of discovery is not there yet."""

@@ -26,7 +26,7 @@ from mirrord.topics.rules.deletions import DeletionsPlan, TopicCopy, plan_deleti
 from mirrord.topics.rules.recreated_topic_names import copy_names
 from mirrord.topics.rules.two_way_deletions import both_ways_deletions
 from mirrord.topics.topic_claims import Claims
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
 """Returns where a target topic holds the first record that is not the flow's; empty if there is no such record."""

@@ -18,7 +18,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.start_refusals import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.supervision.daemon_http_client import order_apply
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = """Flows can be added and removed, and topics, groups, sync settings and limits can change. Lanes of topics
 that stay are not touched, unless limits, names, isolation or start of a flow change: then all lanes of that flow are

@@ -17,7 +17,7 @@ from mirrord.model.findings import Finding
 from mirrord.operations.advertised_brokers import ClusterSeen
 from mirrord.operations.check_findings import CheckReport, check
 from mirrord.operations.status_report import PATIENCE_S
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = """Checks the reachability and version of every broker, the permissions that this configuration needs,
 configs that make the target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists

@@ -21,7 +21,7 @@ from mirrord.operations.hazard_survey import find_hazards
 from mirrord.operations.planned_steps import planned_steps
 from mirrord.operations.status_report import PATIENCE_S
 from mirrord.topics.rules.plan_steps import NOT_SYNCED, PlanStep
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = f"""Exit code 0: nothing to do; 3: there is a difference; 1: a cluster does not answer.
 

@@ -35,7 +35,7 @@ from mirrord.operations.start_refusals import check_start
 from mirrord.runtime import logs
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01

@@ -18,7 +18,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey, recorded_lines, survey_flows
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.topics.rules.topic_list import TopicLine, with_orders
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
 excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). If the source does not

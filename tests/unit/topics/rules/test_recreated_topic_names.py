@@ -26,7 +26,7 @@ from mirrord.topics.rules.topic_plan import TopicsPlan, plan_topics
 from mirrord.topics.selection_preview import topics_that_change
 from mirrord.topics.topic_claims import Claims
 from policies.acls import TopicNames, acl_policy
-from policies.flows import naming_of, selection_of
+from policies.flow_policies import naming_of, selection_of
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.ledger import FLOW as OPENED
 from tests.fixtures.ledger import HOLDER, entry

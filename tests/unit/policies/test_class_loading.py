@@ -14,8 +14,9 @@ from mirrord.config.loader import load_text
 from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
-from policies import flows
-from policies.flows import LOADING, naming_of, policy_faults
+from policies import flow_policies
+from policies.flow_policies import naming_of
+from policies.policy_trial import LOADING, policy_faults
 
 SAMPLE = "tests.fixtures.sample_policies"
 CONF = """[clusters.eu]
@@ -31,7 +32,7 @@ topics = ["orders", "payments.*"]
 
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "_made", {})
+    monkeypatch.setattr(flow_policies, "_made", {})
 
 
 def conf(

@@ -12,8 +12,8 @@ from mirrord.config.flow_features import topic_name
 from mirrord.config.toml_reader import shown
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
+from policies.class_loading import line_of
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
-from policies.loading import line_of
 from policies.naming import IdentityNaming, is_heartbeats
 from policies.properties import Properties
 from policies.selecting import is_internal

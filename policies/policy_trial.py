@@ -1,8 +1,6 @@
-"""The policies of one flow, built-in or third-party, created from its configuration.
+"""Tries the policies of a configuration before a flow uses them: loads each one, and asks it a few questions.
 
-Callers that ask twice for the same third-party policy get the same object, because the object keeps its answers. The
-first request loads the policy: an unusable policy raises ConfigError. `LOADING` detects this while a file is read, and
-`policy_faults` does so if a configuration arrives in another way.
+`LOADING` does this while a file is read, and `policy_faults` if a configuration arrives in another way.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,14 +11,11 @@ from mirrord.config.policy_checks import needless_settings, record_policies, thi
 from mirrord.config.policy_names import is_built_in
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.model.errors import ConfigError, PolicyFault
-from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
-from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
-from policies.guarded_records import GuardedFilter, GuardedTransform
-from policies.loading import NAMING, PROPERTIES, RECORD_FILTER, RECORD_TRANSFORM, SELECTION, make
-from policies.naming import Naming, is_heartbeats, naming
-from policies.properties import Properties, properties
-from policies.records import FILTERS, TRANSFORMS
-from policies.selecting import Selection, is_internal
+from policies.class_loading import NAMING, make
+from policies.contracts import NamingPolicy
+from policies.flow_policies import leaving_of, naming_of, properties_of, record_filter_of, record_transform_of
+from policies.guarded_topics import GuardedNaming
+from policies.selecting import is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
 """Topic names that a policy is tried with, if the flow's lists accept them."""
@@ -44,8 +39,6 @@ SETTINGS = (
     "unclean.leader.election.enable",
 )
 """Topic configs that a filter is tried with (org.apache.kafka.common.config.TopicConfig)."""
-
-_made: dict[tuple[str, ...], object] = {}
 
 
 class Loading:
@@ -77,70 +70,6 @@ def policy_faults(config: Config) -> list[str]:
     return [f"flow {flow.name}: {key}: {line}" for flow in config.flows for key, line in LOADING.faults(flow)]
 
 
-def naming_of(flow: FlowConfig) -> Naming:
-    """Return the naming of the flow's target topics. Raises ConfigError."""
-    if is_built_in(flow.naming):
-        return naming(flow.naming, flow.source, flow.separator)
-    parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
-    key = ("naming", *parts, repr(flow.naming_settings))
-    if key not in _made:
-        made = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
-        policy = cast(NamingPolicy, made)
-        label = f'naming "{flow.naming}"'
-        _made[key] = GuardedNaming(label, policy, flow.source, flow.separator, flow.mm2_records.separator)
-    return cast(GuardedNaming, _made[key])
-
-
-def selection_of(flow: FlowConfig) -> Selection:
-    """Return the selection of the topics that the flow copies. Raises ConfigError."""
-    leaving = _leaving(flow) if flow.select else None
-    return Selection(
-        flow.topics,
-        flow.exclude,
-        flow.target,
-        naming_of(flow),
-        flow.mm2_records.separator,
-        leaving,
-        always=lambda topic: flow.heartbeats.replicate and is_heartbeats(topic, flow.separator),
-    )
-
-
-def properties_of(flow: FlowConfig) -> Properties:
-    """Return the rule for the topic configs that the flow syncs. Raises ConfigError."""
-    base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
-    text = flow.sync.filter_configs
-    if not text:
-        return base
-    made = make(PROPERTIES, text, flow.source, flow.target, flow.sync.filter_settings)
-    return GuardedProperties(f'filter_configs "{text}"', cast(PropertyPolicy, made), base)
-
-
-def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
-    """Return the filter of the flow's records, or None if all are copied. Raises ConfigError."""
-    text, settings = flow.records.filter, flow.records.filter_settings
-    if not text:
-        return None
-    made = make(RECORD_FILTER, text, flow.source, flow.target, settings, FILTERS.get(text))
-    return GuardedFilter(f'filter "{text}"', cast(RecordFilter, made))
-
-
-def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
-    """Return the transform of the flow's records, or None if they are not changed. Raises ConfigError."""
-    text, settings = flow.records.transform, flow.records.transform_settings
-    if not text:
-        return None
-    made = make(RECORD_TRANSFORM, text, flow.source, flow.target, settings, TRANSFORMS.get(text))
-    return GuardedTransform(f'transform "{text}"', cast(RecordTransform, made))
-
-
-def _leaving(flow: FlowConfig) -> GuardedSelection:
-    key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
-    if key not in _made:
-        made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
-        _made[key] = GuardedSelection(f'select "{flow.select}"', cast(SelectionPolicy, made))
-    return cast(GuardedSelection, _made[key])
-
-
 def _try(flow: FlowConfig, key: str) -> None:
     """Try a policy with a few questions. Raises ConfigError if there is no such policy, and PolicyFault if an answer is
     wrong."""
@@ -157,7 +86,7 @@ def _try(flow: FlowConfig, key: str) -> None:
             record_transform_of(flow)
         case "select":
             for topic in _examples(flow):
-                _leaving(flow).refusal(topic)
+                leaving_of(flow).refusal(topic)
         case _:
             rule = properties_of(flow)
             for name in SETTINGS:
@@ -169,7 +98,7 @@ def _try(flow: FlowConfig, key: str) -> None:
 
 def _left_out(flow: FlowConfig, topic: str) -> bool:
     try:
-        return bool(flow.select) and _leaving(flow).refusal(topic) is not None
+        return bool(flow.select) and leaving_of(flow).refusal(topic) is not None
     except (ConfigError, PolicyFault):
         return True  # reported for `select`
 
