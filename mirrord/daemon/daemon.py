@@ -12,7 +12,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer
 from mirrord.daemon.prometheus import metrics_text
-from mirrord.groups.translate import Answer, Question, answer, chart
+from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import Order, OrderAnswer

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from mirrord.groups.checkpoint_memory import remember
 from mirrord.groups.commit_source import GroupSource
+from mirrord.groups.group_position_translation import Atlas, Lanes, ahead_of
 from mirrord.groups.lag import TargetLags, with_lags
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.position_map import Atlas, Lanes, ahead_of
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
 from mirrord.groups.sync_rounds import GroupRounds
@@ -36,8 +36,8 @@ from mirrord.replication.host.fetcher import SourceFetcher
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
+from mirrord.runtime.current_failures import Troubles
 from mirrord.runtime.tasks import BackgroundTasks
-from mirrord.runtime.warn_once import Troubles
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1

@@ -214,8 +214,8 @@ class Audit:
                         yield plan.flow, result
             return
         # Spark is loaded only if it is needed.
-        from mirrord.jobs.audit import TaskProgress, audit, works  # noqa: PLC0415
         from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
+        from mirrord.jobs.audit_on_spark import TaskProgress, audit, works  # noqa: PLC0415
 
         wanted = [work for plan in plans for work in works(plan)]
         if order.sample < 1:

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.groups.commit_source import values_of
+from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lag import TargetLags, with_lags
-from mirrord.groups.position_map import Atlas, Lanes
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.client.cluster_metadata import ClusterView

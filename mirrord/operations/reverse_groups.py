@@ -11,8 +11,8 @@ from typing import NamedTuple
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.groups.checkpoint_memory import remember
+from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.position_map import Atlas, Lanes
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 from mirrord.config.security import Mechanism
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from tests.fixtures.lab import Allow, LabPair, client_settings
 
 SECONDS = 60

@@ -25,7 +25,7 @@ from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.config.units import rate_bytes_per_s
-from mirrord.groups.translate import format_time
+from mirrord.groups.offset_translation_queries import format_time
 from mirrord.jobs.audit_run import Audit, AuditOrder, AuditProgress
 from mirrord.ledger.store.job_lease import JobLease, JobUntold
 from mirrord.model.errors import ConfigError

@@ -25,7 +25,7 @@ def compact_flows(
     with ExitStack() as stack:
         spread: Spread = _here
         if any(runs for _, runs in due):
-            from mirrord.jobs.compact import open_spread  # noqa: PLC0415 - Spark is loaded only if it is needed
+            from mirrord.jobs.compaction_spark_tasks import open_spread  # noqa: PLC0415 - it loads Spark
 
             spread = stack.enter_context(open_spread(settings))
         return [

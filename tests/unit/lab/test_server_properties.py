@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.config.security import Mechanism
 from mirrord.lab.security import security_table, unsigned_token
-from mirrord.lab.settings import CONTROLLER_ID, LabOptions, Ports, node_properties, render, scram_credentials
+from mirrord.lab.server_properties import CONTROLLER_ID, LabOptions, Ports, node_properties, render, scram_credentials
 
 FOLDER = Path("/lab")
 

@@ -8,8 +8,8 @@ from mirrord import translate as public
 from mirrord.cli.main import main
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Security
-from mirrord.groups import translate as translating
-from mirrord.groups.translate import Answer, Chart, Question, answer
+from mirrord.groups import offset_translation_queries
+from mirrord.groups.offset_translation_queries import Answer, Chart, Question, answer
 from mirrord.ledger.facts.core import (
     AnyFact,
     CopyInherited,
@@ -160,8 +160,8 @@ async def test_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ends(cluster: ClusterConfig, partitions: list[object], which: str) -> dict[object, int]:
         return {partitions[0]: 21}
 
-    monkeypatch.setattr(translating, "offsets_at", at)
-    monkeypatch.setattr(translating, "log_offsets", ends)
+    monkeypatch.setattr(offset_translation_queries, "offsets_at", at)
+    monkeypatch.setattr(offset_translation_queries, "log_offsets", ends)
     known = Chart(ledger(*MAP), copied(10, 113))
 
     async def ask_at(time_ms: int, *, reverse: bool = False) -> Answer:

@@ -11,7 +11,7 @@ import psutil
 
 from mirrord.lab.cluster import Cluster, start_together
 from mirrord.lab.jars import cache_folder
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 NAMES = ("source", "target")

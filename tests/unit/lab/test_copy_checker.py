@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mirrord.lab.checker import CopyComparison, DifferenceCounts, PartitionResult, TopicPair, difference
+from mirrord.lab.copy_checker import CopyComparison, DifferenceCounts, PartitionResult, TopicPair, difference
 
 
 @pytest.mark.parametrize(

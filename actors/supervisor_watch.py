@@ -10,8 +10,8 @@ import structlog
 
 from actors import options
 from actors.handles import CALL_S, call, create, kill, names
-from actors.local import RayConnection
 from actors.nodes import this_node
+from actors.ray_connection import RayConnection
 from actors.supervisor import SupervisorActor
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.schema import Config

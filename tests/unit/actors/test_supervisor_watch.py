@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from actors import daemon
-from actors.daemon import RayDaemon
+from actors import supervisor_watch
+from actors.supervisor_watch import RayDaemon
 from mirrord.config.schema import RayConfig
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from tests.fixtures.fake_pipe import as_any
@@ -46,11 +46,11 @@ async def test_a_supervisor_that_hangs_is_started_again_once(monkeypatch: pytest
             raise answer
         return answer
 
-    monkeypatch.setattr(daemon, "kill", kill)
-    monkeypatch.setattr(daemon, "call", call)
-    monkeypatch.setattr(daemon, "LOOK_S", 0.02)
-    monkeypatch.setattr(daemon, "SILENT_S", 0.2)
-    monkeypatch.setattr(daemon, "POLL_S", 0.01)
+    monkeypatch.setattr(supervisor_watch, "kill", kill)
+    monkeypatch.setattr(supervisor_watch, "call", call)
+    monkeypatch.setattr(supervisor_watch, "LOOK_S", 0.02)
+    monkeypatch.setattr(supervisor_watch, "SILENT_S", 0.2)
+    monkeypatch.setattr(supervisor_watch, "POLL_S", 0.01)
     config = as_any(type("Config", (), {"ray": RayConfig()})())
     watching = RayDaemon(config, "")
     watching._actor = actor
