@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.finding_lines import finding_lines
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.files import load_file
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.findings import Finding

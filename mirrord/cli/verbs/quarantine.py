@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
 from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_result, send
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.ledger.facts.quarantine import Parked
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin

@@ -20,7 +20,7 @@ from mirrord.cli.catch_up_proof_lines import proof_lines
 from mirrord.cli.reload_signal import reload_on_hangup
 from mirrord.cli.start_detached import report_to_parent, start_detached
 from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_replacement
-from mirrord.cli.tables import status_table
+from mirrord.cli.status_tables import status_table
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config
