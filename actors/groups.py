@@ -9,7 +9,7 @@ import structlog
 
 from actors.handles import end_when, until_orphaned
 from actors.worker_actor import WorkerActor
-from mirrord.groups.follower import GroupSync
+from mirrord.groups.group_follower import GroupSync
 from mirrord.replication.lane.assignment import Greeting
 from mirrord.runtime.build_info import program
 
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class GroupsActor(WorkerActor):
-    """Hosts `mirrord.groups.follower.GroupSync`. Arguments and results are msgpack or plain values."""
+    """Hosts `mirrord.groups.group_follower.GroupSync`. Arguments and results are msgpack or plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         super().__init__(name, setup, log_directory)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config
-from mirrord.groups.translate import Answer, Chart, Place, Question, answer, chart
+from mirrord.groups.offset_translation_queries import Answer, Chart, Place, Question, answer, chart
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.operations.status_report import PATIENCE_S
 

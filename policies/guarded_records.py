@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, cast
 
 from mirrord.config.toml_reader import shown
 from mirrord.model.errors import PolicyFault
+from policies.class_loading import line_of
 from policies.contracts import Record, RecordFilter, RecordTransform
-from policies.loading import line_of
 
 
 class Changed(NamedTuple):

@@ -21,8 +21,8 @@ from bench.harness.clusters import Admin
 from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.flood import TOPICS, Flood
 from bench.harness.pair import LASTING, pair
-from mirrord.lab.checker import TopicPair, compare
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.copy_checker import TopicPair, compare
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 LEVELS: tuple[tuple[str, ...], ...] = (

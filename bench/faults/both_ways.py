@@ -22,7 +22,7 @@ from bench.harness.clusters import Admin
 from bench.harness.daemon import Daemon, Settings
 from bench.harness.load import Topic
 from bench.harness.pair import LASTING, pair
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 TOPIC = "both"

@@ -27,9 +27,9 @@ from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.flood import TOPICS, Flood
 from bench.harness.pair import LASTING, pair
 from bench.report import pages
-from mirrord.lab.checker import CopyComparison, TopicPair, compare
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.copy_checker import CopyComparison, TopicPair, compare
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
 

@@ -26,8 +26,8 @@ from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.load import Load, Topic, Writers
 from bench.harness.pair import LASTING, Side, partitions, sides
 from bench.harness.watch import ReplicatorWatch
-from mirrord.lab.checker import CopyComparison, PartitionResult, TopicPair, compare
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.copy_checker import CopyComparison, PartitionResult, TopicPair, compare
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
 

@@ -29,7 +29,7 @@ from bench.harness.pair import LASTING, pair
 from mirrord.kafka.protocol.consumer_offsets import TOPIC as OFFSETS
 from mirrord.kafka.protocol.consumer_offsets import decode_key, decode_value
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 TOPIC = "moving"

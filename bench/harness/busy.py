@@ -10,8 +10,8 @@ from bench.harness.arrivals import Stream
 from bench.harness.clusters import Admin
 from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.load import Topic
-from mirrord.lab.checker import TopicPair
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.copy_checker import TopicPair
 from mirrord.model.status import FlowStatus
 
 REPLICATORS = 2

@@ -15,7 +15,7 @@ import psutil
 
 from bench.harness.daemon import Daemon, Settings, target_name
 from bench.harness.mirror_maker import MirrorMaker, Reached, properties
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus
 

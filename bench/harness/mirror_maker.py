@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 from mirrord.lab.jars import MIRROR_MAKER, kafka_jars
 from mirrord.lab.node import Node
-from mirrord.lab.settings import LabOptions, jvm_options
+from mirrord.lab.server_properties import LabOptions, jvm_options
 from mirrord.runtime.java import find_java
 
 DEDICATED = "org.apache.kafka.connect.mirror.MirrorMaker"

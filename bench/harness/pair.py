@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness.load import Topic
-from mirrord.lab import detached
+from mirrord.lab import cluster_pair
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 
 LASTING: Mapping[str, str] = {"log.retention.ms": "-1", "file.delete.delay.ms": "1000"}
 """No record is too old, and deleted topics leave the disk at once."""
@@ -54,11 +54,11 @@ def sides(options: LabOptions, *, keep_in: Path | None) -> Generator[tuple[Side,
             yield Side(clusters[0].bootstrap, clusters[0].folder), Side(clusters[1].bootstrap, clusters[1].folder)
         return
     try:
-        state = detached.up(keep_in, options)
-        found = [state.clusters[name] for name in detached.NAMES]
+        state = cluster_pair.up(keep_in, options)
+        found = [state.clusters[name] for name in cluster_pair.NAMES]
         yield Side(found[0].bootstrap, Path(found[0].folder)), Side(found[1].bootstrap, Path(found[1].folder))
     except (Exception, KeyboardInterrupt):
-        detached.down(keep_in)
+        cluster_pair.down(keep_in)
         raise
 
 

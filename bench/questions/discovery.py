@@ -34,7 +34,7 @@ from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.upkeep import Upkeep
 from mirrord.topics.discovery import Discovery, next_refresh_s
 from mirrord.topics.topic_claims import Claims
 

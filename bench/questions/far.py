@@ -20,7 +20,7 @@ from bench.harness.copiers import Copier
 from bench.harness.pair import Side, pair
 from bench.questions.catch_up import Copied, copy
 from mirrord.lab.ports import LOOPBACK, free_ports
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 
 ROUND_TRIP_MS = 100.0
 STORED_BYTES = 2_000_000_000

@@ -22,8 +22,8 @@ import msgspec
 
 from bench.harness.arrivals import Arrivals, Times, largest_gap_ms
 from bench.harness.busy import REPLICATORS, BusyTopic
-from mirrord.lab.checker import compare
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.copy_checker import compare
 
 PARTITIONS = 6
 RECORDS_PER_S = 3_000

@@ -22,7 +22,7 @@ from bench.harness.load import Topic
 from bench.harness.mirror_maker import MirrorMaker, properties
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import LOOPBACK, free_ports
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 PARTITIONS = 6

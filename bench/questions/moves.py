@@ -19,8 +19,8 @@ import msgspec
 from bench.harness.arrivals import Arrivals, Times, largest_gap_ms
 from bench.harness.busy import BusyTopic
 from bench.questions.move_phases import Move, phases_of
-from mirrord.lab.checker import compare
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.copy_checker import compare
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
 

@@ -29,7 +29,7 @@ from bench.questions.run import BROKER_HEAP_MB
 from bench.questions.throughput import HERE, Cell, Checkout, copy_once, fill, run_in
 from bench.report.table import Table
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 PAIRS = 12

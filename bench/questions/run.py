@@ -39,7 +39,7 @@ from bench.questions import (
 )
 from bench.report import pages, tables
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 Question = Literal[

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from mirrord.audit.range_audit import AuditedLane
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.ledger_audit import compare_ledger
-from mirrord.audit.rules.ranges import ProvenTo, ranges
-from mirrord.audit.rules.results import WITHHELD, AuditRange, Explained, RangeResult
-from mirrord.audit.selection import NO_LEDGER, Uncopied, uncopied
+from mirrord.audit.rules.range_division import ProvenTo, ranges
+from mirrord.audit.rules.results import WITHHELD, Explained, RangeResult
+from mirrord.audit.uncopied_partitions import NO_LEDGER, Uncopied, uncopied
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.effective_configs import topic_settings

@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
 from mirrord.audit.rules.key_compare import KeyedCopy, Newest, merged, source_rows, target_rows
 from mirrord.audit.rules.record_compare import compare_records
-from mirrord.audit.rules.results import AuditRange, Compared, RangeResult, Seen, Surroundings
+from mirrord.audit.rules.results import Compared, RangeResult, Seen, Surroundings
 from mirrord.kafka.client.log_reader import LogReader, RangeGone
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_codec import decode

@@ -1,6 +1,6 @@
 """Reads both logs of a lane whose ledger is lost, and determines the lane's position.
 
-Batch headers are compared first, and records where headers are not enough (`mirrord.audit.rules.record_placement`).
+Batch headers are compared first, and records where headers are not enough (`mirrord.audit.rules.rebuild_placement`).
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -10,9 +10,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from mirrord.audit.rules.fact_reconstruction import ReconstructedLane, standing
-from mirrord.audit.rules.record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
-from mirrord.audit.rules.record_placement import (
+from mirrord.audit.rules.rebuild_facts import ReconstructedLane, standing
+from mirrord.audit.rules.rebuild_placement import (
     GONE,
     LOOK_AROUND,
     NOWHERE,
@@ -27,6 +26,7 @@ from mirrord.audit.rules.record_placement import (
     place,
     refined,
 )
+from mirrord.audit.rules.rebuild_record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
 from mirrord.kafka.client.log_reader import LogReader
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.client.record_codec import decode

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.html_report import FoundThen
 from mirrord.audit.rules.ledger_audit import losses_within
-from mirrord.audit.rules.results import AuditRange, LaneSummary, RangeResult
+from mirrord.audit.rules.results import LaneSummary, RangeResult
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.jobs import AuditLevel
@@ -250,14 +251,3 @@ def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult],
         beyond=lane.beyond,
         has_nothing=lane.has_nothing,
     )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file completely or not at all. Raises EnvironmentFault."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be written: {error.strerror}") from error

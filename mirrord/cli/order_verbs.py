@@ -16,7 +16,7 @@ from mirrord.ledger.standing_orders import ObjectKind, Order, OrderAnswer, Order
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.flow_lookup import ledgers_meant
 from mirrord.operations.status_report import LedgerView
-from mirrord.supervision.upgrade.daemon_client import give_order
+from mirrord.supervision.daemon_http_client import give_order
 
 LONGEST_REASON = 500
 EPILOG = """A command is recorded in the flow's ledger, with its author and reason, so it outlives a restart of the

@@ -15,8 +15,8 @@ from mirrord.config.files import load_file
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError
-from mirrord.operations.preflight import check_start
-from policies.flows import LOADING
+from mirrord.operations.start_refusals import check_start
+from policies.policy_trial import LOADING
 
 Apply = Callable[[Config], Awaitable[ConfigChanges]]
 

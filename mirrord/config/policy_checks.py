@@ -1,8 +1,8 @@
 """The policies of a flow: which of them are third-party code, and whether they can be used.
 
 Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that can load policies
-(`policies.flows.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class at a
-dotted path is usable.
+(`policies.policy_trial.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class
+at a dotted path is usable.
 """
 
 import functools

@@ -12,7 +12,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer
 from mirrord.daemon.prometheus import metrics_text
-from mirrord.groups.translate import Answer, Question, answer, chart
+from mirrord.groups.offset_translation_queries import Answer, Question, answer, chart
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import Order, OrderAnswer
@@ -30,15 +30,15 @@ from mirrord.runtime.build_info import commit, program
 from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.broker_probe import probe_target
 from mirrord.supervision.fleet.engine import Engine
-from mirrord.supervision.flow_context import Services
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.order_execution import carry_out
-from mirrord.supervision.standby import StandbyLook
+from mirrord.supervision.shared_services import Services
+from mirrord.supervision.standby_config_check import StandbyLook
 from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
 from mirrord.supervision.upgrade.outgoing import Handover
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
 from mirrord.topics.topic_claims import Claims
-from policies.flows import policy_faults
+from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5

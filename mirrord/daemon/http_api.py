@@ -21,7 +21,7 @@ from mirrord.config.changes import ConfigChanges
 from mirrord.config.schema import DEFAULT_PORT, Config
 from mirrord.config.units import HostPort
 from mirrord.daemon.prometheus import CONTENT_TYPE
-from mirrord.groups.translate import Answer, Question
+from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import structlog
 
-from mirrord.groups.position_map import NOT_BACK, Atlas, SourcePosition
+from mirrord.groups.group_position_translation import NOT_BACK, Atlas, SourcePosition
 from mirrord.groups.refusal_reasons import CommitRefusal, kept, left_alone, refusal
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Write
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs, plan_back, unexplained_line

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from mirrord.config.flow_features import GroupsMode
-from mirrord.groups.position_map import NOT_COPIED, NOT_YET, Atlas, SourcePosition
+from mirrord.groups.group_position_translation import NOT_COPIED, NOT_YET, Atlas, SourcePosition
 from mirrord.groups.refusal_reasons import kept, left_alone, refusal
 from mirrord.groups.reverse_sync import GroupBack, GroupRequests
 from mirrord.groups.rules.commit_plan import NO_EPOCH, Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from mirrord.groups.group_position_translation import NOT_BACK, NOT_COPIED, Atlas, SourcePosition, line_of
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.position_map import NOT_BACK, NOT_COPIED, Atlas, SourcePosition, line_of
 from mirrord.groups.rules.commit_plan import Mapped
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition

@@ -11,9 +11,10 @@ import msgspec
 
 from mirrord.audit.plan import FlowPlan
 from mirrord.audit.range_audit import AuditedLane, RangeReader
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged
 from mirrord.audit.rules.record_compare import together
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, RangeResult
+from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
 from mirrord.kafka.client.log_reader import open_logs

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan, audit_by_ledger, plan_flow
-from mirrord.audit.proof import record_proof
+from mirrord.audit.recorded_proofs import record_proof
 from mirrord.audit.result_files import LaneSummary, RangeKey, ResultRow, Results, proven, range_key, summary
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.html_report import AuditPage, ProvenPoint
 from mirrord.audit.rules.repaired import with_repairs
-from mirrord.audit.rules.results import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
+from mirrord.audit.rules.results import Difference, LaneDifference, LaneRepaired, RangeResult
 from mirrord.audit.rules.summary import whole_result
 from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
@@ -213,8 +214,8 @@ class Audit:
                         yield plan.flow, result
             return
         # Spark is loaded only if it is needed.
-        from mirrord.jobs.audit import TaskProgress, audit, works  # noqa: PLC0415
         from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
+        from mirrord.jobs.audit_on_spark import TaskProgress, audit, works  # noqa: PLC0415
 
         wanted = [work for plan in plans for work in works(plan)]
         if order.sample < 1:

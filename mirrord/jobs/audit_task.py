@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from mirrord.audit.range_audit import AuditedLane, RangeReader
-from mirrord.audit.rules.results import AuditRange, RangeResult
+from mirrord.audit.rules.audit_range import AuditRange
+from mirrord.audit.rules.results import RangeResult
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
 from mirrord.kafka.client.log_reader import open_logs

@@ -13,11 +13,12 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.atomic_file import write_whole
+from mirrord.audit.result_files import Results
 from mirrord.audit.rules.html_report import page
 from mirrord.config.schema import Config
 from mirrord.jobs.audit_run import Audit, AuditOrder
-from mirrord.jobs.compact_run import compact_flows, moved_line
+from mirrord.jobs.flow_compaction import compact_flows, moved_line
 from mirrord.ledger.compaction_plan import PART_RUNS
 from mirrord.ledger.store.compaction import RunSelection
 from mirrord.ledger.store.job_lease import JobLease

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from mirrord.jobs.arrow_columns import BatchColumns, ColumnBuilder, RecordColumns, spark_schema
 from mirrord.jobs.blocking import blocking
-from mirrord.jobs.columns import BatchColumns, ColumnBuilder, RecordColumns, spark_schema
-from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
+from mirrord.jobs.kafka_batches_options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
 from mirrord.kafka.client.log_reader import LogReader, RangeGone, open_logs
 from mirrord.kafka.protocol.record_batch import CONTROL

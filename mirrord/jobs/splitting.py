@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from mirrord.jobs.options import LogRange
+from mirrord.jobs.kafka_batches_options import LogRange
 
 MOST_SPLITS = 10_000
 """Maximum number of pieces of one range. A wrong estimate must not create a million tasks."""

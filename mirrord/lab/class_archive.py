@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import kafka_jars, locked
-from mirrord.lab.settings import LabOptions, class_archive
+from mirrord.lab.server_properties import LabOptions, class_archive
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.java import find_java
 

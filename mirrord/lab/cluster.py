@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from mirrord.config.security import Mechanism
+from mirrord.lab.broker_readiness import brokers_seen
 from mirrord.lab.jars import kafka_jars
 from mirrord.lab.node import Node
 from mirrord.lab.ports import LOOPBACK, free_ports
-from mirrord.lab.probe import brokers_seen
 from mirrord.lab.security import security_table, write_certificates, write_passwords
-from mirrord.lab.settings import (
+from mirrord.lab.server_properties import (
     ADMIN,
     LabOptions,
     Ports,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirrord.config.security import Mechanism
 from mirrord.lab.ports import LOOPBACK
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 _TOKEN_SECONDS = 86_400

@@ -15,7 +15,7 @@ from mirrord.mm2.client_topic import SMALL, Mm2Topic
 from mirrord.mm2.rules.checkpoints import CheckpointBook
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.group_status import TranslatedPosition
-from mirrord.runtime.warn_once import Troubles
+from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import checkpoints_topic
 
 RETRY_S = 5.0

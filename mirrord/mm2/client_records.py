@@ -2,8 +2,8 @@
 
 Each kind has a separate loop. A failure is shown as a remark and retried, and stops neither the other loops nor the
 copying. Nothing is written about a target topic whose name does not follow the naming rule
-(`mirrord.topics.rules.copy_names`). Those clients derive a target topic's name from its source topic, and would mistake
-the offsets of one topic for those of the other.
+(`mirrord.topics.rules.recreated_topic_names`). Those clients derive a target topic's name from its source topic, and
+would mistake the offsets of one topic for those of the other.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
 from mirrord.topics.discovery import Discovered
-from policies.flows import naming_of
+from policies.flow_policies import naming_of
 from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0

@@ -16,7 +16,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias
 from mirrord.model.status import LatencyStatus
 from mirrord.runtime.clock import Clock
-from mirrord.runtime.warn_once import Troubles
+from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0

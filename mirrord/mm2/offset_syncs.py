@@ -14,7 +14,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.mm2.client_topic import SMALL, Mm2Topic
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, LaneId
-from mirrord.runtime.warn_once import Troubles
+from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0

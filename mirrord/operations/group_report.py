@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.groups.commit_source import values_of
+from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lag import TargetLags, with_lags
-from mirrord.groups.position_map import Atlas, Lanes
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.client.cluster_metadata import ClusterView
@@ -27,7 +27,7 @@ from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.model.names import Alias, ClusterId
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
+from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
 
 ANSWER_S = 5.0
 BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sides if topics are copied both ways"

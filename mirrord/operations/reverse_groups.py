@@ -11,8 +11,8 @@ from typing import NamedTuple
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.groups.checkpoint_memory import remember
+from mirrord.groups.group_position_translation import Atlas, Lanes
 from mirrord.groups.lane_bounds import LaneEnds
-from mirrord.groups.position_map import Atlas, Lanes
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
@@ -26,7 +26,7 @@ from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.operations.group_report import ANSWER_S, view_of
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
+from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
 
 ROUNDS_S = 10.0
 """Time limit for finding the coordinators of the groups."""

@@ -25,12 +25,12 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, TopicPartition
 from mirrord.model.status import ClusterStatus, FlowPhase, FlowStatus, Status, Totals
 from mirrord.model.version import version
+from mirrord.supervision.daemon_http_client import NoAnswer, ask_status
 from mirrord.supervision.jobs.schedule import job_statuses
 from mirrord.supervision.lane_status import present_lanes, recorded_lanes
 from mirrord.supervision.order_execution import order_remarks
 from mirrord.supervision.rules.broker_probe import guarantee
 from mirrord.supervision.rules.rpo import rpo_status
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_status
 
 PATIENCE_S = 3.0
 """Time limit for reading the target's ledgers, in seconds. A person is waiting for the result."""

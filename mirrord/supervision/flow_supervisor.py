@@ -22,26 +22,26 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.status import FlowPhase, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.wait import wait_for
+from mirrord.supervision.deleted_topic_losses import DeletedTopicLosses
 from mirrord.supervision.delivery_guarantee import TargetMode
 from mirrord.supervision.fleet.adoption import end_all
 from mirrord.supervision.fleet.fleet import Fleet
-from mirrord.supervision.flow_context import Services
 from mirrord.supervision.flow_stats import FlowFigures
-from mirrord.supervision.follower_keeper import GroupKeeper
-from mirrord.supervision.foreign_records import deletion_guards
-from mirrord.supervision.forget_copies import Forgetting
+from mirrord.supervision.forgotten_copies import Forgetting
+from mirrord.supervision.group_follower_keeper import GroupKeeper
 from mirrord.supervision.jobs.schedule import Schedule
 from mirrord.supervision.lane_status import lines, lost_topics, recorded_lanes, replicators
 from mirrord.supervision.lane_wait_log import LaneWaits
-from mirrord.supervision.lost_topics import LostTopics
 from mirrord.supervision.order_execution import Desk, order_remarks
 from mirrord.supervision.pruning import prune_for_ever
 from mirrord.supervision.renamed_alias import check_alias
 from mirrord.supervision.rules.rpo import rpo_status
-from mirrord.supervision.source_ends import UncoveredEnds, uncovered
+from mirrord.supervision.shared_services import Services
 from mirrord.supervision.start_resolution import FirstLook
-from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.unfetched_partition_ends import UncoveredEnds, uncovered
 from mirrord.supervision.upgrade.outgoing import FlowHandover
+from mirrord.supervision.upkeep import Upkeep
+from mirrord.topics.deletion_sync import deletion_guards
 from mirrord.topics.discovery import Discovered, Discovery, hazards_of, next_refresh_s
 from mirrord.topics.selection_preview import topics_that_change
 
@@ -99,7 +99,7 @@ class FlowSupervisor:
         self._figures = FlowFigures()
         self._mode = TargetMode(services.probe)
         self._lease = SeenLease(services.clock)
-        self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics(services.clock)
+        self._waits, self._lost_topics = LaneWaits(flow.name), DeletedTopicLosses(services.clock)
         self._held_before = False
         """Whether this process has held the lease before."""
         self._known: LedgerEnd | None = None

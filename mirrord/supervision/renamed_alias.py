@@ -15,7 +15,7 @@ from mirrord.ledger.errors import AliasChanged
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
-from policies.flows import naming_of
+from policies.flow_policies import naming_of
 from policies.naming import is_heartbeats
 
 

@@ -25,7 +25,7 @@ from mirrord.ledger.start_offsets import first_selected, resolvable
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 
 ANSWER_S = 5.0
 """A partition whose offset is not known after this time is asked for again in the next refresh."""

@@ -18,10 +18,9 @@ from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.acls import RESOURCE_KINDS, AclRule, ResourceKind
 from mirrord.topics.rules.acls import AclsPlan, plan_acls
-from mirrord.topics.rules.copy_names import CopyNames
-from mirrord.topics.rules.incarnations import copy_names
+from mirrord.topics.rules.recreated_topic_names import CopyNames, copy_names
 from policies.acls import AclPolicy, TopicNames, acl_policy
-from policies.flows import naming_of
+from policies.flow_policies import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000

@@ -18,7 +18,7 @@ from mirrord.model.names import TopicId, ledger_topic
 from mirrord.topics.rules.retention import Retention, retention_of
 from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings
 from mirrord.topics.rules.topic_plan import PlannedLane
-from policies.flows import properties_of
+from policies.flow_policies import properties_of
 from policies.properties import Properties
 
 log = structlog.get_logger()

@@ -25,7 +25,7 @@ from mirrord.topics.rules.topic_configs import fewer_replicas, replication_facto
 from mirrord.topics.rules.topic_plan import CreateTopic, GrowTopic, PlannedLane, TopicsPlan, plan_topics
 from mirrord.topics.rules.two_way_deletions import halves, not_again
 from mirrord.topics.topic_claims import Claims
-from policies.flows import naming_of, selection_of
+from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5

@@ -15,8 +15,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import Alias, ClusterId, TopicId
-from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames
-from mirrord.topics.rules.incarnations import copy_names, former_copies
+from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE, CopyNames, copy_names, former_copies
 
 
 class Ledger(Protocol):

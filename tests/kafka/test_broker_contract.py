@@ -12,7 +12,7 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import INT32
 from mirrord.kafka.protocol.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, records_digest
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget, lab_batch
 from tests.fixtures.wire import produce_one, topic_key

@@ -29,9 +29,9 @@ from mirrord.lab.cluster import Cluster
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Severity
-from mirrord.operations.check import CheckReport, check
-from mirrord.operations.preflight import check_start
+from mirrord.operations.check_findings import CheckReport, check
 from mirrord.operations.rules.required_acls import Right
+from mirrord.operations.start_refusals import check_start
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import client_settings
 from tests.fixtures.mirror import Written, create_topic, messages, write

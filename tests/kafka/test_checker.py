@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from mirrord.lab.checker import DifferenceCounts, TopicPair, compare, compare_partition
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.copy_checker import DifferenceCounts, TopicPair, compare, compare_partition
 from tests.fixtures.daemon import unique
 from tests.fixtures.lab import LabPair
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.compacted import (
     BROKER,

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from mirrord.config.flow_features import GroupsConfig
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from tests.fixtures.daemon import unique
 from tests.fixtures.groups import commit, committed, following
 from tests.fixtures.lab import LabPair, client_settings, pair_of

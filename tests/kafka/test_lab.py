@@ -17,11 +17,11 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.config.security import Mechanism
-from mirrord.lab import class_archive, settings
+from mirrord.lab import class_archive, server_properties
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import kafka_jars
 from mirrord.lab.ports import free_ports
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.java import find_java
 from tests.fixtures.lab import Allow, LabPair, client_settings
@@ -177,7 +177,7 @@ def test_another_broker_leads_when_the_leader_is_killed(lab_three: Cluster) -> N
 
 HOLDER = """
 import sys
-from mirrord.lab import class_archive, settings
+from mirrord.lab import class_archive, server_properties
 from mirrord.lab.cluster import Cluster
 cluster = Cluster().start()
 print(cluster.pid(), flush=True)
@@ -235,14 +235,14 @@ def test_a_broker_starts_with_the_class_archive_and_ignores_one_that_does_not_fi
 ) -> None:
     """The archive is created once. Java ignores another one."""
     class_archive.create()
-    archive = settings.class_archive(find_java(), kafka_jars())
+    archive = server_properties.class_archive(find_java(), kafka_jars())
     before = archive.stat().st_mtime_ns
     class_archive.create()
     assert archive.stat().st_mtime_ns == before
     foreign = tmp_path / "foreign.jsa"
     foreign.write_bytes(b"\0" * 4 + archive.read_bytes()[4:])
     for path in (archive, foreign):
-        monkeypatch.setattr(settings, "class_archive", lambda *_, path=path: path)
+        monkeypatch.setattr(server_properties, "class_archive", lambda *_, path=path: path)
         with Cluster() as cluster:
             assert f"-XX:SharedArchiveFile={path}" in psutil.Process(cluster.pid()).cmdline()
 
@@ -250,7 +250,7 @@ def test_a_broker_starts_with_the_class_archive_and_ignores_one_that_does_not_fi
 def test_half_a_class_archive_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Java would crash with it, and with it every broker."""
     class_archive.create()
-    whole = settings.class_archive(find_java(), kafka_jars()).read_bytes()
+    whole = server_properties.class_archive(find_java(), kafka_jars()).read_bytes()
     monkeypatch.setattr(class_archive, "class_archive", lambda *_: tmp_path / "half.jsa")
     stop = Cluster.stop
 

@@ -11,7 +11,7 @@ from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.replication.host.replicator import Replicator
 from mirrord.replication.lane.assignment import FlowSetup, Former

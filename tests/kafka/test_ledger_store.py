@@ -22,7 +22,7 @@ from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.api_versions import PRODUCE, Api
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
-from mirrord.lab.settings import ADMIN
+from mirrord.lab.server_properties import ADMIN
 from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.facts.core import LaneTaken, SourceRun, Verdict, VerdictGiven
 from mirrord.ledger.store.kafka_log import KafkaLog

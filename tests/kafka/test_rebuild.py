@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from mirrord.audit import rebuild
+from mirrord.audit import ledger_rebuild
 from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
@@ -214,8 +214,8 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await append(self, values)
 
     async def run() -> None:
-        found = await rebuild.find_positions(config, flow, "lost")
-        await rebuild.apply(config, flow, found)
+        found = await ledger_rebuild.find_positions(config, flow, "lost")
+        await ledger_rebuild.apply(config, flow, found)
 
     with monkeypatch.context() as patched:
         patched.setattr(KafkaLog, "append", fails)

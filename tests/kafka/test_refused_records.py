@@ -18,7 +18,8 @@ from mirrord.ledger.facts.quarantine import BY_POLICY, Parked, QuarantineSkipped
 from mirrord.ledger.standing_orders import Order
 from mirrord.model import names
 from mirrord.model.names import LaneId, dead_letter_topic
-from mirrord.operations.quarantine import bring_back, find, park
+from mirrord.operations.quarantine_entries import find
+from mirrord.operations.quarantine_parking import bring_back, park
 from mirrord.replication.dead_letters.records import LetterPlace, Returned, TargetPosition
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.replication.dead_letters.topic import DeadLetters, NotParked

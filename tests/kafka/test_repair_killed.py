@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.audit.result_files import ResultRow, Results
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, RangeResult
+from mirrord.audit.rules.audit_range import AuditRange
+from mirrord.audit.rules.results import Compared, Difference, RangeResult
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.history import LedgerReading, read_gaps

@@ -15,7 +15,7 @@ from mirrord.config.schema import OnLoss
 from mirrord.kafka.client.producer_expiry import producer_expiry_ms
 from mirrord.kafka.protocol.record_batch import CODEC_MASK
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.ledger.facts.core import Holder, LeaseTaken, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.host.replicator import Replicator

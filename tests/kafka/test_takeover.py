@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bench.harness.mirror_maker import MirrorMaker, properties
-from mirrord.lab.checker import TopicPair, compare
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.copy_checker import TopicPair, compare
+from mirrord.lab.server_properties import LabOptions
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, pair_of
 from tests.fixtures.mirror import Written, create_topic, ends, write

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from mirrord.kafka.client.topic_admin import ClusterTopics, KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.supervision import pruning
 from mirrord.supervision.pruning import prune_for_ever
 from mirrord.topics.discovery import Discovered

@@ -12,7 +12,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.client.record_codec import decode
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 from mirrord.ledger.errors import LedgerWentBack
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import SourceRun, Verdict

@@ -7,10 +7,11 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.ledger_audit import compare_ledger
-from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import compare_records, together
-from mirrord.audit.rules.results import AuditRange, Compared, Seen, Surroundings
+from mirrord.audit.rules.results import Compared, Seen, Surroundings
 from mirrord.ledger.prune import floor
 from tests.fixtures.naive_audit import Log, expected, naive
 from tests.fixtures.random_mirror import WHOLE, WILD, RandomMirror

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrord.audit.range_audit import AuditedLane, RangeReader
-from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared
 from mirrord.kafka.client import record_codec

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.groups.position_map import Atlas
+from mirrord.groups.group_position_translation import Atlas
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import NO_EPOCH, GroupBook
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrord.groups.position_map import Atlas
+from mirrord.groups.group_position_translation import Atlas
 from mirrord.groups.reverse_sync import GroupBack
 from mirrord.groups.rules.commit_plan import GroupBook
 from mirrord.groups.rules.reverse_plan import Asked, PositionPairs

@@ -9,9 +9,8 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.audit.rules.fact_reconstruction import LaneNames, ReconstructedLane, facts, standing
-from mirrord.audit.rules.record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
-from mirrord.audit.rules.record_placement import (
+from mirrord.audit.rules.rebuild_facts import LaneNames, ReconstructedLane, facts, standing
+from mirrord.audit.rules.rebuild_placement import (
     GONE,
     CopiedRecords,
     OriginalRecords,
@@ -23,6 +22,7 @@ from mirrord.audit.rules.record_placement import (
     place,
     refined,
 )
+from mirrord.audit.rules.rebuild_record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold

@@ -9,8 +9,8 @@ from ray._private import worker
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
 from actors.handles import NODE_DIED, call
-from actors.local import PRINTS
 from actors.options import REPLICATOR, SUPERVISOR, supervisor_name
+from actors.ray_connection import PRINTS
 from mirrord.model.errors import EnvironmentFault
 from mirrord.supervision.fleet.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.harness.mirror_maker import MirrorMaker, properties
-from mirrord.lab.checker import TopicPair, compare
+from mirrord.lab.copy_checker import TopicPair, compare
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster as RayCluster
 
-from actors.local import OBJECT_STORE_BYTES
+from actors.ray_connection import OBJECT_STORE_BYTES
 from mirrord.model.status import FlowStatus
 from tests.fixtures.daemon import Daemon, Load, assert_same, conf, unique
 from tests.fixtures.lab import LabPair

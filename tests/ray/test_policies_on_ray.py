@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.lab.checker import TopicPair, compare
+from mirrord.lab.copy_checker import TopicPair, compare
 from tests.fixtures.daemon import Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

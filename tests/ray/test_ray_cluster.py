@@ -9,7 +9,7 @@ import pytest
 import ray
 
 from actors.handles import names
-from actors.local import RayConnection
+from actors.ray_connection import RayConnection
 from mirrord.config.schema import RayConfig
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique

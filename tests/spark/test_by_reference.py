@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from mirrord.audit import plan
-from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.audit_range import AuditRange
+from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import together
-from mirrord.audit.rules.results import AuditRange, Difference
+from mirrord.audit.rules.results import Difference
 from mirrord.cli.main import main
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config

@@ -25,7 +25,7 @@ ENTRY_POINTS = {
     "mirrord.ledger.facts.reference_page": "writes docs/reference/facts.md",
     "mirrord.ledger.store.memory_log": "the twin of the Kafka log, for tests",
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
-    "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
+    "mirrord.lab.copy_checker": "with it demo, tests and bench prove that a copy is exact",
 }
 CROSS_PACKAGE_TESTS = {"test_bounded.py", "test_docs.py", "test_quick.py", "test_tiers.py"}
 """Files of tests/unit that belong to no package: limits of several packages, the documents, the test runner."""

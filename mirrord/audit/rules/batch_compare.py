@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.record_compare import merged
 from mirrord.audit.rules.reordering import mapped_disorder
-from mirrord.audit.rules.results import WITHHELD, AuditRange, Compared, Explained
+from mirrord.audit.rules.results import WITHHELD, Compared, Explained
 from mirrord.kafka.protocol.record_batch import Header
 from mirrord.replication.lane.target.batch_compare import same_bytes
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from mirrord.audit.rules.results import AuditRange, Difference, MapPiece, Seen
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
+from mirrord.audit.rules.results import Difference, Seen
 
 _NONE = -1
 

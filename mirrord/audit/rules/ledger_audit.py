@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.record_compare import merged, together
 from mirrord.audit.rules.reordering import mapped_disorder
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, MapPiece
+from mirrord.audit.rules.results import Compared, Difference, Explained
 from mirrord.ledger.facts.core import LOSSES
 from mirrord.model.intervals import uncovered, within
 

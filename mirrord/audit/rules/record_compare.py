@@ -13,16 +13,15 @@ from itertools import accumulate
 
 import msgspec
 
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.reordering import mapped_disorder
 from mirrord.audit.rules.results import (
     WITHHELD,
-    AuditRange,
     Cause,
     Compared,
     Difference,
     DifferenceKind,
     Explained,
-    MapPiece,
     Seen,
     Surroundings,
 )

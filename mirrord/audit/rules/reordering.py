@@ -7,7 +7,8 @@ true offsets, so a comparison by the map finds them equal. A reader of the targe
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from mirrord.audit.rules.results import Explained, MapPiece
+from mirrord.audit.rules.audit_range import MapPiece
+from mirrord.audit.rules.results import Explained
 from mirrord.model.intervals import Interval, joined, uncovered, within
 
 

@@ -9,16 +9,16 @@ from rich.console import Group
 from rich.markup import escape
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.operations.preflight import check_start
+from mirrord.operations.start_refusals import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.supervision.upgrade.daemon_client import order_apply
-from policies.flows import LOADING
+from mirrord.supervision.daemon_http_client import order_apply
+from policies.policy_trial import LOADING
 
 _EPILOG = """Flows can be added and removed, and topics, groups, sync settings and limits can change. Lanes of topics
 that stay are not touched, unless limits, names, isolation or start of a flow change: then all lanes of that flow are

@@ -12,19 +12,20 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.atomic_file import write_whole
+from mirrord.audit.result_files import Results
 from mirrord.audit.rules.html_report import page
 from mirrord.audit.rules.results import LaneDifference, LaneRepaired, LaneSummary
 from mirrord.audit.rules.summary import is_bad, lane_result
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.number_formats import count, size
 from mirrord.cli.progress import ProgressLine
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
-from mirrord.cli.tables import count, size
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.config.units import rate_bytes_per_s
-from mirrord.groups.translate import format_time
+from mirrord.groups.offset_translation_queries import format_time
 from mirrord.jobs.audit_run import Audit, AuditOrder, AuditProgress
 from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError

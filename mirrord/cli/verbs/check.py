@@ -10,14 +10,14 @@ from rich.markup import escape
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.finding_lines import finding_lines
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.files import load_file
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.findings import Finding
-from mirrord.operations.broker_check import ClusterSeen
-from mirrord.operations.check import CheckReport, check
+from mirrord.operations.advertised_brokers import ClusterSeen
+from mirrord.operations.check_findings import CheckReport, check
 from mirrord.operations.status_report import PATIENCE_S
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = """Checks the reachability and version of every broker, the permissions that this configuration needs,
 configs that make the target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists

@@ -9,11 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.number_formats import count, size
 from mirrord.cli.progress import ProgressLine
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
-from mirrord.cli.tables import count, size
-from mirrord.cli.watching import console
-from mirrord.jobs.compact_run import compact_flows, moved_line
+from mirrord.cli.status_watch import console
+from mirrord.jobs.flow_compaction import compact_flows, moved_line
 from mirrord.ledger.compaction_plan import PART_RUNS
 from mirrord.ledger.store.compaction import Compacted, RunSelection
 from mirrord.ledger.store.job_lease import JobLease

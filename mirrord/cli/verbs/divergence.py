@@ -10,12 +10,13 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.divergence_scan import AtomicParquetFile, Diverging, diverge
+from mirrord.audit.divergence_file import AtomicParquetFile
+from mirrord.audit.divergence_scan import Diverging, diverge
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.number_formats import count
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import check_topics
-from mirrord.cli.tables import count
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 
 _EPILOG = """Uses the exact map. At the source, it finds records that are not copied yet (pending; not begun: all of a

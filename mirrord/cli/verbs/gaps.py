@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.number_formats import count
 from mirrord.cli.since import since_ms
-from mirrord.cli.tables import count
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import LOSSES, Reason

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.tables import count, duration
-from mirrord.cli.watching import console
+from mirrord.cli.number_formats import count, duration
+from mirrord.cli.status_watch import console
 from mirrord.model.errors import ConfigError
 from mirrord.model.group_status import GroupsReport
 from mirrord.operations.group_report import gather_groups

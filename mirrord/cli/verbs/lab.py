@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 from mirrord.cli.arguments import Verbs, add_verb
-from mirrord.lab import detached
+from mirrord.lab import cluster_pair
 from mirrord.lab.jars import KAFKA_VERSION
-from mirrord.lab.settings import LabOptions
+from mirrord.lab.server_properties import LabOptions
 
 _EPILOG = """Two single-node clusters, source and target, on free ports of 127.0.0.1. They run until `mirrord lab down`,
 which also removes their data. Java 17 or newer is needed; Kafka itself is downloaded once."""
@@ -32,24 +32,24 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one of the three commands and return the exit code."""
-    home = Path(arguments.dir).absolute() if arguments.dir else detached.default_folder()
+    home = Path(arguments.dir).absolute() if arguments.dir else cluster_pair.default_folder()
     match arguments.lab_verb:
         case "up":
             options = LabOptions(version=arguments.kafka, heap_mb=arguments.heap_mb, quick_start=False)
-            _show(detached.up(home, options), as_json=arguments.json)
+            _show(cluster_pair.up(home, options), as_json=arguments.json)
             return 0
         case "down":
-            print("the lab is not up" if detached.down(home) is None else "the lab is down")
+            print("the lab is not up" if cluster_pair.down(home) is None else "the lab is down")
             return 0
         case _:
-            state = detached.status(home)
+            state = cluster_pair.status(home)
             _show(state, as_json=arguments.json)
-            return 0 if state is not None and all(map(detached.is_running, state.clusters.values())) else 1
+            return 0 if state is not None and all(map(cluster_pair.is_running, state.clusters.values())) else 1
 
 
-def _show(state: detached.LabState | None, *, as_json: bool) -> None:
+def _show(state: cluster_pair.LabState | None, *, as_json: bool) -> None:
     clusters = {} if state is None else state.clusters
-    running = {name: detached.is_running(cluster) for name, cluster in clusters.items()}
+    running = {name: cluster_pair.is_running(cluster) for name, cluster in clusters.items()}
     if as_json:
         shown = {
             name: {

@@ -3,8 +3,8 @@
 import argparse
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_verb
-from mirrord.cli.tables import lag_table
-from mirrord.cli.watching import show
+from mirrord.cli.status_tables import lag_table
+from mirrord.cli.status_watch import show
 
 _EPILOG = """The running daemon is asked. Without one, the answer comes from the target cluster alone."""
 

@@ -11,17 +11,17 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.finding_lines import finding_lines
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Finding, worst_first
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import find_hazards
-from mirrord.operations.plan import planned_steps
+from mirrord.operations.planned_steps import planned_steps
 from mirrord.operations.status_report import PATIENCE_S
 from mirrord.topics.rules.plan_steps import NOT_SYNCED, PlanStep
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = f"""Exit code 0: nothing to do; 3: there is a difference; 1: a cluster does not answer.
 

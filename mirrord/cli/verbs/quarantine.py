@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 from rich.console import Group
@@ -11,20 +11,14 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
 from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_result, send
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
-from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.quarantine import Parked
-from mirrord.ledger.gaps import Gap
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
-from mirrord.ledger.store.access import ClusterAccess
-from mirrord.ledger.store.history import LedgerReading, read_gaps
-from mirrord.ledger.store.kafka_log import KafkaLog
-from mirrord.ledger.store.spill_file import run_memory
-from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.names import LaneId, dead_letter_topic
-from mirrord.operations.quarantine import WITHOUT, bring_back, find, park
-from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import dead_letter_topic
+from mirrord.operations.quarantine_entries import QuarantineEntry, find, is_untimed, read_entries
+from mirrord.operations.quarantine_parking import WITHOUT, bring_back, park
 from mirrord.replication.dead_letters.records import letters_words
 from mirrord.runtime.clock import SystemClock
 
@@ -38,15 +32,6 @@ order, and the verdict stays. With on_reject = "skip" the flow parks and skips s
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
 WHY = "--why"
 _LIST_EPILOG = "No daemon has to run. Exit code 3: a partition waits for a decision."
-
-
-class QuarantineEntry(msgspec.Struct, frozen=True):
-    """One entry, for people and programs."""
-
-    flow: str
-    topic: str
-    partition: int
-    entry: Parked
 
 
 def register(verbs: Verbs) -> None:
@@ -134,7 +119,7 @@ def _show(arguments: argparse.Namespace) -> int:
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
-    found = asyncio.run(_read(config))
+    found = asyncio.run(read_entries(config))
     if arguments.quarantine_verb == "show":
         name: str = arguments.name
         at: int = arguments.offset
@@ -156,51 +141,10 @@ def _show(arguments: argparse.Namespace) -> int:
     return 3 if any(each.entry.skipped is None for each in found) else 0
 
 
-async def _read(config: Config) -> list[QuarantineEntry]:
-    views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
-    found: list[QuarantineEntry] = []
-    for name, view in views.items():
-        if isinstance(view, LedgerMissing):
-            continue
-        if not isinstance(view, LedgerView):
-            raise EnvironmentFault(f"flow {name}: {view}")
-        rejections = await _rejections(config, view)
-        for lane_id, lane in view.state.lanes.items():
-            entries = [_with_time(entry, rejections.get(lane_id, ())) for entry in lane.quarantine]
-            found += [QuarantineEntry(name, lane.source_topic, lane.partition, entry) for entry in entries]
-    return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
-
-
-async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
-    """Return when the ledger recorded the records that a policy skipped. The entries themselves do not
-    hold that time."""
-    if not any(_is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
-        return {}
-    rejections: dict[LaneId, list[Gap]] = {}
-    log = KafkaLog(view.flow.name, config.clusters[view.flow.target])
-    for gap in await read_gaps(LedgerReading(log, run_memory(view.flow))):
-        if gap.reason == "rejected":
-            rejections.setdefault(gap.lane, []).append(gap)
-    return rejections
-
-
-def _is_untimed(entry: Parked) -> bool:
-    return entry.skipped is not None and entry.skipped.at_ms == 0
-
-
-def _with_time(entry: Parked, rejections: Sequence[Gap]) -> Parked:
-    times = [
-        gap.at_ms for gap in rejections if gap.start < entry.end and entry.start < gap.end and gap.at_ms is not None
-    ]
-    if entry.skipped is None or not times or not _is_untimed(entry):
-        return entry
-    return msgspec.structs.replace(entry, skipped=msgspec.structs.replace(entry.skipped, at_ms=max(times)))
-
-
 def _state(entry: Parked) -> str:
     if entry.skipped is None:
         return "waits"
-    by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else describe_origin(entry.skipped)
+    by = f"by policy: {entry.skipped.reason}" if is_untimed(entry) else describe_origin(entry.skipped)
     return f"skipped ({letters_words(entry.letters)}) {by}"
 
 

@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.rebuild import FlowRebuilt, apply, find_positions, lost
+from mirrord.audit.ledger_rebuild import FlowRebuilt, apply, find_positions
+from mirrord.audit.lost_ledger import lost
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
-from mirrord.cli.tables import count
-from mirrord.cli.watching import console
+from mirrord.cli.number_formats import count
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 

@@ -16,9 +16,9 @@ from rich.table import Table
 from mirrord.audit.repair import Repair, damages, repair
 from mirrord.audit.result_files import Results
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
-from mirrord.cli.tables import count
-from mirrord.cli.watching import console
-from mirrord.groups.translate import format_time
+from mirrord.cli.number_formats import count
+from mirrord.cli.status_watch import console
+from mirrord.groups.offset_translation_queries import format_time
 from mirrord.ledger.facts.base import Origin
 from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock

@@ -9,7 +9,7 @@ from mirrord.cli.arguments import Verbs, add_verb, load_conf
 from mirrord.cli.order_verbs import EPILOG, add_order_options, give
 from mirrord.config.units import start_point
 from mirrord.model.errors import ConfigError
-from mirrord.operations.seek_plan import Goal, plan_seek
+from mirrord.operations.seek_preview import Goal, plan_seek
 
 _EPILOG = f"""Only forward: records that were copied would be in the target twice. The skipped offsets get a verdict
 (skipped) in the ledger, with their exact range, the author and the reason; `mirrord gaps` lists them. The plan is shown

@@ -14,13 +14,13 @@ import uvloop
 from rich.console import Console, Group
 from rich.live import Live
 
-from mirrord.cli import dry_run
+from mirrord.cli import start_dry_run
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
-from mirrord.cli.detached import report_to_parent, start_detached
-from mirrord.cli.proof_lines import proof_lines
+from mirrord.cli.catch_up_proof_lines import proof_lines
 from mirrord.cli.reload_signal import reload_on_hangup
-from mirrord.cli.tables import status_table
-from mirrord.cli.upgrade import check_upgrade, find_predecessor, print_replacement
+from mirrord.cli.start_detached import report_to_parent, start_detached
+from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_replacement
+from mirrord.cli.status_tables import status_table
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.files import load_file
 from mirrord.config.schema import Config
@@ -31,11 +31,11 @@ from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.catch_up import CatchUp
-from mirrord.operations.preflight import check_start
+from mirrord.operations.start_refusals import check_start
 from mirrord.runtime import logs
 from mirrord.supervision.fleet.in_process_engine import ProcessEngine
 from mirrord.supervision.upgrade.protocol import Predecessor, Successor
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--json needs --dry-run; `mirrord status --json` shows what runs")
     check_upgrade(arguments)
     if arguments.dry_run:
-        return dry_run.run(config, as_json=arguments.json)
+        return start_dry_run.run(config, as_json=arguments.json)
     if arguments.detach and arguments.until_caught_up:
         raise ConfigError(
             "--until-caught-up ends by itself and reports what was copied: it cannot be combined with --detach"
@@ -212,7 +212,7 @@ class _Ended:
 def _daemon(config: Config, log_directory: str) -> Daemon:
     if config.runtime.engine == "process":
         return _Here(config)
-    from actors.daemon import RayDaemon  # noqa: PLC0415 - not always needed, and slow to import
+    from actors.supervisor_watch import RayDaemon  # noqa: PLC0415 - not always needed, and slow to import
 
     return RayDaemon(config, log_directory)
 

@@ -10,7 +10,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.supervision.upgrade.daemon_client import NoAnswer, order_stop
+from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
 """How long to wait for the drain, which takes at most 10 s."""

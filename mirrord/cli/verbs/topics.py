@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.watching import console
+from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.store.access import ClusterAccess
@@ -18,7 +18,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey, recorded_lines, survey_flows
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.topics.rules.topic_list import TopicLine, with_orders
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
 excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). If the source does not

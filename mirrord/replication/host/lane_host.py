@@ -88,7 +88,7 @@ from mirrord.replication.lane.step import STILL, step
 from mirrord.replication.lane.target import unconfirmed_limit
 from mirrord.runtime.clock import Clock
 from mirrord.runtime.tasks import BackgroundTasks
-from mirrord.topics.rules.incarnations import Lately
+from mirrord.topics.rules.ledger_start_evidence import Lately
 
 BEAT_S = 1.0
 TIMER_GRAIN_S = 0.002

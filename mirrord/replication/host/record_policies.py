@@ -16,7 +16,7 @@ from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault
 from mirrord.replication.host.batch_rebuild import build, rebuild
 from mirrord.replication.lane.second_path import PolicyRefused, Rebuilder, RebuildRequest, RebuiltBatch
-from policies.flows import record_filter_of, record_transform_of
+from policies.flow_policies import record_filter_of, record_transform_of
 from policies.guarded_records import GuardedFilter, GuardedTransform
 
 

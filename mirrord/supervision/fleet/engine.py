@@ -85,7 +85,7 @@ class ReplicatorHandle(Protocol):
 
 
 class GroupsHandle(Protocol):
-    """A handle to one follower of consumer groups (`mirrord.groups.follower`).
+    """A handle to one follower of consumer groups (`mirrord.groups.group_follower`).
 
     Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else.
     """

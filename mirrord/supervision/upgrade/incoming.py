@@ -19,9 +19,9 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import Clock
+from mirrord.supervision.daemon_http_client import CommandRefused, NoAnswer, hand_over
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorForeign, ReplicatorHandle
 from mirrord.supervision.fleet.engine import ReplicatorUnsure as Unsure
-from mirrord.supervision.upgrade.daemon_client import CommandRefused, NoAnswer, hand_over
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverVerb, Predecessor, Successor
 
 CALL_S = 5.0

@@ -12,7 +12,7 @@ import msgspec
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import TopicDeletionPlanned, TopicDeletionWithdrawn
 from mirrord.model.names import TopicId
-from mirrord.topics.rules.copy_names import CopyNames
+from mirrord.topics.rules.recreated_topic_names import CopyNames
 
 
 class TopicCopy(msgspec.Struct, frozen=True, order=True):

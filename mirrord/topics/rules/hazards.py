@@ -8,7 +8,7 @@ from mirrord.kafka.rules.topic import Topic
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias, TopicId
 from mirrord.topics.rules.topic_list import TopicLine
-from policies.flows import naming_of
+from policies.flow_policies import naming_of
 
 SHOWN = 3
 """Maximum number of names in one line."""

@@ -4,7 +4,7 @@ Each part of mirrord that alters something adds its steps. This module also list
 plan is not mistaken for a promise about it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -12,7 +12,9 @@ import msgspec
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.rules.topic import BROKER_DEFAULT, Topic
 from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
-from mirrord.topics.rules.topic_configs import replication_factor
+from mirrord.topics.rules.acls import AclsPlan
+from mirrord.topics.rules.deletions import TopicCopy
+from mirrord.topics.rules.topic_configs import SettingsPlan, replication_factor
 from mirrord.topics.rules.topic_plan import TopicsPlan
 
 NOT_SYNCED = (
@@ -69,3 +71,39 @@ def replicas(factor: int) -> str:
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
     return "the brokers' default replication"
+
+
+def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterator[PlanStep]:
+    """Yield a step for each config change of a target topic, ordered by topic name."""
+    for topic, plan in sorted(plans.items()):
+        for change in plan.changes:
+            detail = f"{change.name}: {_shown(change.before)} → {_shown(change.after)}"
+            yield PlanStep(
+                flow=flow.name, cluster=flow.target, action="alter", kind="setting", name=topic, detail=detail
+            )
+
+
+def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
+    """Yield a step for each ACL that is added or removed."""
+    for rule in plan.add:
+        yield PlanStep(
+            flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}"
+        )
+    for rule in plan.remove:
+        yield PlanStep(
+            flow=flow.name, cluster=flow.target, action="delete", kind="acl", name=rule.name, detail=f"{rule}"
+        )
+
+
+def deletion_steps(flow: FlowConfig, gone: Iterable[TopicCopy]) -> Iterator[PlanStep]:
+    """Yield a step for each copy whose source topic no longer exists, in a flow that propagates deletions."""
+    grace = flow.delete_grace_ms / 1000
+    for copy in gone:
+        detail = f"{copy.source_topic} is gone; after {grace:g} s of grace"
+        yield PlanStep(
+            flow=flow.name, cluster=flow.target, action="delete", kind="topic", name=copy.topic, detail=detail
+        )
+
+
+def _shown(value: str | None) -> str:
+    return "(default)" if value is None else value or '""'

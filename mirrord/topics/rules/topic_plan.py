@@ -14,7 +14,8 @@ from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import CopyNamed
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames, plain_form, plain_forms
+from mirrord.topics.rules.colliding_names import plain_form, plain_forms
+from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE, CopyNames
 
 LONGEST_NAME = 249
 """Maximum length of a topic's name, in characters (org.apache.kafka.common.internals.Topic)."""

@@ -8,24 +8,15 @@ import pytest
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan, _proven_to, _with_losses, _with_uncopied
 from mirrord.audit.range_audit import AuditedLane
 from mirrord.audit.result_files import proven, summary
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.batch_compare import compare_batches
 from mirrord.audit.rules.ledger_audit import compare_ledger
-from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import compare_records
 from mirrord.audit.rules.reordering import mapped_disorder
-from mirrord.audit.rules.results import (
-    AuditRange,
-    Compared,
-    Difference,
-    Explained,
-    LaneSummary,
-    MapPiece,
-    RangeResult,
-    Seen,
-    Surroundings,
-)
+from mirrord.audit.rules.results import Compared, Difference, Explained, LaneSummary, RangeResult, Seen, Surroundings
 from mirrord.audit.rules.summary import Result, is_bad, lane_result, whole_result
-from mirrord.audit.selection import Uncopied
+from mirrord.audit.uncopied_partitions import Uncopied
 from mirrord.cli.verbs.audit import _remark
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.facts.core import Reason, Verdict

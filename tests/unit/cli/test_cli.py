@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli import main as cli
-from mirrord.cli import reference_page, tables, watching
+from mirrord.cli import number_formats, reference_page, status_tables, status_watch
 from mirrord.cli.verbs import move, start
 from mirrord.config.files import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -84,7 +84,7 @@ STATUS = Status(
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(watching, "gather_status", lambda _: STATUS)
+    monkeypatch.setattr(status_watch, "gather_status", lambda _: STATUS)
     path = tmp_path / "conf.toml"
     path.write_text(CONF)
     return str(path)
@@ -112,7 +112,7 @@ def test_status_shows_flows_and_what_needs_attention(conf: str, capsys: pytest.C
 def test_a_weaker_or_uncertain_guarantee_is_reported() -> None:
     def lines_of(guarantee: Guarantee | None, note: str) -> str:
         shown = msgspec.structs.replace(flow("eu-us"), guarantee=guarantee, guarantee_note=note)
-        return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
+        return rendered(status_tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
     assert "AT LEAST ONCE, records may be duplicated: not met: [gap]" in lines_of("at-least-once", "not met: [gap]")
     assert "eu-us: not probed: no right" in lines_of("exactly-once", "not probed: no right")
@@ -127,7 +127,7 @@ def test_the_nodes_of_replicators_are_shown_if_there_are_several() -> None:
             for slot, node in enumerate(nodes)
         ]
         shown = msgspec.structs.replace(flow("eu-us"), replicators=tuple(made))
-        return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
+        return rendered(status_tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
 
     assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in lines_of(
         "a" * 56, "b" * 56, "a" * 56
@@ -158,9 +158,9 @@ def test_words_of_other_people_are_not_markup() -> None:
         totals=Totals.of([odd]), lanes=(odd,),
     )  # fmt: skip
     status = Status(version="0", instance="[i]", at_ms=0, gathered="target", flows=(whole,))
-    assert "[red]x[/]-0: [/oops]" in rendered(tables.status_table, status)
-    assert "[b]y" in rendered(tables.lag_table, status)
-    assert "read from the target alone ([i])" in rendered(tables.lag_table, status)
+    assert "[red]x[/]-0: [/oops]" in rendered(status_tables.status_table, status)
+    assert "[b]y" in rendered(status_tables.lag_table, status)
+    assert "read from the target alone ([i])" in rendered(status_tables.lag_table, status)
 
 
 def test_watching_continues_when_nothing_answers(
@@ -176,8 +176,8 @@ def test_watching_continues_when_nothing_answers(
             raise answer
         return answer
 
-    monkeypatch.setattr(watching, "gather_status", gather)
-    monkeypatch.setattr(watching.time, "sleep", lambda _: None)
+    monkeypatch.setattr(status_watch, "gather_status", gather)
+    monkeypatch.setattr(status_watch.time, "sleep", lambda _: None)
     assert cli.main(["status", conf, "--json", "--watch"]) == 0
     first, second, third = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert second == {"error": "us: connection refused"}
@@ -200,18 +200,18 @@ def test_watching_continues_when_nothing_answers(
     ],
 )
 def test_durations_for_people(seconds: float | None, text: str) -> None:
-    assert tables.duration(seconds) == text
+    assert number_formats.duration(seconds) == text
 
 
 def test_figures_for_people() -> None:
-    assert [tables.size(number) for number in (None, 999, 12_345, 2.5e9, 7e12)] == [
+    assert [number_formats.size(number) for number in (None, 999, 12_345, 2.5e9, 7e12)] == [
         "-",
         "999 B",
         "12.3 kB",
         "2.5 GB",
         "7.0 TB",
     ]
-    assert [tables.share(part) for part in (None, 1.0, 0.99999, 0.5)] == ["-", "100 %", "99.9 %", "50.0 %"]
+    assert [number_formats.share(part) for part in (None, 1.0, 0.99999, 0.5)] == ["-", "100 %", "99.9 %", "50.0 %"]
 
 
 def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,7 +380,7 @@ def test_a_file_of_mirrormaker_with_a_java_class_is_refused(mm2: str, capsys: py
 def test_reading_verbs_take_a_file_of_mirrormaker(
     mm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watching, "gather_status", lambda _: STATUS)
+    monkeypatch.setattr(status_watch, "gather_status", lambda _: STATUS)
     assert cli.main(["status", mm2]) == 0
     assert "eu-us" in capsys.readouterr().out
 

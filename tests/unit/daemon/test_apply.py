@@ -19,7 +19,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, ClusterId
 from mirrord.supervision import flow_supervisor
-from mirrord.supervision.upgrade.daemon_client import order_apply
+from mirrord.supervision.daemon_http_client import order_apply
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
 from tests.unit.daemon.test_http_api import free_port
 

@@ -19,7 +19,7 @@ from mirrord.daemon import http_api
 from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer, losses
 from mirrord.daemon.prometheus import metrics_text
-from mirrord.groups.translate import Answer, Place, Question
+from mirrord.groups.offset_translation_queries import Answer, Place, Question
 from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.group_status import GroupsReport
@@ -35,7 +35,7 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
-from mirrord.supervision.upgrade.daemon_client import give_order, order_apply
+from mirrord.supervision.daemon_http_client import give_order, order_apply
 from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 from tests.fixtures.full_status import FULL
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from mirrord.config.flow_features import Mm2RecordsConfig
 from mirrord.config.schema import FlowConfig
-from mirrord.groups.position_map import Atlas, Lanes, SourcePosition
+from mirrord.groups.group_position_translation import Atlas, Lanes, SourcePosition
 from mirrord.kafka.protocol.mm2_records import OffsetSync
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from mirrord.config.flow_features import GroupsConfig, GroupsMode
-from mirrord.groups.position_map import Atlas
+from mirrord.groups.group_position_translation import Atlas
 from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
 from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue

@@ -1,6 +1,6 @@
 """Who else writes into topics that are copied both ways under the same names, and the answers where that is open."""
 
-from mirrord.groups.position_map import NOT_BACK, SourcePosition
+from mirrord.groups.group_position_translation import NOT_BACK, SourcePosition
 from mirrord.groups.two_way_positions import CrossedAtlas, RecentLogEnds, Sight, Way, across, backs
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState

@@ -8,8 +8,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.jobs.columns import BatchColumns, RecordColumns, spark_schema
-from mirrord.jobs.options import LogRange, parse
+from mirrord.jobs.arrow_columns import BatchColumns, RecordColumns, spark_schema
+from mirrord.jobs.kafka_batches_options import LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
 from mirrord.kafka.client.range_reader import ReadBatch
 from mirrord.kafka.protocol.record_batch import HEADER, Header, HeaderTuple, patch

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mirrord.lab import detached, jars, ports
+from mirrord.lab import cluster_pair, jars, ports
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime import java
 
@@ -165,11 +165,11 @@ def test_a_port_that_somebody_listens_on_is_not_free() -> None:
 
 def test_a_process_id_that_was_given_again_is_not_ours(tmp_path: Path) -> None:
     mine = psutil.Process().pid
-    assert not detached.is_running(detached.LabCluster("127.0.0.1:1", mine, str(tmp_path)))
+    assert not cluster_pair.is_running(cluster_pair.LabCluster("127.0.0.1:1", mine, str(tmp_path)))
 
 
 def test_a_state_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lab.json").write_text('{"version": 3}')
     with pytest.raises(EnvironmentFault, match=r"lab\.json does not say where the lab is"):
-        detached.status(tmp_path)
-    assert detached.status(tmp_path / "none") is None
+        cluster_pair.status(tmp_path)
+    assert cluster_pair.status(tmp_path / "none") is None

@@ -22,7 +22,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from mirrord.supervision.start_resolution import FirstLook
-from mirrord.topics.rules.incarnations import Incarnations, start_offsets
+from mirrord.topics.rules.ledger_start_evidence import Incarnations, start_offsets
 from mirrord.topics.rules.partition_start import FixedStart
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.ledger import FLOW, HOLDER, entry

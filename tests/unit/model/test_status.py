@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mirrord.cli.tables import status_table
+from mirrord.cli.status_tables import status_table
 from mirrord.ledger.facts.audit import RangeAudited
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.cli.proof_lines import proof_lines
+from mirrord.cli.catch_up_proof_lines import proof_lines
 from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.ledger.completeness import Account, account, uncopied
 from mirrord.ledger.facts.core import Progress, Verdict

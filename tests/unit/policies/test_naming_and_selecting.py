@@ -6,7 +6,7 @@ import pytest
 from mirrord.config.flow_features import HeartbeatsConfig
 from mirrord.config.schema import FlowConfig
 from mirrord.model.errors import ConfigError
-from policies.flows import selection_of
+from policies.flow_policies import selection_of
 from policies.naming import IdentityNaming, Naming, PrefixNaming, naming
 from policies.selecting import Refusal, Selection, is_internal
 

@@ -17,17 +17,18 @@ from mirrord.ledger.store.memory_log import MemoryLedger
 from mirrord.model.acls import AclRule
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.names import ClusterId
-from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.upkeep import Upkeep
 from mirrord.topics.discovery import Discovery
 from mirrord.topics.rules.acls import plan_acls
 from mirrord.topics.rules.hazards import topic_hazards
 from mirrord.topics.rules.topic_configs import plan_settings
 from mirrord.topics.rules.topic_list import topic_lines
 from mirrord.topics.topic_claims import Claims
-from policies import flows
+from policies import flow_policies
 from policies.acls import TopicNames, acl_policy
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
-from policies.flows import LOADING, naming_of, properties_of, selection_of
+from policies.flow_policies import naming_of, properties_of, selection_of
+from policies.policy_trial import LOADING
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.sample_policies import BROKEN, Filter, SuffixNaming, Without
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep
@@ -47,7 +48,7 @@ FLOW = FlowConfig(
 
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(flows, "_made", {})
+    monkeypatch.setattr(flow_policies, "_made", {})
     yield
     BROKEN.clear()
 

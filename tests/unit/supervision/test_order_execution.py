@@ -16,7 +16,7 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import LaneStatus
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision import flow_supervisor, source_ends
+from mirrord.supervision import flow_supervisor, unfetched_partition_ends
 from mirrord.supervision.fleet import fleet, handoff_preparation
 from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from mirrord.supervision.flow_supervisor import FlowSupervisor
@@ -90,7 +90,7 @@ async def test_a_paused_partition_is_drained_and_the_others_are_not_touched(mirr
 async def test_the_lag_of_a_paused_partition_grows_or_is_not_known(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_ends, "LOOK_S", 0.05)
+    monkeypatch.setattr(unfetched_partition_ends, "LOOK_S", 0.05)
     ends = {2: 107}
 
     async def ask(_: object, wanted: list[SourcePartition]) -> dict[SourcePartition, int]:
@@ -98,7 +98,7 @@ async def test_the_lag_of_a_paused_partition_grows_or_is_not_known(
             raise EnvironmentFault("nobody answers")
         return {each: ends[each.partition] for each in wanted if each.partition in ends}
 
-    monkeypatch.setattr(source_ends.LogOffsets, "high_watermarks", ask)
+    monkeypatch.setattr(unfetched_partition_ends.LogOffsets, "high_watermarks", ask)
     flow, _ = await running(mirror)
     await give(flow, "pause", "orders-2")
     await eventually(lambda: [lane.lag_records for lane in lanes(flow, "paused")] == [100])

@@ -22,9 +22,9 @@ from mirrord.ledger.facts.core import (
 )
 from mirrord.model.acls import AclRule
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.operations.sync_plan import upkeep_steps
+from mirrord.operations.planned_steps import upkeep_steps
 from mirrord.runtime.clock import SystemClock
-from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.upkeep import Upkeep
 from mirrord.topics import acl_sync
 from mirrord.topics.acl_sync import AclSync
 from mirrord.topics.config_sync import SettingsSync

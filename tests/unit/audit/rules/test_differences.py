@@ -5,19 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
 from mirrord.audit.rules.ledger_audit import compare_ledger
 from mirrord.audit.rules.record_compare import compare_records
-from mirrord.audit.rules.results import (
-    AuditRange,
-    Compared,
-    Difference,
-    DifferenceKind,
-    Explained,
-    MapPiece,
-    Seen,
-    Surroundings,
-)
+from mirrord.audit.rules.results import Compared, Difference, DifferenceKind, Explained, Seen, Surroundings
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Header
 from mirrord.ledger.facts.core import Reason, Verdict
 from tests.fixtures.ledger import lane_id

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.audit.result_files import write_whole
+from mirrord.audit.atomic_file import write_whole
 from mirrord.audit.rules.html_report import MOST_SERIES, AuditPage, FoundThen, ProvenPoint, page
 from mirrord.audit.rules.results import Difference, LaneDifference, LaneSummary
 from mirrord.model.errors import EnvironmentFault

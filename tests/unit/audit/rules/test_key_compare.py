@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan
 from mirrord.audit.range_audit import AuditedLane, RangeReader
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged, source_rows, target_rows
-from mirrord.audit.rules.ranges import ranges
-from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, MapPiece, RangeResult, Seen
+from mirrord.audit.rules.range_division import ranges
+from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult, Seen
 from mirrord.jobs.audit_keys import KeyWork, key_works, with_keys
 from mirrord.kafka.client.log_reader import LogReader
 from mirrord.ledger.facts.core import Verdict

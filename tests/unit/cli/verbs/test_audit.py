@@ -13,19 +13,11 @@ from mirrord.audit import plan as plan_module
 from mirrord.audit.plan import FlowPlan, LaneAuditPlan, audit_by_ledger
 from mirrord.audit.range_audit import AuditedLane
 from mirrord.audit.result_files import ResultRow, Results, proven, range_key, summary
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
 from mirrord.audit.rules.ledger_audit import compare_ledger
-from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import compare_records
-from mirrord.audit.rules.results import (
-    AuditRange,
-    Compared,
-    Difference,
-    Explained,
-    MapPiece,
-    RangeResult,
-    Seen,
-    Surroundings,
-)
+from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult, Seen, Surroundings
 from mirrord.cli.main import main
 from mirrord.config.flow_features import RecordsConfig
 from mirrord.config.schema import Config, FlowConfig

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.cli.tables import status_table
+from mirrord.cli.status_tables import status_table
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.primitives import Reader

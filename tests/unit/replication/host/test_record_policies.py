@@ -18,7 +18,7 @@ from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.lane.intake import take
 from mirrord.replication.lane.second_path import ALL, NOT_YET, Decided, PolicyRefused, RebuildRequest, RebuiltBatch
 from mirrord.replication.lane.signals import Batch, Chunk
-from policies.flows import LOADING
+from policies.policy_trial import LOADING
 from tests.unit.replication.host.test_batch_rebuild import BASE, PRODUCER, batch, records
 from tests.unit.replication.lane.test_answers import copying
 

@@ -29,7 +29,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
-from mirrord.operations import flow_lookup, seek_plan
+from mirrord.operations import flow_lookup, seek_preview
 from mirrord.operations.status_report import LedgerView
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.seek import left_out
@@ -263,8 +263,8 @@ def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
         return dict.fromkeys(partitions, (222, time_ms) if time_ms < 2000 else None)
 
     monkeypatch.setattr(flow_lookup, "read_ledgers", read)
-    monkeypatch.setattr(seek_plan, "log_offsets", offsets)
-    monkeypatch.setattr(seek_plan, "offsets_at", at)
+    monkeypatch.setattr(seek_preview, "log_offsets", offsets)
+    monkeypatch.setattr(seek_preview, "offsets_at", at)
     return daemons
 
 

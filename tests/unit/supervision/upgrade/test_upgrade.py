@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mirrord.cli import upgrade
+from mirrord.cli import start_upgrade
 from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.config.units import HostPort
 from mirrord.daemon.http_api import HttpServer
@@ -16,11 +16,11 @@ from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.daemon_http_client import NoAnswer
 from mirrord.supervision.fleet import fleet
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_supervisor import FlowSupervisor
 from mirrord.supervision.upgrade import incoming, outgoing
-from mirrord.supervision.upgrade.daemon_client import NoAnswer
 from mirrord.supervision.upgrade.incoming import Succession
 from mirrord.supervision.upgrade.outgoing import FlowHandover, Handover
 from mirrord.supervision.upgrade.protocol import (
@@ -320,11 +320,11 @@ async def test_bad_uses_are_reported_in_one_line(
             raise NoAnswer(f"{OLD} answers with 404")
         return HandoverAnswer(terms=terms)
 
-    monkeypatch.setattr(upgrade, "LedgerView", Held)
-    monkeypatch.setattr(upgrade, "read_ledgers", read)
-    monkeypatch.setattr(upgrade, "hand_over", answer)
+    monkeypatch.setattr(start_upgrade, "LedgerView", Held)
+    monkeypatch.setattr(start_upgrade, "read_ledgers", read)
+    monkeypatch.setattr(start_upgrade, "hand_over", answer)
     with pytest.raises((ConfigError, EnvironmentFault)) as raised:
-        await upgrade.find_predecessor(config, ClusterAccess(config))
+        await start_upgrade.find_predecessor(config, ClusterAccess(config))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -340,13 +340,13 @@ async def test_the_same_version_is_allowed_and_reported(
     async def answer(*_: object) -> HandoverAnswer:
         return HandoverAnswer(terms=TERMS)
 
-    monkeypatch.setattr(upgrade, "LedgerView", Held)
-    monkeypatch.setattr(upgrade, "read_ledgers", read)
-    monkeypatch.setattr(upgrade, "hand_over", answer)
-    assert await upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
+    monkeypatch.setattr(start_upgrade, "LedgerView", Held)
+    monkeypatch.setattr(start_upgrade, "read_ledgers", read)
+    monkeypatch.setattr(start_upgrade, "hand_over", answer)
+    assert await start_upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
     errors = capsys.readouterr().err
     assert errors == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
-    upgrade.print_replacement(Successor(NEW, "2.0"))
+    start_upgrade.print_replacement(Successor(NEW, "2.0"))
     assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord 2.0 at {NEW}\n"
 
 
@@ -354,7 +354,7 @@ async def test_the_same_version_is_allowed_and_reported(
 def test_what_it_cannot_go_with(other: str) -> None:
     given = argparse.Namespace(**({"upgrade": True, "dry_run": False, "until_caught_up": False} | {other: True}))
     with pytest.raises(ConfigError, match="--upgrade takes over from a daemon that keeps copying"):
-        upgrade.check_upgrade(given)
+        start_upgrade.check_upgrade(given)
 
 
 async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,176 @@
+"""A daemon on Ray, seen from the foreground process, which starts, watches and ends the supervisor."""
+
+import asyncio
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import structlog
+
+from actors import options
+from actors.handles import CALL_S, call, create, kill, names
+from actors.nodes import this_node
+from actors.ray_connection import RayConnection
+from actors.supervisor import SupervisorActor
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.schema import Config
+from mirrord.daemon.daemon import CLOSE_S, STOP_S
+from mirrord.ledger.store.process_identity import new_identity
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import Status
+from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.supervision.upgrade.protocol import Predecessor, Successor
+
+START_S = 60.0
+APPLY_S = 15.0
+POLL_S = 0.2
+SWEEP_S = 60.0
+"""How often the folder of a Ray that this process started is cleared of the files of processes that ended long ago."""
+LOOK_S = 2.0
+SILENT_S = 30.0
+"""`LOOK_S`: how often the supervisor's event loop is checked. `SILENT_S`: how long the loop may be unresponsive."""
+
+log = structlog.get_logger()
+
+
+class RayDaemon:
+    """The supervisor on Ray."""
+
+    def __init__(self, config: Config, log_directory: str) -> None:
+        self._config = config
+        self._log_directory = log_directory
+        self._ray = RayConnection(config.ray)
+        self._actor: Any = None
+        self.replaced_by: Successor | None = None
+        """The daemon that has taken over everything."""
+        self._stop_before = float("inf")
+        self._looked = self._heard = float("inf")
+        self._unsure = ""
+        """Why the supervisor had not started at the last check."""
+
+    @property
+    def dashboard(self) -> str:
+        """Return the address of Ray's dashboard, or an empty string."""
+        return self._ray.dashboard
+
+    async def start(self, predecessor: Predecessor | None = None) -> str:
+        """Bring up Ray and the supervisor, and return the address of its HTTP API. Raises EnvironmentFault.
+
+        If a predecessor runs on the same Ray cluster, both exist for a while.
+        """
+        self._ray.connect()  # must run on the main thread (see `connect`); nothing else runs yet
+        name = options.supervisor_name(self._config.instance)
+        others = any(each.startswith(name) for each in await names())
+        if others and predecessor is not None:
+            name = f"{name}.{uuid.uuid4().hex[:8]}"
+        elif others:
+            self._ray.close()
+            raise EnvironmentFault(
+                f'a daemon of the instance "{self._config.instance}" is already running on this Ray cluster: '
+                "`mirrord stop` ends it, and another instance name lets two run side by side"
+            )
+        try:
+            daemon = predecessor.daemon if predecessor else ""
+            identity = new_identity(kept_here=self._config.ray.address == "local", goes_on_as=daemon)
+            replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
+            config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
+            arguments = (name, config, self._log_directory, who, replaced)
+            # Operators look for the HTTP API on the machine where they started the daemon.
+            node = this_node()
+            self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
+            async with asyncio.timeout(START_S):
+                return await self._address()
+        except TimeoutError:
+            await self._end()
+            why = f": {self._unsure}" if self._unsure else ""
+            raise EnvironmentFault(f"the supervisor did not start within {START_S:g} s{why}") from None
+        except BaseException:
+            await self._end()
+            raise
+
+    async def status(self) -> Status | None:
+        """Return the current status, or None while the supervisor does not answer."""
+        try:
+            return Status.decode(await call(self._actor.status.remote(), CALL_S))
+        except (ReplicatorDead, ReplicatorUnsure):
+            return None
+
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Continue with another configuration. Raises EnvironmentFault if the supervisor does not answer."""
+        answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
+        return msgspec.msgpack.decode(answer, type=ConfigChanges)
+
+    async def stop(self) -> None:
+        """Begin to drain."""
+        self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
+        try:
+            await call(self._actor.stop.remote(), CALL_S)
+        except (ReplicatorDead, ReplicatorUnsure):
+            return  # the next signal asks again; `wait` notices how it ends
+
+    async def wait(self) -> None:
+        """Wait until the supervisor has drained everything, then disconnect from Ray. Raises EnvironmentFault if the
+        supervisor vanished."""
+        self._looked = self._heard = asyncio.get_running_loop().time()
+        swept = 0.0
+        try:
+            while True:
+                if await self._stopped():
+                    await self._learn_successor()
+                    return
+                if asyncio.get_running_loop().time() > self._stop_before:
+                    return
+                await self._check_loop()
+                if self._looked - swept > SWEEP_S:
+                    swept = self._looked
+                    await asyncio.to_thread(self._ray.sweep)
+                await asyncio.sleep(POLL_S)
+        finally:
+            await self._end()
+
+    async def _check_loop(self) -> None:
+        """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
+        meanwhile."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked = now
+        try:
+            if await call(self._actor.loop_age_s.remote(), CALL_S) < SILENT_S:
+                self._heard = now
+        except (ReplicatorDead, ReplicatorUnsure):
+            pass  # `_stopped` notices the end of the supervisor; a restarted one answers soon
+        if now - self._heard > SILENT_S:
+            log.error("supervisor_silent", silent_s=round(now - self._heard, 1))
+            self._heard = now
+            await kill(self._actor, restart=True)
+
+    async def _stopped(self) -> bool:
+        try:
+            return await call(self._actor.stopped.remote(), CALL_S)
+        except ReplicatorUnsure:
+            return False
+        except ReplicatorDead as fault:
+            raise EnvironmentFault(f"the supervisor has ended: {fault}") from fault
+
+    async def _learn_successor(self) -> None:
+        with suppress(ReplicatorDead, ReplicatorUnsure):
+            answer = await call(self._actor.replaced_by.remote(), CALL_S)
+            self.replaced_by = msgspec.msgpack.decode(answer, type=Successor) if answer else None
+
+    async def _address(self) -> str:
+        while True:
+            try:
+                if address := await call(self._actor.address.remote(), CALL_S):
+                    return address
+            except ReplicatorUnsure as fault:
+                self._unsure = str(fault)  # it is still starting, or is retrying
+            except ReplicatorDead as fault:
+                raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
+            await asyncio.sleep(POLL_S)
+
+    async def _end(self) -> None:
+        if self._actor is not None:
+            await kill(self._actor)
+        self._ray.close()

@@ -1,0 +1,46 @@
+"""Finds out whether a flow's ledger is lost: missing, corrupt, gone back, empty, or without what the target holds."""
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.start_offset_preview import find_beginnings
+
+PATIENCE_S = 30.0
+
+
+async def lost(config: Config, flow: FlowConfig) -> str:
+    """Return what is wrong with the flow's ledger; empty if it is complete.
+
+    Raises EnvironmentFault if that cannot be determined.
+    """
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
+        return str(error)
+    try:
+        state = store.state
+    finally:
+        await store.close()
+    if not state.flow:
+        return "the ledger is empty"
+    survey = await survey_of(config, flow)
+    lanes = survey.preview.plan.lanes
+    if all(
+        known is not None and len(known.source_runs) for known in map(state.lanes.get, (each.lane for each in lanes))
+    ):
+        return ""
+    unknown = [each for each in await find_beginnings(config, survey) if each.by == "unknown"]
+    if not unknown:
+        return ""
+    first, more = unknown[0], f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"the ledger does not know the records in {first.target_topic}-{first.partition}{more}"
+
+
+async def survey_of(config: Config, flow: FlowConfig) -> FlowSurvey:
+    """Return the survey of one flow. Raises EnvironmentFault."""
+    survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
+    if not isinstance(survey, FlowSurvey):
+        raise survey
+    return survey

@@ -1,0 +1,56 @@
+"""The unit of comparison of an audit: a range of a lane, with its pieces of the exact map and the verdicts in it."""
+
+from bisect import bisect_right
+
+import msgspec
+
+from mirrord.ledger.facts.core import Verdict
+from mirrord.model.names import LaneId
+
+
+class MapPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of the exact map: `length` records with consecutive offsets on both sides."""
+
+    ordinal: int
+    source: int
+    target: int
+    length: int
+    truncated: bool = False
+    """Whether the source lost these records after they were copied, and uses their offsets again."""
+
+
+class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
+    """The unit of comparison: ordinals of a lane, with the offsets around them on both sides.
+
+    The ranges of a lane follow each other without gap or overlap on both sides, so each offset is examined once.
+    Truncated pieces belong to the range only at the target. A range without pieces covers only source offsets, and the
+    ledger has verdicts on all of them.
+    """
+
+    lane: LaneId
+    producer_id: int
+    first: int
+    end: int
+    """The ordinals [first, end)."""
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    pieces: tuple[MapPiece, ...]
+    """The pieces in the order of their ordinals. Ordinals that are in no piece are void."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Verdicts on offsets that are in none of the pieces, in the order of the offsets. No offset has two of them."""
+    forgotten_below: int = 0
+    """The ledger was trimmed. For source offsets below this one, it held verdicts that excluded records from
+    copying."""
+    brought_back: tuple[int, ...] = ()
+    """Target offsets of records that were skipped and appended later, in ascending order."""
+
+    def verdict_at(self, offset: int) -> Verdict | None:
+        """Return the verdict on a source offset."""
+        at = bisect_right(self.verdicts, offset, key=_start) - 1
+        return self.verdicts[at] if at >= 0 and offset < self.verdicts[at].end else None
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start

@@ -1,0 +1,219 @@
+"""Division of a lane's map into ranges that can be compared one by one.
+
+The map is divided only where, on both sides, everything before the cut has lower offsets than everything after it.
+Offsets go back only at the turns of the runs (`Runs.turns`). Around a turn, a range is therefore as long as it has to
+be.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from mirrord.audit.rules.audit_range import AuditRange, MapPiece
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.ledger.offset_map import voids
+from mirrord.ledger.state import LaneState
+from mirrord.model.runs import Runs
+
+MOST_PIECES = 50_000
+"""Maximum number of pieces in a range, unless the range cannot be divided."""
+_NEVER = 1 << 63
+ProvenTo = tuple[int | None, int | None]
+"""The source and target offsets up to which an earlier audit has proven a partition."""
+_BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
+"""Verdicts on records that were copied. They do not say what the source holds at these offsets."""
+
+
+def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
+    """Yield the map of the ordinals [first, end), without void ordinals."""
+    cuts = sorted(lane.truncations)
+    edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
+    for start, last in _live(lane, first, end):
+        inner = [start, *(edge for edge in edges if start < edge <= last), last + 1]
+        for low, high in pairwise(inner):
+            limit = min((offset for ordinal, offset in cuts if ordinal > low), default=_NEVER)
+            for ordinal, source, length in lane.source_runs.between(low, high - 1):
+                for part, target, count in lane.target_runs.between(ordinal, ordinal + length - 1):
+                    yield from _cut(MapPiece(part, source + part - ordinal, target, count), limit)
+
+
+def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ordinals of [first, end) that are not void, as (first, last)."""
+    position = first
+    for start, last in voids(lane.holes):
+        if start >= end:
+            break
+        if start > position:
+            yield position, start - 1
+        position = max(position, last + 1)
+    if position < end:
+        yield position, end - 1
+
+
+def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
+    """Divide a piece at a limit. Records at source offsets from the limit on were truncated."""
+    kept = max(0, min(piece.length, limit - piece.source))
+    if kept:
+        yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
+    if kept < piece.length:
+        yield MapPiece(
+            piece.ordinal + kept, piece.source + kept, piece.target + kept, piece.length - kept, truncated=True
+        )
+
+
+def ranges(
+    lane: LaneState,
+    first: int,
+    end: int,
+    most_records: int,
+    verdicts: Iterable[Verdict] = (),
+    forgotten_below: int = 0,
+    proven_to: ProvenTo = (None, None),
+) -> Iterator[AuditRange]:
+    """Yield the ordinals [first, end) in ranges of about `most_records` records.
+
+    Offsets between the pieces of two ranges belong to the first of the two. The first range begins at the offsets of
+    `proven_to`. Without them it begins, at the source, with the verdicts directly before the first piece, and otherwise
+    with that piece. The last range extends to the source offset of the next ordinal, if the ledger knows it. If there
+    are no ordinals, there is one range without pieces if verdicts are left to be checked, else none. At the source,
+    only records that it still has are considered: truncated offsets are already used by other records, or will be.
+
+    The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
+    """
+    sorted_verdicts = sorted(
+        (each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start
+    )
+    known_to = _explained_to(lane, end, sorted_verdicts)
+    source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
+    group: list[MapPiece] = []
+    held = 0
+    source_end = target_end = -1
+    start: tuple[int, int] | None = None
+    for piece in _short(pieces(lane, first, end), most_records):
+        lowest = (
+            min(piece.source, source_turns.lowest_from(piece.ordinal)),
+            min(piece.target, target_turns.lowest_from(piece.ordinal)),
+        )
+        is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
+        if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
+            start = start or _first_starts(group, sorted_verdicts, proven_to)
+            found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, sorted_verdicts)
+            yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
+            group, held, start = [], 0, lowest
+        group.append(piece)
+        held += piece.length
+        if not piece.truncated:
+            source_end = max(source_end, piece.source + piece.length)
+        target_end = max(target_end, piece.target + piece.length)
+    if group:
+        start = start or _first_starts(group, sorted_verdicts, proven_to)
+        found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), sorted_verdicts)
+        yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
+    elif start is None:
+        yield from _without_pieces(lane, end, (proven_to[0], known_to), sorted_verdicts)
+
+
+def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
+    """Return the source offset of an ordinal if verdicts extend up to it, so that the ledger explains everything below;
+    else 0."""
+    limit = lane.source_runs.offset_of(end)
+    if limit is None or not verdicts:
+        return 0
+    at = bisect_left(verdicts, limit, key=_end)
+    return limit if at < len(verdicts) and verdicts[at].start < limit else 0
+
+
+def _without_pieces(
+    lane: LaneState, end: int, source: tuple[int | None, int], verdicts: Sequence[Verdict]
+) -> Iterator[AuditRange]:
+    source_from, source_end = source
+    source_start = _first_verdict(source_end, verdicts) if source_from is None else source_from
+    if source_start >= source_end:
+        return
+    target = lane.target_runs.offset_of(end) or 0
+    yield AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=end,
+        end=end,
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target,
+        target_end=target,
+        pieces=(),
+        verdicts=_verdicts_within(verdicts, source_start, source_end),
+    )
+
+
+def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
+    """Return where the very first range begins on both sides."""
+    (source, target), (source_from, target_from) = _starts(group), proven_to
+    return (
+        _first_verdict(source, verdicts) if source_from is None else min(source, source_from),
+        target if target_from is None else min(target, target_from),
+    )
+
+
+def _first_verdict(offset: int, verdicts: Sequence[Verdict]) -> int:
+    """Return the beginning of the gapless sequence of verdicts that ends at an offset."""
+    at = bisect_left(verdicts, offset, key=_end)
+    while 0 <= at < len(verdicts) and verdicts[at].start < offset <= verdicts[at].end:
+        offset = verdicts[at].start
+        at -= 1
+    return offset
+
+
+def _verdicts_within(verdicts: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
+    return tuple(verdicts[bisect_right(verdicts, start, key=_end) : bisect_left(verdicts, end, key=_start)])
+
+
+def _short(found: Iterable[MapPiece], most: int) -> Iterator[MapPiece]:
+    for piece in found:
+        for at in range(0, piece.length, most):
+            length = min(most, piece.length - at)
+            yield MapPiece(piece.ordinal + at, piece.source + at, piece.target + at, length, piece.truncated)
+
+
+def _starts(group: Sequence[MapPiece]) -> tuple[int, int]:
+    return min(piece.source for piece in group), min(piece.target for piece in group)
+
+
+def _range(
+    lane: LaneState, group: list[MapPiece], start: tuple[int, int], end: tuple[int, int], verdicts: Sequence[Verdict]
+) -> AuditRange:
+    last = group[-1]
+    return AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=group[0].ordinal,
+        end=last.ordinal + last.length,
+        source_start=start[0],
+        source_end=end[0],
+        target_start=start[1],
+        target_end=end[1],
+        pieces=tuple(group),
+        verdicts=_verdicts_within(verdicts, start[0], end[0]),
+    )
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start
+
+
+def _end(verdict: Verdict) -> int:
+    return verdict.end
+
+
+class _Turns:
+    """The lowest offsets to which the turns after an ordinal go back."""
+
+    def __init__(self, runs: Runs, end: int) -> None:
+        self._ordinals = [turn for turn in runs.turns if turn < end]
+        offsets = [runs.offset_of(turn) or 0 for turn in self._ordinals]
+        self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
+
+    def lowest_from(self, ordinal: int) -> int:
+        """Return the lowest offset at which a turn after this ordinal begins."""
+        return self._lowest[bisect_right(self._ordinals, ordinal)]

@@ -1,0 +1,224 @@
+"""Matching of a lane's records with those of the source, one by one, in memory that does not grow with their number.
+
+Both sides are read in descending order. Each copied record is matched with the last equal record of the source that
+precedes everything matched so far. If the records skipped between two matched ones contain neither of the two, no other
+assignment in ascending order exists. A filter may have skipped any of the others.
+"""
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from mirrord.audit.rules.rebuild_placement import GONE, NOWHERE, CopiedRecords, OriginalRecords, Placed
+from mirrord.replication.lane.target.batch_relocation import Unplaced
+
+MATCHED, LEFT_OUT = object(), object()
+MOST_IN_FRONT = 2_000_000
+"""Maximum number of source records before the first matched one whose digests are kept."""
+
+
+class UnmatchedUnits(NamedTuple):
+    """Units of both logs to be compared record by record: copies [first, end), originals [start, behind)."""
+
+    first: int
+    end: int
+    start: int
+    behind: int
+
+
+class Matched(NamedTuple):
+    """The units of a stretch, in ascending order, merged where both sides are consecutive."""
+
+    pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
+    left_out: Sequence[OriginalRecords]
+    expired: Sequence[CopiedRecords]
+    """Copies at the beginning that the source no longer holds."""
+
+
+def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
+    """Return the parts of both logs in which batches alone do not determine the assignment.
+
+    Each part begins and ends with a placed batch, or with the log. With `filtered`, no batch determines it, because the
+    records that the filter kept of one batch may equal another batch. None: records are missing in the target or are
+    not in ascending order, so single records cannot be matched in sequence.
+    """
+    copies, at = placed.copies, placed.at
+    known = [each for each in at if each >= 0]
+    if placed.has_holes or any(copy.key is GONE for copy in copies):
+        return None
+    if any(after <= before for before, after in pairwise(known)):
+        return None
+    if filtered:
+        return [UnmatchedUnits(0, len(copies), 0, len(placed.originals))] if copies else []
+    open_ones = {number for number, each in enumerate(at) if each < 0}
+    for number, (before, after) in enumerate(pairwise(at)):
+        if before < 0 or after != before + 1:
+            open_ones |= {number, number + 1}
+    found: list[UnmatchedUnits] = []
+    for number in sorted(open_ones):
+        if found and found[-1].end == number:
+            found[-1] = found[-1]._replace(end=number + 1)
+        else:
+            found.append(UnmatchedUnits(number, number + 1, 0, 0))
+    return [_bounded(each, placed) for each in found]
+
+
+def _bounded(stretch: UnmatchedUnits, placed: Placed) -> UnmatchedUnits:
+    first, last = placed.at[stretch.first], placed.at[stretch.end - 1]
+    start = max(first, 0)
+    return stretch._replace(start=start, behind=last + 1 if last >= 0 else len(placed.originals))
+
+
+class Matching:
+    """Matches the records of one stretch."""
+
+    def __init__(self, *, may_expire: bool) -> None:
+        """With `may_expire`, the source may have deleted the records of the first copies."""
+        self.has_failed = False
+        """Whether the source lacks a copied record that it should still hold."""
+        self._may_expire = may_expire
+        self._is_drained = False
+        self._here: list[CopiedRecords] = []
+        self._there: list[OriginalRecords] = []
+        self._pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
+        self._left: list[OriginalRecords] = []
+        self._last: Hashable = None
+        self._front: set[Hashable] = set()
+        self._is_front_whole = True
+        self._expired: list[CopiedRecords] = []
+
+    @property
+    def wants_copies(self) -> bool:
+        """Whether copies are expected next; otherwise source records are."""
+        return not self._here
+
+    def copies(self, records: Sequence[CopiedRecords]) -> None:
+        """Add single copied records, in ascending order. They all precede the records that were added before. Raises
+        Unplaced."""
+        self._here = [*records]
+        self._match()
+
+    def originals(self, records: Sequence[OriginalRecords]) -> None:
+        """Add single source records in the same way. Raises Unplaced."""
+        self._there = [*records]
+        self._match()
+
+    def no_more_copies(self) -> None:
+        """All copies are matched. Source records that were read and precede them were skipped. Raises Unplaced."""
+        while self._there:
+            self._leave_out(self._there.pop())
+
+    def no_more_originals(self) -> None:
+        """The source holds nothing before the records that were read. Raises Unplaced."""
+        self._is_drained = True
+        self._match()
+
+    def found(self) -> Matched:
+        """Return the result of the matching."""
+        return Matched(self._pairs[::-1], self._left[::-1], self._expired[::-1])
+
+    def _match(self) -> None:
+        while self._here and not self.has_failed:
+            if self._there:
+                original = self._there.pop()
+                if self._here[-1].key == original.key:
+                    self._pair(self._here.pop(), original)
+                else:
+                    self._leave_out(original)
+            elif self._is_drained:
+                self._expire(self._here.pop())
+            else:
+                return
+
+    def _pair(self, copy: CopiedRecords, original: OriginalRecords) -> None:
+        self._last = copy.key
+        self._front.clear()
+        self._is_front_whole = True
+        after = self._pairs[-1] if self._pairs else None
+        if after is not None and _adjoin(copy, original, *after):
+            later, behind = after
+            copy = copy._replace(length=copy.length + later.length)
+            self._pairs[-1] = (
+                copy._replace(key=MATCHED),
+                original._replace(length=original.length + behind.length, key=MATCHED),
+            )
+        else:
+            self._pairs.append((copy._replace(key=MATCHED), original._replace(key=MATCHED)))
+
+    def _leave_out(self, original: OriginalRecords) -> None:
+        if self._pairs and original.key == self._last:
+            copy = self._pairs[-1][0]
+            raise Unplaced(f"the source holds the record of ordinal {copy.ordinal} more than once")
+        if self._pairs and self._may_expire:
+            if len(self._front) < MOST_IN_FRONT:
+                self._front.add(original.key)
+            else:
+                self._is_front_whole = False
+        after = self._left[-1] if self._left else None
+        if after is not None and (original.end, original.epoch) == (after.offset, after.epoch):
+            self._left[-1] = original._replace(length=original.length + after.length, key=LEFT_OUT)
+        else:
+            self._left.append(original._replace(key=LEFT_OUT))
+
+    def _expire(self, copy: CopiedRecords) -> None:
+        """Handle a copy that is not in the source, or not at a position that fits its order."""
+        if not self._is_front_whole:
+            raise Unplaced(f"more than {MOST_IN_FRONT:,} records would have to be compared one by one")
+        if not self._may_expire or not self._pairs or copy.key in self._front:
+            self.has_failed = True
+            return
+        after = self._expired[-1] if self._expired else None
+        if after is not None and _adjoin_copies(copy, after):
+            self._expired[-1] = copy._replace(length=copy.length + after.length, key=MATCHED)
+        else:
+            self._expired.append(copy._replace(key=MATCHED))
+
+
+def _adjoin(copy: CopiedRecords, original: OriginalRecords, later: CopiedRecords, behind: OriginalRecords) -> bool:
+    return _adjoin_copies(copy, later) and (original.end, original.epoch) == (behind.offset, behind.epoch)
+
+
+def _adjoin_copies(copy: CopiedRecords, later: CopiedRecords) -> bool:
+    return (copy.end, copy.offset + copy.length, copy.epoch) == (later.ordinal, later.offset, later.epoch)
+
+
+def _offset(original: OriginalRecords) -> int:
+    return original.offset
+
+
+def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
+    """Return all units, with the units of each stretch in place of the batches.
+
+    None: a batch of the target had fewer records than ordinals, because a cleaner has removed some of them.
+    """
+    pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
+    others: list[OriginalRecords] = []
+    expired: Sequence[CopiedRecords] = ()
+    here = there = 0
+
+    def batches(until: int, behind: int) -> None:
+        pairs.extend((placed.copies[each], placed.originals[placed.at[each]]) for each in range(here, until))
+        taken = set(placed.at[here:until])
+        others.extend(placed.originals[each] for each in range(there, behind) if each not in taken)
+
+    for stretch, matched in parts:
+        batches(stretch.first, stretch.start)
+        here, there = stretch.end, stretch.behind
+        pairs += matched.pairs
+        others += matched.left_out
+        expired = expired or matched.expired
+    batches(len(placed.copies), len(placed.originals))
+    originals = sorted((*(original for _, original in pairs), *others), key=_offset)
+    numbers = {original.offset: number for number, original in enumerate(originals)}
+    made = Placed(
+        [*expired, *(copy for copy, _ in pairs)],
+        originals,
+        [*(NOWHERE for _ in expired), *(numbers[original.offset] for _, original in pairs)],
+        len(expired),
+    )
+    is_whole = sum(map(_length, made.copies)) == sum(map(_length, placed.copies))
+    return made if is_whole else None
+
+
+def _length(copy: CopiedRecords) -> int:
+    return copy.length

@@ -1,0 +1,85 @@
+"""`mirrord start --upgrade`: finds the daemon that it replaces, and reports the replacement."""
+
+import argparse
+import sys
+
+import structlog
+
+from mirrord.config.schema import Config
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
+from mirrord.operations.status_report import LedgerView, read_ledgers
+from mirrord.runtime.build_info import program
+from mirrord.supervision.daemon_http_client import NoAnswer, hand_over
+from mirrord.supervision.upgrade.protocol import HandoverCall, HandoverTerms, Predecessor, Successor
+
+ASK_S = 5.0
+
+log = structlog.get_logger()
+
+
+def check_upgrade(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError if --upgrade is combined with an incompatible option."""
+    if arguments.upgrade and (arguments.dry_run or arguments.until_caught_up):
+        other = "--dry-run" if arguments.dry_run else "--until-caught-up"
+        raise ConfigError(f"--upgrade takes over from a daemon that keeps copying: it cannot be combined with {other}")
+
+
+async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
+    """Find the daemon that runs exactly these flows. Raises ConfigError, EnvironmentFault."""
+    http = _address(await read_ledgers(config, access))
+    try:
+        answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
+    except NoAnswer as fault:
+        raise EnvironmentFault(
+            f"{fault}: it cannot be taken over from. If its version does not know --upgrade, `mirrord stop` and "
+            "`mirrord start` do the same with a pause"
+        ) from fault
+    if answer.refused:
+        raise EnvironmentFault(f"the daemon at {http} cannot be taken over from: {answer.refused}")
+    terms = answer.terms
+    if terms is None:
+        raise EnvironmentFault(f"the daemon at {http} does not say what it runs")
+    _check(http, terms, config)
+    same = ", the same version" if terms.program == program() else ""
+    print(f"mirrord {program()} takes over from mirrord {terms.program} at {http}{same}", file=sys.stderr)
+    log.info("upgrade_begins", predecessor=http, before=terms.program, now=program())
+    return Predecessor(http, terms.program, terms.daemon)
+
+
+def print_replacement(successor: Successor) -> None:
+    """Print which daemon has replaced this one."""
+    print(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}", file=sys.stderr)
+
+
+def _address(views: dict[str, LedgerView | MirrordError]) -> str:
+    held = {name: view.http for name, view in views.items() if isinstance(view, LedgerView) and view.http}
+    if not held:
+        raise EnvironmentFault(
+            "no daemon runs these flows, so there is none to take over from: start without --upgrade"
+        )
+    addresses = sorted(set(held.values()))
+    if len(addresses) > 1:
+        shown = "; ".join(f"{name} at {http}" for name, http in sorted(held.items()))
+        raise ConfigError(f"--upgrade takes over from one daemon, and several run these flows: {shown}")
+    return addresses[0]
+
+
+def _check(http: str, terms: HandoverTerms, config: Config) -> None:
+    """Raise ConfigError if that daemon runs another configuration than ours."""
+    there, here = set(terms.flows), {flow.name for flow in config.flows}
+    if there != here:
+        raise ConfigError(
+            f"the daemon at {http} runs other flows ({', '.join(sorted(there))}) than this configuration "
+            f"({', '.join(sorted(here))}): --upgrade takes over all flows of one daemon, `mirrord apply` changes them"
+        )
+    if terms.instance != config.instance:
+        raise ConfigError(
+            f'the daemon at {http} is the instance "{terms.instance}", this configuration "{config.instance}": '
+            "--upgrade keeps the name"
+        )
+    if terms.lease_ttl_ms != config.runtime.lease_ttl_ms:
+        raise ConfigError(
+            f"runtime.lease_ttl is {terms.lease_ttl_ms / 1000:g} s at {http} and "
+            f"{config.runtime.lease_ttl_ms / 1000:g} s here: --upgrade keeps it; stop and start to change it"
+        )

@@ -1,0 +1,288 @@
+"""Syncs the offsets of consumer groups to the target: one flow's follower, which runs alongside its replicators.
+
+`mirrord.groups.commit_source` learns of commits, and the rounds of `mirrord.groups.sync_rounds` sync them under the
+flow's lease. No state needs to be stored: after a restart it is rebuilt from the source's log, the ledger's map, the
+checkpoints and the target's offsets. With `groups.reverse`, the target's commits are learned in the same way and synced
+back to the source.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from mirrord.groups.checkpoint_memory import remember
+from mirrord.groups.commit_source import GroupSource
+from mirrord.groups.group_position_translation import Atlas, Lanes, ahead_of
+from mirrord.groups.lag import TargetLags, with_lags
+from mirrord.groups.lane_bounds import LaneEnds
+from mirrord.groups.reverse_sync import GroupBack
+from mirrord.groups.rules.reverse_plan import Asked, PositionPairs
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.groups.two_way_positions import ROUND_S as BOTH_WAYS_ROUND_S
+from mirrord.groups.two_way_positions import CrossedAtlas, Crossings
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.group_admin import GroupAdmin
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.protocol.primitives import TopicAndPartition
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.store.leased_worker import LeasedWorker
+from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.model.errors import MirrordError
+from mirrord.model.group_status import GroupsNews, GroupsReport
+from mirrord.replication.host.fetcher import SourceFetcher
+from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.runtime.clock import Clock
+from mirrord.runtime.current_failures import Troubles
+from mirrord.runtime.tasks import BackgroundTasks
+
+BUFFER_BYTES = 16 << 20
+ROUND_S = 0.1
+"""Commits that arrive within this time share a round."""
+RETRY_S = 1.0
+COUNT_S = 5.0
+"""How often positions are counted by state."""
+CHECK_S = 60.0
+"""All positions are compared this often, even without any commits, because a target may have forgotten them."""
+FRESH_S = 2.0
+"""Greatest age of a report's data, and the longest time for which a report waits for a slow cluster."""
+
+
+class GroupSync(LeasedWorker):
+    """Serves one flow. All methods must be called on the event loop on which it was opened."""
+
+    def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
+        tasks = BackgroundTasks("groups_task_failed", follower=name)
+        super().__init__(name, setup.flow, setup.runtime.lease_ttl_ms, topics, tasks, clock)
+        self._setup = setup
+        self._wanted = asyncio.Event()
+        self._done = asyncio.Event()
+        """Set when nothing is due since it was last cleared."""
+        self._checked = self._clock.monotonic()
+        """When all positions were last compared, or that comparison began."""
+        self._lanes = Lanes()
+        self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
+        self._counted = float("-inf")
+        self._parts: _Parts | None = None
+
+    async def open(self) -> None:
+        """Read the ledger, then begin. Raises what opening the ledger raises."""
+        await self._join(self._setup.lease_epoch)
+        self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
+        self._store.on_record(self._see_progress)
+        work = [parts.source.run(), self._rounds(parts), self._poll_members(parts.rounds)]
+        if parts.target_groups is not None:
+            work.append(parts.target_groups.run())
+        for each in work:
+            self._tasks.start(each)
+
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
+        """Return all groups as they are now, with their lags at the target; or how they are synced back."""
+        flow = self._setup.flow.name
+        if self._parts is None:
+            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
+        if reverse:
+            return self._reverse_report(self._parts)
+        source, rounds = self._parts.source, self._parts.rounds
+        await self._check_again(rounds)
+        statuses = rounds.sorted_statuses()
+        return GroupsReport(
+            flow=flow,
+            at_ms=self._clock.wall_ms(),
+            source=source.kind,
+            note=self.note,
+            skipped=source.skipped,
+            groups=await with_lags(statuses, self._lanes.of(self._store.state), self._parts.lags, self._clock),
+        )
+
+    async def _check_again(self, rounds: GroupRounds) -> None:
+        """Compare all positions for a report.
+
+        A group that continues to read at the target causes no news at the source.
+        """
+        if self._clock.monotonic() - self._checked < FRESH_S:
+            return
+        self._done.clear()
+        self._check_all(rounds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FRESH_S):
+                await self._done.wait()
+
+    def _check_all(self, rounds: GroupRounds) -> None:
+        self._checked = self._clock.monotonic()
+        rounds.want_all()
+        self._wanted.set()
+
+    def _reverse_report(self, parts: "_Parts") -> GroupsReport:
+        flow = self._setup.flow.name
+        if parts.back is None or parts.target_groups is None:
+            note = "groups.reverse is false"
+            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=True, source="starting", note=note)
+        groups = parts.target_groups
+        return GroupsReport(
+            flow=flow,
+            at_ms=self._clock.wall_ms(),
+            reverse=True,
+            source=groups.kind,
+            note=self.note,
+            skipped=groups.skipped,
+            groups=tuple(parts.back.sorted_statuses()),
+        )
+
+    def news(self) -> GroupsNews:
+        """Return what has changed since the last call."""
+        if self._parts is None:
+            return GroupsNews(self.note)
+        now, states = self._clock.monotonic(), None
+        if now - self._counted >= COUNT_S:
+            self._counted, states = now, self._parts.rounds.states()
+        return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
+
+    def report_all(self) -> None:
+        """Report every position again, because a new listener may not know what earlier ones received."""
+        if self._parts is not None:
+            self._parts.rounds.want_all()
+            self._wanted.set()
+
+    @property
+    def note(self) -> str:
+        """Why groups are not followed, or not fully, in one line for operators; or empty."""
+        sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
+        lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
+        return next(filter(None, lines), "")
+
+    async def close(self) -> None:
+        """End everything. A commit that was decided on and not made is decided on again by the next follower."""
+        await self._leave(self._close_connections)
+
+    async def _close_connections(self) -> None:
+        if self._parts is not None:
+            await self._parts.close()
+
+    async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
+        """Return the maps.
+
+        Resume positions and ends are taken first, because the ledger that is read next explains everything below them.
+        """
+        if self._parts is not None and self._parts.crossings is not None:
+            return await self._crossed(self._parts.crossings, furthest)
+        progress_by_lane = dict(self._store.state.progress)
+        lanes = ahead_of(self._lanes.of(self._store.state), progress_by_lane, furthest)
+        ends = await self._parts.ends.ask(lanes) if self._parts is not None and lanes else {}
+        await self._store.read_to_end()
+        return Atlas(self._lanes.of(self._store.state), progress_by_lane, ends)
+
+    async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
+        lanes = self._lanes.of(self._store.state)
+        await crossings.read_ends([lanes[place] for place in furthest if place in lanes])
+        progress_by_lane = dict(self._store.state.progress)
+        await self._store.read_to_end()
+        lanes = self._lanes.of(self._store.state)
+        return CrossedAtlas(lanes, progress_by_lane, await crossings.ways(lanes, progress_by_lane))
+
+    async def _rounds(self, parts: "_Parts") -> None:
+        setup, rounds = self._setup, parts.rounds
+        copies = Atlas(self._lanes.of(self._store.state), {}).copies
+        await remember(setup.flow, setup.target, setup.request_timeout_s, copies, parts.pairs)
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await asyncio.sleep(ROUND_S if parts.crossings is None else BOTH_WAYS_ROUND_S)
+            if rounds.due:
+                await self._try("commits", rounds.round)
+            if rounds.due:
+                self._wanted.set()
+            else:
+                self._done.set()
+
+    async def _poll_members(self, rounds: GroupRounds) -> None:
+        every_s = (self._setup.flow.groups.refresh_ms or 5_000) / 1000
+        lanes = 0
+        while True:
+            await self._try("members", rounds.read_members)
+            if self._clock.monotonic() - self._checked >= CHECK_S or len(self._store.state.lanes) != lanes:
+                lanes = len(self._store.state.lanes)
+                rounds.forget_expired()
+                self._check_all(rounds)
+            if rounds.due:
+                self._wanted.set()
+            await asyncio.sleep(every_s)
+
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        line = ""
+        try:
+            await work()
+        except MirrordError as fault:
+            line = str(fault)
+        self._troubles.report(line, what)
+        if line:
+            await asyncio.sleep(RETRY_S)
+
+    def _want(self, groups: set[str]) -> None:
+        if self._parts is not None:
+            self._parts.rounds.want(groups)
+            self._wanted.set()
+
+    def _see_progress(self, record: StateRecord) -> None:
+        if isinstance(record, Progress) and record.source is None and self._parts is not None:
+            self._parts.rounds.want_waiting()
+            if self._parts.rounds.due:
+                self._wanted.set()
+
+
+class _Parts:
+    """The parts that work on connections to the clusters."""
+
+    def __init__(
+        self,
+        setup: FlowSetup,
+        chart: Callable[[Mapping[TopicAndPartition, int]], Awaitable[Atlas]],
+        may_write: Callable[[], bool],
+        changed: Callable[[set[str]], None],
+        clock: Clock,
+    ) -> None:
+        flow = setup.flow
+        options = ConnectionOptions(client_id=f"mirrord-{flow.name}-groups", request_timeout_s=setup.request_timeout_s)
+        pool = BufferPool(BUFFER_BYTES)
+        self._from = ClusterView(flow.source, setup.source, pool, options, setup.source_cluster_id)
+        self._to = ClusterView(flow.target, setup.target, pool, options, setup.target_cluster_id)
+        for view in (self._from, self._to):
+            view.start()
+        self._asks = Asks(self._from, read_committed=True)
+        self._fetches = SourceFetcher(self._from, self._asks, MemoryBudget(BUFFER_BYTES), read_committed=True)
+        self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
+        self.pairs = PositionPairs()
+        self.back: GroupBack | None = None
+        self.target_groups: GroupSource | None = None
+        """The target's commits."""
+        closing = [self._fetches.close, self._asks.close]
+        if flow.groups.reverse:
+            asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
+            fetches = SourceFetcher(self._to, asks, MemoryBudget(BUFFER_BYTES), read_committed=True)
+            self.target_groups = GroupSource(self._to, fetches, asks, flow.groups, changed)
+            self.back = GroupBack(GroupAdmin(self._from), bounds, self.pairs, Asked())
+            closing += [fetches.close, asks.close, bounds.close]
+        target = GroupAdmin(self._to)
+        mode = flow.groups.mode
+        self.rounds = GroupRounds(self.source.book, target, mode, chart, may_write, self.pairs, self.back)
+        self.lags = TargetLags(self._to, setup.target)
+        self.ends = LaneEnds(self._to, "target")
+        self._closing = [*closing, self.ends.close]
+        self.crossings: Crossings | None = None
+        """Used if the same topics are copied back under the same names."""
+        if flow.groups.both_ways:
+            here = LaneEnds(self._from, "source")
+            self._closing.append(here.close)
+            self.crossings = Crossings(setup, here, self.ends, clock)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for close in self._closing:
+            close()
+        if self.crossings is not None:
+            await self.crossings.close()
+        for view in (self._from, self._to):
+            await view.close()

@@ -1,0 +1,110 @@
+"""The `digest` and `records` levels of an audit. Ranges are spread over Spark tasks, and each task reads both logs of
+its ranges.
+
+`mirrord.jobs.audit_task` implements a task.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from mirrord.audit.plan import FlowPlan
+from mirrord.audit.rules.audit_range import AuditRange
+from mirrord.audit.rules.results import Difference
+from mirrord.config.schema import ClusterConfig
+from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
+from mirrord.jobs.audit_task import AuditTask, TaskResult, Work
+from mirrord.jobs.session import open_session
+from mirrord.model.names import Alias, LaneId
+
+RANGES_A_TASK = 4
+"""Number of ranges in one task. A task opens its connections once, but small tasks spread better."""
+TASKS_A_CORE = 8
+"""Number of tasks of one job for each core. Results are stored between jobs."""
+REPORT_S = 1.0
+
+
+class TaskProgress(msgspec.Struct, frozen=True):
+    """Cumulative progress of the tasks."""
+
+    ranges: int
+    read_bytes: int
+    cpu_s: float
+    """CPU time of the Python processes that read and compare, counted from their start. Spark's Java
+    is not included."""
+
+
+OnTaskProgress = Callable[[TaskProgress], None]
+"""Progress callback. It is called from time to time in a separate thread, and once at the end."""
+
+
+def works(plan: FlowPlan) -> list[Work]:
+    """Return all ranges of a flow."""
+    return [
+        Work(plan.flow, plan.source, plan.target, lane.audited, wanted) for lane in plan.lanes for wanted in lane.ranges
+    ]
+
+
+def audit(
+    clusters: Mapping[Alias, ClusterConfig],
+    wanted: Sequence[Work],
+    settings: Mapping[str, str],
+    *,
+    by_records: bool,
+    report: OnTaskProgress,
+    keyed: Sequence[KeyWork] = (),
+    rate_bytes_per_s: int | None = None,
+) -> Iterator[TaskResult]:
+    """Yield the results in the order in which they arrive. The ranges in `keyed` are compared by key as well. All tasks
+    together read no faster than the rate.
+
+    Raises EnvironmentFault.
+    """
+    if not wanted:
+        return
+    with open_session("mirrord audit", settings) as session:
+        context = session.sparkContext
+        done, read, cpu = context.accumulator(0), context.accumulator(0), context.accumulator(0.0)
+        rate = rate_bytes_per_s and max(1, rate_bytes_per_s // context.defaultParallelism)
+        task = AuditTask(dict(clusters), by_records=by_records, rate_bytes_per_s=rate, counters=(done, read, cpu))
+        at_once = RANGES_A_TASK * TASKS_A_CORE * context.defaultParallelism
+        ranges = {(each.flow, each.wanted.lane, each.wanted.first, each.wanted.end): each.wanted for each in wanted}
+        with _reporting(lambda: report(TaskProgress(done.value, read.value, cpu.value))):
+            stale = stale_keys(context, clusters, keyed, read, rate)
+            for first in range(0, len(wanted), at_once):
+                some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
+                # This path avoids Arrow, for which Spark would require pandas.
+                spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
+                for found in spread.mapPartitions(task).collect():
+                    yield _with_keys(msgspec.msgpack.decode(found, type=TaskResult), ranges, stale)
+
+
+def _with_keys(
+    found: TaskResult,
+    ranges: Mapping[tuple[str, LaneId, int, int], AuditRange],
+    stale: Mapping[tuple[str, LaneId], Sequence[Difference]],
+) -> TaskResult:
+    result = found.result
+    wanted = ranges[found.flow, result.lane, result.first, result.end]
+    return TaskResult(found.flow, with_keys(result, wanted, stale.get((found.flow, result.lane), ())))
+
+
+@contextmanager
+def _reporting(report: Callable[[], None]) -> Generator[None]:
+    """Call `report` from a background thread while a job runs."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(REPORT_S):
+            report()
+
+    thread = threading.Thread(target=follow, name="progress of the audit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        report()

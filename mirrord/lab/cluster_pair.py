@@ -1,0 +1,132 @@
+"""The pair of clusters of `mirrord lab up`. It outlives the command, and a small file records where it is."""
+
+import fcntl
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from mirrord.lab.cluster import Cluster, start_together
+from mirrord.lab.jars import cache_folder
+from mirrord.lab.server_properties import LabOptions
+from mirrord.model.errors import EnvironmentFault
+
+NAMES = ("source", "target")
+_STATE = "lab.json"
+_STOP_SECONDS = 30
+
+
+class LabCluster(msgspec.Struct, frozen=True):
+    """One cluster of the pair. `pid` is its only process."""
+
+    bootstrap: str
+    pid: int
+    folder: str
+
+
+class LabState(msgspec.Struct, frozen=True):
+    """The contents of `lab.json`: the Kafka version and the clusters by name (`source`, `target`)."""
+
+    version: str
+    clusters: dict[str, LabCluster]
+
+
+def default_folder() -> Path:
+    return cache_folder() / "lab"
+
+
+def up(folder: Path, options: LabOptions) -> LabState:
+    """Start the pair, or find it running. Raises EnvironmentFault."""
+    with _locked(folder):
+        state = status(folder)
+        if state is not None:
+            if all(is_running(cluster) for cluster in state.clusters.values()):
+                return state
+            _end(state)  # both clusters are needed: start again if one has ended
+        clusters: dict[str, Cluster] = {}
+        for name in NAMES:
+            home = folder / name
+            shutil.rmtree(home, ignore_errors=True)
+            clusters[name] = Cluster(options, home, detached=True)
+        start_together(clusters.values())
+        state = LabState(
+            version=options.version,
+            clusters={
+                name: LabCluster(bootstrap=cluster.bootstrap, pid=cluster.pid(), folder=str(cluster.folder))
+                for name, cluster in clusters.items()
+            },
+        )
+        (folder / _STATE).write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+        return state
+
+
+def down(folder: Path) -> LabState | None:
+    """End the pair and remove its data. Return None if there is none."""
+    if not (folder / _STATE).exists():
+        return None
+    with _locked(folder):
+        state = status(folder)
+        if state is not None:
+            _end(state)
+            for cluster in state.clusters.values():
+                shutil.rmtree(cluster.folder, ignore_errors=True)
+            (folder / _STATE).unlink()
+        return state
+
+
+def status(folder: Path) -> LabState | None:
+    """Return the state that `up` wrote to this folder, or None if there is none. Raises EnvironmentFault if the file is
+    not ours."""
+    try:
+        return msgspec.json.decode((folder / _STATE).read_bytes(), type=LabState)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise EnvironmentFault(f"{folder / _STATE} does not say where the lab is: {error}") from None
+
+
+def is_running(cluster: LabCluster) -> bool:
+    return _process(cluster) is not None
+
+
+def _process(cluster: LabCluster) -> psutil.Process | None:
+    """Return the process, if it still is the one that `up` started. The system reuses process ids."""
+    try:
+        process = psutil.Process(cluster.pid)
+        ours = any(part.startswith(cluster.folder) for part in process.cmdline())
+        return process if ours and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
+
+
+def _end(state: LabState) -> None:
+    processes = [process for cluster in state.clusters.values() if (process := _process(cluster)) is not None]
+    _signal(processes, lambda process: process.resume())
+    _signal(processes, lambda process: process.terminate())
+    _, alive = psutil.wait_procs(processes, timeout=_STOP_SECONDS)
+    _signal(alive, lambda process: process.kill())
+    psutil.wait_procs(alive, timeout=_STOP_SECONDS)
+
+
+def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        try:
+            send(process)
+        except psutil.NoSuchProcess:
+            continue
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Hold a lock, so that only one command runs at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lab.lock").open("w")
+    except OSError as error:
+        raise EnvironmentFault(f"the lab cannot use the folder {folder}: {error.strerror}") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

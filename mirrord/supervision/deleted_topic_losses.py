@@ -1,0 +1,103 @@
+"""Records in the ledger what was lost with deleted source topics, whether or not they were created again."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.topic_admin import TopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.source_ends import left_behind, settled_records
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId, TopicId
+from mirrord.replication.lane.assignment import ReplicatorReport
+from mirrord.runtime.clock import Clock
+from mirrord.topics.discovery import Discovered
+from mirrord.topics.rules.ledger_start_evidence import start_offsets
+from policies.flow_policies import selection_of
+
+_NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+log = structlog.get_logger()
+
+
+class DeletedTopicLosses:
+    """The topics of one flow that the ledger knows and its source does not show.
+
+    A topic that is missing from a list of all topics may still exist. It may be hidden by a missing permission, or by a
+    broker that lags. So the source is asked for the topic by name. A topic that does not exist according to the source
+    is not asked for again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.hidden: dict[str, str] = {}
+        """Selected topics that are no longer visible, and one line for people about each."""
+        self._absent: set[str] = set()
+
+    async def record_lost(
+        self,
+        flow: FlowConfig,
+        recorder: Recorder,
+        source: TopicAdmin,
+        found: Discovered,
+        reports: Iterable[ReplicatorReport],
+    ) -> None:
+        """Append verdicts about records in deleted topics that were not copied.
+
+        Verdicts that cannot be recorded now are recorded the next time.
+        """
+        state, shown = recorder.state, found.source.topics
+        hosted = {lane.lane for report in reports for lane in report.lanes}
+        try:
+            await self._ask(flow, state, source, shown)
+        except EnvironmentFault:
+            return  # the watch of the cluster reports this
+
+        def is_gone(topic: str, topic_id: TopicId) -> bool:
+            return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent
+
+        await _record(flow, recorder, hosted, is_gone, self._clock.wall_ms())
+
+    async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
+        self._absent -= shown.keys()
+        known = {lane.source_topic for lane in state.lanes.values()}
+        known |= {each.source.topic for each in state.source_ends.values() if each.source is not None}
+        missing = known - shown.keys() - self._absent
+        seen = await source.describe(missing) if missing else None
+        refused = {} if seen is None else {name: why for name, why in seen.refused.items() if name not in seen.topics}
+        self._absent |= {name for name, why in refused.items() if why == _NO_SUCH_TOPIC}
+        selection = selection_of(flow)
+        hidden = {
+            name: f"{flow.source} no longer shows {name} ({why}), so nothing of it is copied: allow READ on it"
+            for name, why in refused.items()
+            if why != _NO_SUCH_TOPIC and selection.refusal(name) is None
+        }
+        for name in hidden.keys() - self.hidden.keys():
+            log.warning("topic_hidden", flow=flow.name, topic=name, reason=hidden[name])
+        self.hidden = hidden
+
+
+async def _record(
+    flow: FlowConfig, recorder: Recorder, hosted: set[LaneId], is_gone: Callable[[str, TopicId], bool], now_ms: int
+) -> None:
+    state = recorder.state
+    start_offset = start_offsets(state, flow.start_at)
+    verdicts = left_behind(state, is_gone, hosted, start_offset)
+    for fact in verdicts:
+        lost = ", ".join(f"[{each.start}, {each.end})" for each in fact.verdicts)
+        log.error("records_lost", flow=flow.name, lane=fact.lane, source_offsets=lost, line=fact.note)
+    await recorder.write(verdicts)
+    unsettled = [*(hosted & state.lanes.keys()), *(each.lane for each in left_behind(state, is_gone, (), start_offset))]
+    kept, removed = settled_records(state, is_gone, unsettled, start_offset, now_ms)
+    for record in kept:
+        if record.source is not None:
+            line, source = "the topic was deleted before any of these records was copied", record.source
+            log.error(
+                "records_lost", flow=flow.name, topic=source.topic, ends=source.ends, starts=source.starts, line=line
+            )
+    await recorder.save(kept)
+    await recorder.remove(removed)

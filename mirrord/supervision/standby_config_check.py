@@ -1,0 +1,69 @@
+"""Checks whether a standby daemon would continue with the same configuration as the daemon that holds the lease.
+
+The lease holder is asked what `apply` would change. After a takeover the standby's own file counts, so an operator who
+looks at the standby must learn about a difference before that.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from mirrord.config.changes import DAEMONS_OWN, ConfigChanges, FlowChange
+from mirrord.config.schema import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
+
+EVERY_S = 30.0
+SOON_S = 2.0
+"""Interval between checks while a lease holder has not answered yet."""
+
+log = structlog.get_logger()
+
+
+class StandbyLook:
+    """The configuration check of one standby daemon."""
+
+    def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
+        """`holders` returns the flows that are on standby here, and the addresses of the daemons that hold them."""
+        self.remarks: dict[str, str] = {}
+        """One line for each flow that differs."""
+        self._config = config
+        self._holders = holders
+
+    async def run(self) -> None:
+        """Check at intervals until cancelled."""
+        while True:
+            holders = self._holders()
+            changes = {http: await self._ask(http) for http in set(holders.values())}
+            differences = {flow: _difference(flow, http, changes[http]) for flow, http in holders.items()}
+            for flow, line in differences.items():
+                if line and self.remarks.get(flow) != line:
+                    log.warning("standby_differs", flow=flow, reason=line)
+            self.remarks = {flow: line for flow, line in differences.items() if line}
+            await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
+
+    async def _ask(self, http: str) -> ConfigChanges | None:
+        """Ask a daemon for the differences; return None while they are not known."""
+        try:
+            return await order_apply(http, self._config(), dry_run=True)
+        except CommandRefused:
+            return ConfigChanges()  # it accepts no commands from here, and this will not change soon
+        except EnvironmentFault:
+            return None  # it may be about to end
+
+
+def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:
+    if changes is None:
+        return ""
+    refused = [line for line in changes.refused if line.partition(":")[0] not in DAEMONS_OWN]
+    lines = [*refused, *(_line(change) for change in changes.flows if change.flow == flow)]
+    lines += changes.for_all
+    if not lines:
+        return ""
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return f"is a standby with another configuration than {http} has: {lines[0]}{more}"
+
+
+def _line(change: FlowChange) -> str:
+    return "; ".join(change.lines) or change.kind

@@ -1,0 +1,154 @@
+"""Upkeep: everything that a flow's holder keeps in sync in addition to records.
+
+Upkeep covers configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. Each of these has its own
+faults, which are reported, and is tried again. None of them stops another, or the copying.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.admin_requests import NotOffered
+from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.mm2.client_records import Mm2Upkeep
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.group_status import TranslatedPosition
+from mirrord.model.status import LatencyStatus, TopicStatus
+from mirrord.runtime.clock import Clock
+from mirrord.supervision.internal_topic_sync import OwnSettings
+from mirrord.topics.acl_sync import AclSync
+from mirrord.topics.config_sync import SettingsSync, pairs_of
+from mirrord.topics.deletion_sync import DeletionSync, ForeignRecord
+from mirrord.topics.discovery import Discovered
+from policies.flow_policies import selection_of
+
+FIRST_S = 0.1
+"""Pause while the first result of discovery is not there yet."""
+
+log = structlog.get_logger()
+
+
+class Upkeep:
+    """The upkeep loops of one flow."""
+
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: UpkeepAdmin,
+        target: UpkeepAdmin,
+        clock: Clock,
+        mm2: Mm2Upkeep | None = None,
+        foreign: ForeignRecord | None = None,
+        flow_back: Callable[[], str] = str,
+    ) -> None:
+        """`foreign` and `flow_back` are those of `DeletionSync`."""
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._mm2 = mm2
+        self._selection = selection_of(flow)
+        self.settings = SettingsSync(flow, source, target)
+        self._own = OwnSettings(flow, target)
+        self._acls = AclSync(flow, self._selection.selects, source, target)
+        self._deletions = DeletionSync(flow, source, target, clock, foreign, flow_back)
+        self._faults: dict[str, str] = {}
+        self._discovered: Discovered | None = None
+        self._refreshed = asyncio.Event()
+
+    def see(self, discovered: Discovered) -> None:
+        """Take the state of the clusters as discovery has just seen it."""
+        self._discovered = discovered
+        self._refreshed.set()
+        if self._mm2 is not None:
+            self._mm2.see(discovered)
+
+    def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
+        """Take the current positions of consumer groups."""
+        if self._mm2 is not None:
+            self._mm2.record(positions)
+
+    async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        """Run all loops until cancelled."""
+        self._discovered = None
+        self._faults.clear()
+        mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
+        await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.gather(self._source.close(), self._target.close())
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that is currently not kept in sync, one line each."""
+        settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
+        return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Information that is useful to operators, one line each."""
+        mm2 = () if self._mm2 is None else self._mm2.remarks
+        return (*self._own.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
+
+    @property
+    def latency(self) -> LatencyStatus | None:
+        """The latency of copied records, measured by the heartbeats that the flow copies."""
+        return None if self._mm2 is None else self._mm2.latency
+
+    def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
+        """Return the topics that need attention."""
+        known = self.settings.topics
+        faults = dict(discovered.faults) if discovered else {}
+        remarks = dict(discovered.remarks) if discovered else {}
+        targets = dict(discovered.names) if discovered else {}
+        names = sorted({*faults, *remarks, *known.faults, *known.remarks, *known.drift})
+        return tuple(
+            TopicStatus(
+                topic=name,
+                target_topic=targets.get(name, ""),
+                faults=tuple(each[name] for each in (faults, known.faults) if name in each),
+                remarks=tuple(each[name] for each in (remarks, known.remarks) if name in each),
+                drift=known.drift.get(name, ()),
+            )
+            for name in names
+        )
+
+    async def _keep(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        while True:
+            discovered = self._discovered
+            if discovered is None:
+                await asyncio.sleep(FIRST_S)
+                continue
+            await self._try("mirrord's own topics", lambda seen=discovered: self._own.round(seen.target))
+            await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
+            copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
+            await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
+            await asyncio.sleep(self._flow.sync.every_ms / 1000)
+
+    async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        """Handle deletions after each poll of discovery."""
+        while True:
+            await self._refreshed.wait()
+            self._refreshed.clear()
+            discovered = self._discovered
+            if discovered is not None:
+                await self._try("deletions", lambda seen=discovered: self._deletions.round(seen, ledger(), recorder))
+
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        line = ""
+        try:
+            await work()
+        except NotOffered as fault:
+            line = f"{what} are not synced: {fault}"
+        except EnvironmentFault as fault:
+            line = f"{what} are not synced now: {fault}"
+        except Exception as error:
+            log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
+            line = f"{what} are not synced: internal error: {error!r}"
+        if line and line != self._faults.get(what, ""):
+            log.warning("not_synced", flow=self._flow.name, what=what, reason=line)
+        self._faults[what] = line

@@ -1,0 +1,166 @@
+"""Propagates deletions of topics: deletes target topics whose source topic is gone, after a grace period.
+
+What is deleted is decided in `mirrord.topics.rules.deletions`. A target topic that holds records of other writers is
+kept.
+"""
+
+from collections.abc import Awaitable, Callable, Container, Sequence
+from contextlib import aclosing
+from functools import partial
+
+import structlog
+
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.ledger.facts.core import AnyFact, TopicDeleted
+from mirrord.ledger.foreign_writes import own_ranges
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.names import Alias, TopicId, TopicPartition
+from mirrord.runtime.clock import Clock
+from mirrord.topics.discovery import Discovered, DiscoveryPreview
+from mirrord.topics.rules.deletions import DeletionsPlan, TopicCopy, plan_deletions, without_source
+from mirrord.topics.rules.recreated_topic_names import copy_names
+from mirrord.topics.rules.two_way_deletions import both_ways_deletions
+from mirrord.topics.topic_claims import Claims
+from policies.flow_policies import selection_of
+
+ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
+"""Returns where a target topic holds the first record that is not the flow's; empty if there is no such record."""
+
+log = structlog.get_logger()
+
+
+class DeletionSync:
+    """Propagates the deletions of one flow."""
+
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: UpkeepAdmin,
+        target: UpkeepAdmin,
+        clock: Clock,
+        foreign: ForeignRecord | None = None,
+        flow_back: Callable[[], str] = str,
+    ) -> None:
+        """`foreign` searches a target topic for records of other writers.
+
+        `flow_back` returns the name of a flow that copies topics of the same names back.
+        """
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._foreign = foreign
+        self._flow_back = flow_back
+        self._kept: dict[TopicId, str] = {}
+        """Target topics that are not deleted, because they hold other writers' records."""
+        self.remarks: tuple[str, ...] = ()
+        """Remarks for operators, one line each."""
+
+    async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
+        """Handle the deletions that the last poll of discovery has shown. Raises EnvironmentFault."""
+        copies, back = copies_of(ledger), self._flow_back()
+        wanted = self._flow.propagate_deletes and not back
+        gone: list[TopicCopy] = []
+        if self._flow.propagate_deletes:
+            gone = await gone_copies(self._flow, discovered, ledger, self._source)
+        plan = plan_deletions(copies, gone, self._clock.wall_ms(), self._flow.delete_grace_ms, wanted=wanted)
+        for fact in plan.facts:
+            log.warning("topic_deletion", flow=self._flow.name, topic=fact.target_topic, kind=type(fact).__name__)
+        facts: list[AnyFact] = list(plan.facts)
+        written = await recorder.write(facts)
+        refused: dict[str, str] = {}
+        due = [copy for copy in plan.due if not await self._keeps(copy, ledger)] if written else []
+        if due:
+            answers = await self._target.delete([copy.topic_id for copy in due])
+            refused = {copy.topic: answers[copy.topic_id] for copy in due if copy.topic_id in answers}
+            done = [copy for copy in due if copy.topic not in refused]
+            for copy in done:
+                log.warning("topic_deleted", flow=self._flow.name, topic=copy.topic)
+            await recorder.write(TopicDeleted(copy.topic, copy.topic_id) for copy in done)
+        self.remarks = self._lines(plan, [copy.topic for copy in gone] if back else [], back)
+        if refused:
+            topic, reason = next(iter(refused.items()))
+            need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
+            raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
+
+    async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
+        """Return whether a target topic holds other writers' records and is kept for that. Raises EnvironmentFault."""
+        if self._foreign is not None and copy.topic_id not in self._kept:
+            where = await self._foreign(copy, ledger)
+            if where:
+                line = f"{copy.topic} is not deleted, although {copy.source_topic} is gone: {where} is not a copy"
+                self._kept[copy.topic_id] = f"{line}; delete it by hand if it is not needed"
+                log.warning("topic_not_deleted", flow=self._flow.name, topic=copy.topic, reason=line)
+        return copy.topic_id in self._kept
+
+    def _lines(self, plan: DeletionsPlan, both_ways: Sequence[str], back: str) -> tuple[str, ...]:
+        waiting = [copy.topic for copy in plan.waiting]
+        lines = [f"to be deleted, because their source topics are gone: {', '.join(waiting)}"] if waiting else []
+        if both_ways:
+            lines.append(both_ways_deletions(back, both_ways))
+        return (*lines, *(self._kept[copy.topic_id] for copy in plan.due if copy.topic_id in self._kept))
+
+
+async def gone_copies(
+    flow: FlowConfig, seen: Discovered | DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin
+) -> list[TopicCopy]:
+    """Return the target topics whose source topic no longer exists.
+
+    Raises EnvironmentFault when the source does not answer.
+    """
+    names = copy_names(ledger, flow)
+    copy_of = selection_of(flow).copy_of
+    found = without_source(copies_of(ledger), seen.source.topics, seen.target.topics, copy_of, names)
+    if not found.unseen:
+        return found.replaced
+    missing = await source.missing([copy.source_topic for copy in found.unseen])
+    return [*found.replaced, *(copy for copy in found.unseen if copy.source_topic in missing)]
+
+
+def copies_of(ledger: FlowState) -> list[TopicCopy]:
+    """Return the target topics that mirrord created and has not deleted."""
+    return [
+        TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
+        for topic in ledger.topics.values()
+        if topic.created
+    ]
+
+
+async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
+    """Return where the first record is that no lane of the flow wrote; empty if all are copies, or the copy is gone.
+
+    Reads the offsets that the ledger does not record as the flow's own. Raises EnvironmentFault.
+    """
+    ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
+    try:
+        async with open_logs(alias, cluster, {copy.topic}) as logs:
+            for partition in range(logs.topics[copy.topic].partitions):
+                named = TopicPartition(copy.topic, partition)
+                whole = await logs.bounds(named, committed=False)
+                for part in uncovered(whole, own_ranges(ledger, copy.topic_id, partition)):
+                    offset = await _first_of_others(logs, named, part, ours)
+                    if offset is not None:
+                        return f"{named} offset {offset}"
+    except ConfigError:
+        return ""
+    return ""
+
+
+async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interval, ours: Container[int]) -> int | None:
+    async with aclosing(logs.read(named, *part, committed=False)) as batches:
+        async for batch in batches:
+            if batch.is_old or batch.header.producer_id not in ours:
+                return max(batch.header.base_offset, part[0])
+    return None
+
+
+def deletion_guards(
+    flow: FlowConfig, config: Config, claims: Claims
+) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
+    """Return the checks before a copy is deleted: `foreign_record`, and a flow that copies the names back."""
+    return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

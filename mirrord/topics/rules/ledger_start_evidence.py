@@ -1,0 +1,113 @@
+"""What the ledger says about a source partition before a lane of it begins, such as former topics of its name.
+
+If a source topic was created again, none of its records has been seen before. If a target topic was created again, the
+contents of the former one are copied again, as far back as the source still has them.
+"""
+
+from collections.abc import Callable
+
+from mirrord.config.units import StartPoint
+from mirrord.ledger.facts.first_seen import BEGUN
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.names import LaneKey, TopicId
+from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, partition_start
+
+
+class Incarnations:
+    """What the ledger says about former topics. Valid until an entry is added to the ledger.
+
+    Thousands of lanes may begin and ask at the same time, so each query considers only the lanes of its own topics.
+    """
+
+    def __init__(self, state: FlowState) -> None:
+        self._forgotten = state.forgotten_topics
+        self._starts = dict(state.starts)
+        self._looked = state.selected is not None
+        self._sources: dict[str, set[TopicId]] = {}
+        self._copies: dict[tuple[str, TopicId, int], list[LaneState]] = {}
+        self._began: dict[TopicId, dict[int, int]] = {}
+        for lane in state.lanes.values():
+            key = lane.key
+            self._sources.setdefault(lane.source_topic, set()).add(key.source_topic_id)
+            self._copies.setdefault((lane.target_topic, key.source_topic_id, key.partition), []).append(lane)
+            if (first := lane.source_runs.first) is not None:
+                begun = self._began.setdefault(key.source_topic_id, {})
+                offset = 0 if lane.inherited is not None else first.offset
+                begun[key.partition] = min(offset, begun.get(key.partition, offset))
+
+    def before(self, key: LaneKey, source_topic: str, target_topic: str) -> LedgerEvidence:
+        """Return everything that the ledger says about a lane that is about to begin."""
+        again = self.is_again(source_topic, key.source_topic_id)
+        known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
+        return LedgerEvidence(again, *known)
+
+    def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
+        """Return whether the flow has copied a former topic of this name, so that no record of the new one has been
+        seen."""
+        ids = self._sources.get(source_topic, ())
+        return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
+
+    def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
+        """Return the first source offset that a former target topic of this name held; None if there was no such topic
+        or it was empty.
+
+        A copy that MirrorMaker 2 had left in that topic was deleted with it, so in that case no offset is too old.
+        """
+        firsts = [
+            0 if lane.inherited is not None else first.offset
+            for lane in self._copies.get((target_topic, key.source_topic_id, key.partition), ())
+            if lane.key.target_topic_id != key.target_topic_id and (first := lane.source_runs.first) is not None
+        ]
+        return min(firsts, default=None)
+
+    def began_at(self, key: LaneKey) -> int | None:
+        """Return the first offset of the source partition that was copied into any target topic; None if nothing was
+        copied."""
+        return self._began.get(key.source_topic_id, {}).get(key.partition)
+
+    def is_late(self, key: LaneKey) -> bool:
+        """Return whether the partition was added, or its topic created, too late for `start` to apply to it."""
+        known = self._starts.get(key.source_topic_id)
+        if known is not None:
+            return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
+        return self._looked or key.source_topic_id in self._began
+
+    def fixed_start(self, key: LaneKey) -> FixedStart | None:
+        """Return the start offset that was resolved when the source partition was first seen; None if there is none."""
+        known = self._starts.get(key.source_topic_id)
+        if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
+            return None
+        return FixedStart(known.start, known.offsets[key.partition])
+
+
+class Lately:
+    """A cache of the newest `Incarnations`."""
+
+    def __init__(self) -> None:
+        self._read: tuple[FlowState, int] | None = None
+        self._found: Incarnations | None = None
+
+    def of(self, state: FlowState) -> Incarnations:
+        """Return the `Incarnations` for the current state of the ledger."""
+        found, read = self._found, self._read
+        if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
+            found = self._found = Incarnations(state)
+            self._read = (state, state.next_offset)
+        return found
+
+
+def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
+    """Return a function that gives the offset at which a partition without a lane begins, or None while `start` is not
+    resolved for it.
+
+    A lane that begins at the first record counts as beginning at 0.
+    """
+    found = Incarnations(state)
+
+    def offset(topic: str, topic_id: TopicId, partition: int) -> int | None:
+        key = LaneKey(topic_id, partition, TopicId(""))
+        evidence = LedgerEvidence(late=found.is_late(key), fixed=found.fixed_start(key))
+        decided = partition_start(start_at(topic), evidence)
+        return 0 if decided.ask == "earliest" else decided.at_most
+
+    return offset

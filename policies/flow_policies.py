@@ -1,0 +1,85 @@
+"""The policies of one flow, built-in or third-party, created from its configuration.
+
+Callers that ask twice for the same third-party policy get the same object, because the object keeps its answers. The
+first request loads the policy: an unusable policy raises ConfigError. `policies.policy_trial` detects this in advance.
+"""
+
+from typing import cast
+
+from mirrord.config.policy_names import is_built_in
+from mirrord.config.schema import FlowConfig
+from policies.class_loading import NAMING, PROPERTIES, RECORD_FILTER, RECORD_TRANSFORM, SELECTION, make
+from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
+from policies.guarded_records import GuardedFilter, GuardedTransform
+from policies.guarded_topics import GuardedNaming, GuardedProperties, GuardedSelection
+from policies.naming import Naming, is_heartbeats, naming
+from policies.properties import Properties, properties
+from policies.records import FILTERS, TRANSFORMS
+from policies.selecting import Selection
+
+_made: dict[tuple[str, ...], object] = {}
+
+
+def naming_of(flow: FlowConfig) -> Naming:
+    """Return the naming of the flow's target topics. Raises ConfigError."""
+    if is_built_in(flow.naming):
+        return naming(flow.naming, flow.source, flow.separator)
+    parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
+    key = ("naming", *parts, repr(flow.naming_settings))
+    if key not in _made:
+        made = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
+        policy = cast(NamingPolicy, made)
+        label = f'naming "{flow.naming}"'
+        _made[key] = GuardedNaming(label, policy, flow.source, flow.separator, flow.mm2_records.separator)
+    return cast(GuardedNaming, _made[key])
+
+
+def selection_of(flow: FlowConfig) -> Selection:
+    """Return the selection of the topics that the flow copies. Raises ConfigError."""
+    leaving = leaving_of(flow) if flow.select else None
+    return Selection(
+        flow.topics,
+        flow.exclude,
+        flow.target,
+        naming_of(flow),
+        flow.mm2_records.separator,
+        leaving,
+        always=lambda topic: flow.heartbeats.replicate and is_heartbeats(topic, flow.separator),
+    )
+
+
+def properties_of(flow: FlowConfig) -> Properties:
+    """Return the rule for the topic configs that the flow syncs. Raises ConfigError."""
+    base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
+    text = flow.sync.filter_configs
+    if not text:
+        return base
+    made = make(PROPERTIES, text, flow.source, flow.target, flow.sync.filter_settings)
+    return GuardedProperties(f'filter_configs "{text}"', cast(PropertyPolicy, made), base)
+
+
+def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
+    """Return the filter of the flow's records, or None if all are copied. Raises ConfigError."""
+    text, settings = flow.records.filter, flow.records.filter_settings
+    if not text:
+        return None
+    made = make(RECORD_FILTER, text, flow.source, flow.target, settings, FILTERS.get(text))
+    return GuardedFilter(f'filter "{text}"', cast(RecordFilter, made))
+
+
+def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
+    """Return the transform of the flow's records, or None if they are not changed. Raises ConfigError."""
+    text, settings = flow.records.transform, flow.records.transform_settings
+    if not text:
+        return None
+    made = make(RECORD_TRANSFORM, text, flow.source, flow.target, settings, TRANSFORMS.get(text))
+    return GuardedTransform(f'transform "{text}"', cast(RecordTransform, made))
+
+
+def leaving_of(flow: FlowConfig) -> GuardedSelection:
+    """Return the third-party policy that skips some of the topics that the flow's lists accept. Raises ConfigError."""
+    key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
+    if key not in _made:
+        made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
+        _made[key] = GuardedSelection(f'select "{flow.select}"', cast(SelectionPolicy, made))
+    return cast(GuardedSelection, _made[key])

@@ -1,0 +1,183 @@
+"""Wrappers that check third-party policies and implement the built-in protocols. Every answer is checked, and no
+question is asked twice.
+
+An exception or a wrong answer becomes a PolicyFault for the one name in question. An accepted answer is kept: a topic
+must not move to another target topic because a policy has changed its answer.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from mirrord.config.flow_features import topic_name
+from mirrord.config.toml_reader import shown
+from mirrord.model.errors import PolicyFault
+from mirrord.model.names import Alias
+from policies.class_loading import line_of
+from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
+from policies.naming import IdentityNaming, is_heartbeats
+from policies.properties import Properties
+from policies.selecting import is_internal
+
+
+class _Asked:
+    """A policy and its name in messages."""
+
+    def __init__(self, label: str, policy: object) -> None:
+        self._label = label
+        self._policy = policy
+
+    def has(self, method: str) -> bool:
+        return hasattr(self._policy, method)
+
+    def ask(self, method: str, question: str) -> object:
+        try:
+            return getattr(self._policy, method)(question)
+        except (Exception, SystemExit) as error:
+            raise PolicyFault(f"{self._label}: {method}({shown(question)}) raised {line_of(error)}") from error
+
+    def wrong(self, method: str, question: str, answer: object, allowed: str) -> PolicyFault:
+        size = f" ({len(answer)} characters)" if isinstance(answer, str) else ""
+        found = "nothing" if answer is None else f"{shown(answer)}{size}"
+        return PolicyFault(f"{self._label}: {method}({shown(question)}) returned {found}; allowed: {allowed}")
+
+
+class GuardedNaming:
+    """A checked `policies.naming.Naming`. Heartbeats topics get the source's alias, as with every naming."""
+
+    def __init__(
+        self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
+    ) -> None:
+        self._asked = _Asked(label, policy)
+        self._heartbeats = IdentityNaming(source, separator)
+        self._separator = separator
+        self._internal_separator = internal_separator
+        self._targets: dict[str, str] = {}
+        self._hops: dict[str, tuple[Alias, ...]] = {}
+
+    def target_topic(self, source_topic: str) -> str:
+        """Return the name at the target. Raises PolicyFault."""
+        if is_heartbeats(source_topic, self._separator):
+            return self._heartbeats.target_topic(source_topic)
+        known = self._targets.get(source_topic)
+        if known is None:
+            known = self._targets[source_topic] = self._ask_target(source_topic)
+        return known
+
+    def source_topic(self, target_topic: str) -> str | None:
+        """Return the name at the source, or None. Raises PolicyFault."""
+        if is_heartbeats(target_topic, self._separator):
+            return self._heartbeats.source_topic(target_topic)
+        answer = self._asked.ask("source_topic", target_topic)
+        if answer is not None and not isinstance(answer, str):
+            raise self._asked.wrong("source_topic", target_topic, answer, "a text, or None")
+        return answer
+
+    def target_prefix(self, prefix: str) -> str | None:
+        """Return the prefix of the copies of all topics that begin with this prefix at the
+        source. Raises PolicyFault."""
+        if not self._asked.has("target_prefix"):
+            return None
+        answer = self._asked.ask("target_prefix", prefix)
+        if answer is None:
+            return None
+        if not isinstance(answer, str):
+            raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
+        # ACLs depend on the answer: an answer known to be wrong must not give anyone access to other topics.
+        for source, target in self._targets.items():
+            if source.startswith(prefix) != target.startswith(answer):
+                rule = (
+                    f"a text with which the copies of such topics begin and no others; {source} is copied to {target}"
+                )
+                raise self._asked.wrong("target_prefix", prefix, answer, rule)
+        return answer
+
+    def hops(self, topic: str) -> tuple[Alias, ...]:
+        """Return the clusters whose aliases this name carries. Raises PolicyFault."""
+        if is_heartbeats(topic, self._separator):
+            return self._heartbeats.hops(topic)
+        if not self._asked.has("hops"):
+            return ()
+        known = self._hops.get(topic)
+        if known is None:
+            answer = self._asked.ask("hops", topic)
+            # Other sequence types are rejected, because a str is itself a sequence of strings.
+            items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
+            if not all(isinstance(item, str) for item in items):
+                rule = "a tuple or list of aliases, empty for none"
+                raise self._asked.wrong("hops", topic, cast(object, answer), rule)
+            known = self._hops[topic] = tuple(str(item) for item in items)
+        return known
+
+    def _ask_target(self, source_topic: str) -> str:
+        answer = self._asked.ask("target_topic", source_topic)
+        try:
+            target = topic_name(answer)
+        except ValueError as rule:
+            raise self._asked.wrong("target_topic", source_topic, answer, str(rule)) from None
+        if target in {".", ".."}:
+            raise self._asked.wrong("target_topic", source_topic, answer, "a topic's name (Kafka accepts no such name)")
+        if is_internal(target, self._internal_separator):
+            rule = "a name that does not belong to Kafka, MirrorMaker 2 or mirrord"
+            raise self._asked.wrong("target_topic", source_topic, answer, rule)
+        back = self._asked.ask("source_topic", target)
+        if back != source_topic:
+            rule = f"{shown(source_topic)}: it must be the inverse of target_topic, which made one of the other"
+            raise self._asked.wrong("source_topic", target, back, rule)
+        return target
+
+
+class GuardedSelection:
+    """A checked `policies.selecting.Leaving`."""
+
+    def __init__(self, label: str, policy: SelectionPolicy) -> None:
+        self._label = label
+        self._asked = _Asked(label, policy)
+        self._answers: dict[str, str | None] = {}
+
+    def refusal(self, topic: str) -> str | None:
+        """Return why the topic is skipped, or None. Raises PolicyFault."""
+        if topic not in self._answers:
+            answer = self._asked.ask("refusal", topic)
+            if answer is not None and (not isinstance(answer, str) or not answer.strip()):
+                raise self._asked.wrong("refusal", topic, answer, "a reason as text, or None")
+            self._answers[topic] = None if answer is None else f"{self._label}: {' '.join(answer.split())}"
+        return self._answers[topic]
+
+
+class GuardedProperties:
+    """A checked `policies.properties.Properties` that excludes more configs than the rule it is based on."""
+
+    def __init__(self, label: str, policy: PropertyPolicy, base: Properties) -> None:
+        self._asked = _Asked(label, policy)
+        self._base = base
+        self._answers: dict[tuple[str, str], bool] = {}
+        self._faults: dict[tuple[str, str], str] = {}
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Return the questions whose last attempt gave no usable answer, one line each."""
+        return tuple(self._faults.values())
+
+    def passes(self, name: str) -> bool:
+        """Return whether the config is synced. A config without a usable answer is not."""
+        return self._base.passes(name) and self._answer("passes", name, default=False)
+
+    def takes_default(self, name: str) -> bool:
+        """Return whether the source's default is set. Without a usable answer, the target keeps its own default."""
+        if not self._asked.has("takes_default"):
+            return self._base.takes_default(name)
+        return self._answer("takes_default", name, default=False)
+
+    def _answer(self, method: str, name: str, *, default: bool) -> bool:
+        question = (method, name)
+        if question not in self._answers:
+            try:
+                answer = self._asked.ask(method, name)
+                if not isinstance(answer, bool):
+                    raise self._asked.wrong(method, name, answer, "True or False")
+            except PolicyFault as fault:
+                self._faults[question] = f"{fault}; the setting is left alone"
+                return default
+            self._faults.pop(question, None)
+            self._answers[question] = answer
+        return self._answers[question]
