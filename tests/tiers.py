@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from mirrord.lab import class_archive
 from mirrord.model.errors import EnvironmentFault
+from tests.fixtures import class_archive
 
 ROOT = Path(__file__).parent.parent
 STOPPED = 124

@@ -127,7 +127,7 @@ _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHe
 
 
 def class_archive(java: str, jars: Path) -> Path:
-    """Return the path of the class archive for these jars and this Java. See `mirrord.lab.class_archive`."""
+    """Return the path of the class archive for these jars and this Java. `tests.fixtures.class_archive` makes it."""
     changed = Path(java).resolve().stat()
     return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"
 

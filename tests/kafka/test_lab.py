@@ -17,13 +17,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.config.security import Mechanism
-from mirrord.lab import class_archive, server_properties
+from mirrord.lab import server_properties
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import kafka_jars
 from mirrord.lab.ports import free_ports
 from mirrord.lab.server_properties import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.runtime.java import find_java
+from tests.fixtures import class_archive
 from tests.fixtures.lab import Allow, LabPair, client_settings
 
 SECONDS = 60
@@ -177,7 +178,7 @@ def test_another_broker_leads_when_the_leader_is_killed(lab_three: Cluster) -> N
 
 HOLDER = """
 import sys
-from mirrord.lab import class_archive, server_properties
+from mirrord.lab import server_properties
 from mirrord.lab.cluster import Cluster
 cluster = Cluster().start()
 print(cluster.pid(), flush=True)
