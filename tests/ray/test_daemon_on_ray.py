@@ -43,14 +43,16 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def mirror(source: Cluster, target: Cluster, folder: Path) -> tuple[str, Path]:
+def mirror(source: Cluster, target: Cluster, folder: Path, *, own_port: bool = True) -> tuple[str, Path]:
     """A topic, and a configuration that copies it with two replicators.
 
-    The port is fixed: a supervisor that is killed comes back on it, and no daemon of another test takes it meanwhile.
+    With `own_port`, a supervisor that is killed comes back on the same port, which no daemon of another test takes
+    meanwhile. Two daemons cannot share it.
     """
     topic = create_topic(source, unique("orders"), PARTITIONS)
     more = "[replicators]\ncount = 2\n[ray]\ndashboard = false\n"
-    more += f'[http]\nlisten = "{LOOPBACK}:{free_ports(1)[0]}"\n'
+    if own_port:
+        more += f'[http]\nlisten = "{LOOPBACK}:{free_ports(1)[0]}"\n'
     instance = unique("ray")
     path = conf(folder, source, target, topic, flow=unique("ray"), engine="ray", more=more)
     path.write_text(f'instance = "{instance}"\n{path.read_text()}')
@@ -177,7 +179,7 @@ def test_replicators_that_wake_up_when_another_daemon_has_the_flow_end_by_themse
     lab_pair: LabPair, tmp_path: Path
 ) -> None:
     source, target = lab_pair.source, lab_pair.target
-    topic, path = mirror(source, target, tmp_path)
+    topic, path = mirror(source, target, tmp_path, own_port=False)
     other = tmp_path / "other.toml"
     other.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"').replace("instance = ", "#"))
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
