@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.config.mm2.keys import PropertyLocation, locate
-from mirrord.config.mm2.property_table import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
-from mirrord.config.mm2.values import PropertiesFile
+from mirrord.config.mm2.properties_file import PropertiesFile
+from mirrord.config.mm2.property_keys import PropertyLocation, locate
+from mirrord.config.mm2.property_meanings import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
 from mirrord.config.toml_reader import closest_name
 from mirrord.model.names import Alias
 

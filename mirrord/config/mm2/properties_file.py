@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from mirrord.config.java_properties import Property, parse, split_list
-from mirrord.config.mm2.property_table import JavaClass
+from mirrord.config.mm2.property_meanings import JavaClass
 from mirrord.config.property_providers import CLASSES, DECLARATION, Providers
 from mirrord.config.security import Secret
 from mirrord.config.toml_reader import Convert, closest_name
