@@ -18,22 +18,30 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from mirrord.config.toml_format import format_list, format_text, format_value
-from mirrord.config.toml_reader import Convert, Table, boolean, choice, integer, text, within
-from mirrord.config.toml_reader import either as name_or
+from mirrord.config.toml_reader import Table
 from mirrord.config.units import (
-    HOST_RULE,
     RATE_RULE,
-    START_RULE,
     duration_ms,
     duration_text,
-    host_port,
     rate_bytes_per_s,
     rate_text,
-    regex,
     size_bytes,
     size_text,
-    start_point,
 )
+from mirrord.config.value_parsers import (
+    HOST_RULE,
+    START_RULE,
+    Convert,
+    boolean,
+    choice,
+    host_port,
+    integer,
+    regex,
+    start_point,
+    text,
+    within,
+)
+from mirrord.config.value_parsers import either as name_or
 
 REQUIRED = msgspec.NODEFAULT
 """The default of a key that must be in the file."""

@@ -16,7 +16,8 @@ from mirrord.config.schema import ALIAS, ALIAS_RULE, CLUSTER, ClusterConfig, Con
 from mirrord.config.security import Security
 from mirrord.config.security_table import read_security
 from mirrord.config.struct_reader import Readers, read_struct
-from mirrord.config.toml_reader import Document, Table, choice
+from mirrord.config.toml_reader import Document, Table
+from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks

@@ -11,8 +11,8 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.fact_lines import describe
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment

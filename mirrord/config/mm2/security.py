@@ -14,7 +14,7 @@ from mirrord.config.mm2.properties_file import PropertiesFile, PropertyValue
 from mirrord.config.mm2.property_meanings import JavaClass
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Mechanism, Protocol, Secret, Security
-from mirrord.config.units import HOST_RULE, host_port
+from mirrord.config.value_parsers import HOST_RULE, host_port
 from mirrord.model.names import Alias
 
 CLIENTS = ("consumer", "admin", "producer")

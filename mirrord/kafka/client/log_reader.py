@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import ClusterConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset

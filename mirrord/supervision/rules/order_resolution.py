@@ -7,7 +7,7 @@ what would be correct.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mirrord.config.toml_reader import closest_name
+from mirrord.config.fault_text import closest_name
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.orders import (
     CopyingPaused,

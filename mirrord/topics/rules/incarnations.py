@@ -7,7 +7,7 @@ contents of the former one are copied again, as far back as the source still has
 from collections.abc import Callable, Mapping
 
 from mirrord.config.schema import FlowConfig
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.ledger.facts.first_seen import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId

@@ -11,7 +11,7 @@ from mirrord.config.flow_features import RecordsConfig, SyncConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, LogsConfig, RayConfig
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from tests.unit.config.test_samples import CONF
 
 SECURITY = Security(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import FlowConfig
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,

@@ -9,7 +9,7 @@ import pytest
 
 from mirrord.cli import upgrade
 from mirrord.config.schema import Config, RuntimeConfig
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.daemon.http_api import HttpServer
 from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
 from mirrord.ledger.store.access import ClusterAccess
