@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.groups.translate import Answer, Chart, Place, Question, answer, chart
 from mirrord.ledger.store.access import ClusterAccess

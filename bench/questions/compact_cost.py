@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from bench.questions.map_cost import fill, lane_of, snapshot_bytes, store_of
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap

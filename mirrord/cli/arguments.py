@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrord.config.fault_text import closest_name
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.policy_checks import PolicyCheck, Unjudged
 from mirrord.config.schema import Config
 

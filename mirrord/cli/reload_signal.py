@@ -11,7 +11,7 @@ import structlog
 
 from mirrord.cli.arguments import some_flows
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError

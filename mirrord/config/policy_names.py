@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from mirrord.config.fault_text import closest_name
-from mirrord.config.keys import ValueKind
+from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]

@@ -21,14 +21,17 @@ from mirrord.config.flow_features import (
     SyncConfig,
 )
 from mirrord.config.jobs import AuditConfig, CompactConfig
-from mirrord.config.keys import (
+from mirrord.config.key_declarations import Key
+from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
+from mirrord.config.security import SECRET, Secret, Security
+from mirrord.config.toml_format import format_text
+from mirrord.config.value_kinds import (
     ADDRESS,
     BOOLEAN,
     RATE,
     REGEXES,
     START,
     TEXT,
-    Key,
     TableKind,
     ValueKind,
     duration,
@@ -37,9 +40,6 @@ from mirrord.config.keys import (
     one_of,
     size,
 )
-from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
-from mirrord.config.security import SECRET, Secret, Security
-from mirrord.config.toml_format import format_text
 from mirrord.config.value_parsers import HostPort, StartPoint, host_port, regex, start_point, text
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias

@@ -18,7 +18,7 @@ from mirrord.audit.rules.ranges import ranges
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import AuditRange, Difference
 from mirrord.cli.main import main
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_entry, encode_state

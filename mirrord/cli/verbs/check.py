@@ -11,7 +11,7 @@ from rich.markup import escape
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.finding_lines import finding_lines
 from mirrord.cli.watching import console
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.findings import Finding
 from mirrord.operations.broker_check import ClusterSeen

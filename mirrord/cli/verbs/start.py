@@ -22,7 +22,7 @@ from mirrord.cli.reload_signal import reload_on_hangup
 from mirrord.cli.tables import status_table
 from mirrord.cli.upgrade import check_upgrade, find_predecessor, print_replacement
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import Supervisor
 from mirrord.ledger.store.access import ClusterAccess

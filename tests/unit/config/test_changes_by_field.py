@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from mirrord.config.changes import compare, from_order
-from mirrord.config.files import load_file
 from mirrord.config.flow_features import RecordsConfig, SyncConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.loader import load_file
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, LogsConfig, RayConfig
 from mirrord.config.security import Secret, Security
 from mirrord.config.value_parsers import HostPort
