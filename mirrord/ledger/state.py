@@ -21,10 +21,10 @@ from mirrord.ledger.facts.core import (
     Verdict,
 )
 from mirrord.ledger.facts.first_seen import Selected, TopicStarts
-from mirrord.ledger.facts.jobs import JobState
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks, Standing
 from mirrord.ledger.filter_decisions import DECIDED
+from mirrord.ledger.job_state import JobState
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks, Standing
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.state_records import LastEntry, TargetTopic, Tenure
 from mirrord.model.acls import AclRule

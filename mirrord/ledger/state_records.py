@@ -26,10 +26,10 @@ from mirrord.ledger.facts.core import (
     Verdict,
 )
 from mirrord.ledger.facts.first_seen import Selected, TopicStarts
-from mirrord.ledger.facts.jobs import JobState
 from mirrord.ledger.facts.orders import OrderFact
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks
+from mirrord.ledger.job_state import JobState
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneId, TopicId

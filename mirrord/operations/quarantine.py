@@ -11,7 +11,7 @@ import msgspec
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.quarantine import Parked, lettered_from
+from mirrord.ledger.quarantine import Parked, lettered_from
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.store.access import ClusterAccess

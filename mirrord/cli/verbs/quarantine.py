@@ -14,8 +14,8 @@ from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_r
 from mirrord.cli.watching import console
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.facts.quarantine import Parked
 from mirrord.ledger.gaps import Gap
+from mirrord.ledger.quarantine import Parked
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.ledger.store.access import ClusterAccess
 from mirrord.ledger.store.history import LedgerReading, read_gaps

@@ -15,8 +15,9 @@ from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
 from mirrord.ledger.codec import decode_entry, encode_entry
 from mirrord.ledger.facts.core import AnyFact, LeaseReleased, LeaseTaken
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState, Worker
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, Worker
 from mirrord.ledger.fold import fold
+from mirrord.ledger.job_state import JobState
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store import access, job_lease
 from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobNotRecorded
