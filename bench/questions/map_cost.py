@@ -35,7 +35,7 @@ from mirrord.ledger.facts.core import (
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import FileAttic
 from mirrord.ledger.store.store import LedgerStore, open_flow

@@ -10,7 +10,7 @@ from mirrord.audit.rules.ranges import pieces
 from mirrord.audit.rules.results import MapPiece
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeAudited
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 
 log = structlog.get_logger()
 

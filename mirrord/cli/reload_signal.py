@@ -13,7 +13,7 @@ from mirrord.cli.arguments import some_flows
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.operations.preflight import check_start
 from policies.flows import LOADING

@@ -15,7 +15,7 @@ from mirrord.audit.range_audit import AuditedLane, RangeReader
 from mirrord.audit.rules.results import AuditRange, RangeResult
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
-from mirrord.kafka.client.log_reader import open_logs
+from mirrord.kafka.client.bulk_log_reader import open_logs
 from mirrord.model.names import Alias
 from mirrord.runtime.rate_limit import Pace
 

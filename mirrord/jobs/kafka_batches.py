@@ -23,7 +23,7 @@ from mirrord.jobs.blocking import blocking
 from mirrord.jobs.columns import BatchColumns, ColumnBuilder, RecordColumns, spark_schema
 from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
-from mirrord.kafka.client.log_reader import LogReader, RangeGone, open_logs
+from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone, open_logs
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition

@@ -21,7 +21,7 @@ from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.standing_orders import Orders
 from mirrord.ledger.start_offsets import note_all_begun
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
-from mirrord.ledger.state_records import (
+from mirrord.ledger.state_topic_records import (
     RUNS_KEY,
     FlowSnapshot,
     LaneSnapshot,
@@ -35,7 +35,7 @@ from mirrord.ledger.state_records import (
     lane_key,
     runs_key,
 )
-from mirrord.model.archive import ArchivedPart, ArchivedRuns
+from mirrord.model.archived_runs import ArchivedPart, ArchivedRuns
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.packed_runs import Packed
 from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory

@@ -13,7 +13,7 @@ from sys import byteorder
 
 import msgspec
 
-from mirrord.model.archive import ArchivedPart
+from mirrord.model.archived_runs import ArchivedPart
 from mirrord.model.packed_runs import BLOCK_RUNS, Packed, RunColumns, pack
 from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, PackedPiece, RunMemory
 

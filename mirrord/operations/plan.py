@@ -8,7 +8,7 @@ from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.mm2.rules.internal_topics import mm2_steps
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import read_state

@@ -14,7 +14,7 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.quarantine import Parked, lettered_from
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
 from mirrord.operations.flow_lookup import ledgers_meant, of_several

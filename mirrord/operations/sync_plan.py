@@ -1,7 +1,7 @@
 """A preview of what upkeep would do for a flow at this moment. Nothing is altered."""
 
 from mirrord.config.schema import FlowConfig
-from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.facts.core import ConfigChange
 from mirrord.ledger.state import FlowState
 from mirrord.supervision.sync_loops import gone_copies

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from functools import partial
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
-from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.ledger.foreign_writes import own_ranges
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError

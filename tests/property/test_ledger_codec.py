@@ -14,7 +14,7 @@ from mirrord.ledger.facts.core import LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.model.names import TopicId
 from tests.fixtures.ledger import lane_id, wild_entries
 

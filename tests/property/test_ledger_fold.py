@@ -11,7 +11,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
 from mirrord.ledger.snapshot import Kept, StateTopicContents, StateTopicRows, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, RunsPiece, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, RunsPiece, state_key
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.attic import no_room, scarce

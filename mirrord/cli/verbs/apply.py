@@ -13,7 +13,7 @@ from mirrord.cli.watching import console
 from mirrord.config.changes import ConfigChanges, FlowChange
 from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.preflight import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers

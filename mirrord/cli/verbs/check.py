@@ -12,7 +12,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, som
 from mirrord.cli.finding_lines import finding_lines
 from mirrord.cli.watching import console
 from mirrord.config.loader import load_file
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.findings import Finding
 from mirrord.operations.broker_check import ClusterSeen
 from mirrord.operations.check import CheckReport, check

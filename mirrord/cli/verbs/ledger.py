@@ -18,7 +18,7 @@ from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment
 from mirrord.ledger.store.history import LedgerReading, ReadEntry
 from mirrord.ledger.store.kafka_log import KafkaLog
-from mirrord.ledger.store.log_port import LogTrimmed
+from mirrord.ledger.store.log_interface import LogTrimmed
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId

@@ -17,7 +17,7 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.gaps import Gap
 from mirrord.ledger.quarantine import Parked
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory

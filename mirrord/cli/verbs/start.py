@@ -25,7 +25,7 @@ from mirrord.config.changes import ConfigChanges
 from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import Supervisor
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import ConfigError, EnvironmentFault

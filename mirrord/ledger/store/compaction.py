@@ -33,7 +33,7 @@ from mirrord.ledger.store.run_archive import (
     write_manifest,
 )
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, Side
 from mirrord.runtime.clock import SystemClock

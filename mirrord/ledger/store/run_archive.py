@@ -23,7 +23,7 @@ import msgspec
 
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.compaction_plan import columns_checksum
-from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
+from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.packed_runs import RunColumns, pack

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from mirrord.config.schema import FlowConfig
 from mirrord.config.value_parsers import StartPoint
-from mirrord.ledger.facts.first_seen import BEGUN
+from mirrord.ledger.facts.start_offsets import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames

@@ -63,10 +63,10 @@ from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.acls import AclRule
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain

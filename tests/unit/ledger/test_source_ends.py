@@ -26,7 +26,7 @@ from mirrord.ledger.source_ends import (
     unopened_losses,
 )
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import state_key
+from mirrord.ledger.state_topic_records import state_key
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from mirrord.model.status import LossStatus

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import OnReject
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header

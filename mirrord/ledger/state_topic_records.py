@@ -25,13 +25,13 @@ from mirrord.ledger.facts.core import (
     TargetProbed,
     Verdict,
 )
-from mirrord.ledger.facts.first_seen import Selected, TopicStarts
 from mirrord.ledger.facts.orders import OrderFact
+from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
 from mirrord.ledger.job_state import JobState
 from mirrord.ledger.quarantine import Quarantine
 from mirrord.ledger.seeks import Seeks
 from mirrord.model.acls import AclRule
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneId, TopicId
 
 LEASE_KEY = "lease"

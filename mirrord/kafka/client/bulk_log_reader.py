@@ -1,5 +1,5 @@
-"""Reads the logs of one cluster for a job: topics by name, within bounds, and by batches. It is made for reading large
-amounts, not for copying.
+"""Reads the logs of one cluster in bulk, for jobs: topics by name, within bounds, and by batches. It is not made for
+copying.
 
 It uses the daemon's connections and wire code, and has no consumer group. It follows a leader that moves. A partition
 that does not come back within `patience_s` raises an error.
