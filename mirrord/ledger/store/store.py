@@ -19,7 +19,8 @@ from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import drop_removed, prune, prune_like
-from mirrord.ledger.snapshot import Kept, StateTopicRows, restore, snapshots
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state_topic_records import (
     LEASE_KEY,
@@ -31,6 +32,7 @@ from mirrord.ledger.state_topic_records import (
     progress_key,
     state_key,
 )
+from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.health_log import LedgerHealth
 from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
