@@ -1,5 +1,6 @@
-"""The folded state of the ledger: a flow and its lanes. Only `mirrord.ledger.fold` changes it, and `snapshot` restores
-it."""
+"""The folded state of the ledger: a flow and its lanes. Only `mirrord.ledger.fold` changes it, and
+`snapshot_restore` restores it.
+"""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence

@@ -34,7 +34,7 @@ from mirrord.ledger.seeks import Seeks
 from mirrord.model.acls import AclRule
 from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneId, TopicId
-from mirrord.model.packed_runs import Packed
+from mirrord.model.run_codec import Packed
 
 LEASE_KEY = "lease"
 LEDGER_END_KEY = "ledger"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
-from mirrord.model.packed_runs import Packed, RunColumns
+from mirrord.model.run_codec import Packed, RunColumns
 
 RUN_BYTES = 16
 """Size of an unpacked run."""

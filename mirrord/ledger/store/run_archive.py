@@ -28,7 +28,7 @@ from mirrord.ledger.compaction_plan import columns_checksum
 from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
-from mirrord.model.packed_runs import RunColumns, pack
+from mirrord.model.run_codec import RunColumns, pack
 
 SCHEMA = 1
 """The schema version in a manifest. Manifests with another version are refused."""
