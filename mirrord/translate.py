@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.groups.offset_translation_queries import Answer, Chart, Place, Question, answer, chart
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.operations.status_report import PATIENCE_S
 
 __all__ = ["Answer", "Place", "Question", "translate", "translate_all"]

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from mirrord.config.toml_reader import choice
+from mirrord.config.value_parsers import choice
 from mirrord.model.acls import WILDCARD, AclRule, ResourceKind
 from mirrord.model.errors import ConfigError
 

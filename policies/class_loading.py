@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, cast
 
+from mirrord.config.fault_text import closest_name, shown
 from mirrord.config.policy_checks import unknown
 from mirrord.config.policy_names import PolicySettings, is_class
-from mirrord.config.toml_reader import closest_name, shown
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 

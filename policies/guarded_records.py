@@ -4,7 +4,7 @@ one record."""
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from mirrord.config.toml_reader import shown
+from mirrord.config.fault_text import shown
 from mirrord.model.errors import PolicyFault
 from policies.class_loading import line_of
 from policies.contracts import Record, RecordFilter, RecordTransform

@@ -8,8 +8,8 @@ must not move to another target topic because a policy has changed its answer.
 from collections.abc import Sequence
 from typing import cast
 
+from mirrord.config.fault_text import shown
 from mirrord.config.flow_features import topic_name
-from mirrord.config.toml_reader import shown
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
 from policies.class_loading import line_of

@@ -8,7 +8,7 @@ template.
 from collections.abc import Callable
 from typing import Protocol
 
-from mirrord.config.toml_reader import choice
+from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 

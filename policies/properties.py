@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mirrord.config.toml_reader import choice
+from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 
 OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")

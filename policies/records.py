@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from mirrord.config.toml_reader import shown
+from mirrord.config.fault_text import shown
 from mirrord.model.names import Alias
 from policies.contracts import Record
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import msgspec
 
 from bench.questions.map_cost import fill, lane_of, snapshot_bytes, store_of
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId

@@ -22,7 +22,7 @@ from bench.harness.daemon import Daemon, Settings
 from bench.harness.load import Topic
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.config.security import Security
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import FlowOpened, Holder

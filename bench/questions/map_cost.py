@@ -33,9 +33,10 @@ from mirrord.ledger.facts.core import (
     TargetRun,
 )
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
-from mirrord.ledger.snapshot import Kept, snapshots
+from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
+from mirrord.ledger.state_topic_rows import Kept
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import FileAttic
 from mirrord.ledger.store.store import LedgerStore, open_flow

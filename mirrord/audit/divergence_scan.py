@@ -12,15 +12,15 @@ from mirrord.audit.plan import read_ledger
 from mirrord.audit.rules.one_sided_ranges import OneSidedRange, Why, not_begun, stretches
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.kafka.client.log_offsets import offsets_at
-from mirrord.kafka.client.log_reader import LogReader, open_logs
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.ledger.facts.core import Verdict
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicPartition

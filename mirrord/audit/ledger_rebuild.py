@@ -18,7 +18,7 @@ from mirrord.audit.lost_ledger import survey_of
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
 from mirrord.audit.rules.rebuild_facts import GRANT, LaneNames, facts
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerCorrupt, LedgerGone, LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.facts.base import Origin
@@ -26,10 +26,10 @@ from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseReleased,
 from mirrord.ledger.facts.orders import CopyingPaused
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LEDGER_END_KEY, LedgerEnd, state_key
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.state_topic_records import LEDGER_END_KEY, LedgerEnd, state_key
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
-from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.process_identity import this_process
 from mirrord.ledger.store.topics import LedgerTopics
 from mirrord.model.errors import EnvironmentFault

@@ -2,7 +2,7 @@
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.start_offset_preview import find_beginnings
 

@@ -23,7 +23,7 @@ from mirrord.ledger.facts.core import LOSSES, AnyFact, Verdict
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory

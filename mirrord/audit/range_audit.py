@@ -12,9 +12,9 @@ from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
 from mirrord.audit.rules.key_compare import KeyedCopy, Newest, merged, source_rows, target_rows
 from mirrord.audit.rules.record_compare import compare_records
 from mirrord.audit.rules.results import Compared, RangeResult, Seen, Surroundings
-from mirrord.kafka.client.log_reader import LogReader, RangeGone
+from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
 from mirrord.model.errors import EnvironmentFault

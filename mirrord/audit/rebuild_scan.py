@@ -27,9 +27,9 @@ from mirrord.audit.rules.rebuild_placement import (
     refined,
 )
 from mirrord.audit.rules.rebuild_record_matching import Matched, Matching, UnmatchedUnits, assembled, stretches
-from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL

@@ -10,7 +10,7 @@ from mirrord.audit.rules.audit_range import MapPiece
 from mirrord.audit.rules.range_division import pieces
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeAudited
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.facts.audit import RangeRepaired, RepairedKind
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.proven_ranges import repaired_at
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError
 from mirrord.model.intervals import ranges
 from mirrord.model.names import LaneId, LaneKey, TopicPartition, repair_topic

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.facts.audit import RangeRepaired
 from mirrord.ledger.proven_ranges import with_repair
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
 from mirrord.model.errors import EnvironmentFault
 

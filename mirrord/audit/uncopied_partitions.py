@@ -8,7 +8,7 @@ import msgspec
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
 from mirrord.operations.cluster_survey import survey_flows

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrord.config.files import load_file
+from mirrord.config.fault_text import closest_name
+from mirrord.config.loader import load_file
 from mirrord.config.policy_checks import PolicyCheck, Unjudged
 from mirrord.config.schema import Config
-from mirrord.config.toml_reader import closest_name
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]

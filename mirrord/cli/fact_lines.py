@@ -40,7 +40,6 @@ from mirrord.ledger.facts.core import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.ledger.facts.first_seen import TopicStarts
 from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.ledger.facts.orders import (
     CopyingPaused,
@@ -53,6 +52,7 @@ from mirrord.ledger.facts.orders import (
 )
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.ledger.facts.start_offsets import TopicStarts
 from mirrord.ledger.standing_orders import moment, pausable
 from mirrord.model.acls import AclRule
 from mirrord.model.names import LaneId

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mirrord.cli.arguments import VerbParser, Verbs
-from mirrord.config.toml_reader import closest_name
+from mirrord.config.fault_text import closest_name
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet

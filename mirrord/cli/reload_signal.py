@@ -11,9 +11,9 @@ import structlog
 
 from mirrord.cli.arguments import some_flows
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.operations.start_refusals import check_start
 from policies.policy_trial import LOADING

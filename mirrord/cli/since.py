@@ -1,6 +1,7 @@
 """`--since`: a moment, or a duration before now."""
 
-from mirrord.config.units import duration_ms, start_point
+from mirrord.config.units import duration_ms
+from mirrord.config.value_parsers import start_point
 from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import ForeignFlow
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.start_offset_preview import DOES_NOT_BEGIN, Beginning, find_beginnings

@@ -6,7 +6,7 @@ import sys
 import structlog
 
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
 from mirrord.runtime.build_info import program

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from mirrord.config.keys import BOOLEAN, REGEXES, TEXT, Key, ValueKind, duration, either, number, one_of
+from mirrord.config.key_declarations import Key
 from mirrord.config.policy_names import (
     CONFIG_FILTER,
     RECORD_FILTER,
@@ -17,6 +17,7 @@ from mirrord.config.policy_names import (
     PolicySettings,
     settings_of,
 )
+from mirrord.config.value_kinds import BOOLEAN, REGEXES, TEXT, ValueKind, duration, either, number, one_of
 
 GroupsMode = Literal["follow", "forward-only", "off"]
 AclsMode = Literal["read-only", "exact", "off"]

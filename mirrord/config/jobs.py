@@ -6,9 +6,8 @@ from typing import Annotated, cast
 
 import msgspec
 
-from mirrord.config.keys import BOOLEAN, RATE, REGEXES, TEXT, Key, ValueKind, duration, number, one_of
-from mirrord.config.struct_reader import read_struct
-from mirrord.config.toml_reader import Table
+from mirrord.config.key_declarations import Key
+from mirrord.config.value_kinds import BOOLEAN, RATE, REGEXES, TEXT, ValueKind, duration, number, one_of
 from mirrord.model.jobs import AuditLevel
 
 MASTER_RULE = "such as local[2], spark://host:7077, k8s://https://host:6443, yarn"
@@ -123,21 +122,3 @@ class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     spark: Annotated[dict[str, str], Key(_SPARK, "Settings of Spark, as for `[audit]`.")] = {}
-
-
-def read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`. Records a fault for each key that the level does not use."""
-    found = read_struct(table, AuditConfig)
-    if found.level == "ledger":
-        for key in ("sample", "rate", "spark"):
-            if table.has(key):
-                table.fault(key, 'has no meaning beside level = "ledger", which reads no record and needs no Spark')
-    return found
-
-
-def read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`."""
-    found = read_struct(table, CompactConfig)
-    if found.every_ms is not None and found.path is None:
-        table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')
-    return found

@@ -1,30 +1,64 @@
-"""Read conf.toml into the structs of `mirrord.config.schema`, with every default filled in.
+"""Load a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`.
 
-`load` reads a file. It either returns a consistent `Config` or raises one ConfigError that lists all faults of the
-file. The module does not connect to a cluster, read a secret or change a value that the user wrote.
+The structs of `mirrord.config.schema` get the values of the file, and every default. A file is either loaded as a
+consistent `Config`, or refused with one ConfigError that lists all its faults. The module does not connect to a
+cluster, read a secret or change a value that the user wrote.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from mirrord.config.cross_checks import check_flows
-from mirrord.config.jobs import AuditConfig, CompactConfig, read_audit, read_compact
-from mirrord.config.keys import ValueKind
+from mirrord.config.java_properties import decode
+from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.key_declarations import keys_of, tables_of
+from mirrord.config.mm2.translate import translate
 from mirrord.config.policy_checks import BUILT_IN, PolicyCheck
 from mirrord.config.schema import ALIAS, ALIAS_RULE, CLUSTER, ClusterConfig, Config, FlowConfig
 from mirrord.config.security import Security
-from mirrord.config.security_table import read_security
-from mirrord.config.struct_reader import Readers, read_struct
-from mirrord.config.toml_reader import Document, Table, choice
+from mirrord.config.security_checks import check_security
+from mirrord.config.toml_reader import Document, Table
+from mirrord.config.value_kinds import ValueKind
+from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 
-_READERS: Readers = {AuditConfig: read_audit, CompactConfig: read_compact, Security: read_security}
+S = TypeVar("S", bound=msgspec.Struct)
+_Readers = Mapping[type[msgspec.Struct], Callable[[Table], msgspec.Struct]]
+_NO_READERS: _Readers = {}
+_NO_KINDS: Mapping[ValueKind, ValueKind] = {}
+
+
+class Loaded(NamedTuple):
+    """A configuration, and the remarks about its file: one line each."""
+
+    config: Config
+    remarks: tuple[str, ...] = ()
+
+
+def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
+    """Return the configuration of a file. `policies` judges policies that are not built in.
+
+    Raises ConfigError if the file cannot be read or has any fault.
+    """
+    if not path.endswith(".properties"):
+        return Loaded(load(path, policies))
+    try:
+        text = decode(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; name a file for MirrorMaker 2, or a conf.toml") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    translated = translate(text, path)
+    # As for Java, relative paths are resolved against the working directory of the command.
+    return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read a file.
+    """Load a conf.toml.
 
     Relative paths in it are resolved against its folder. `policies` judges policies that are not built in.
 
@@ -53,7 +87,7 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
         for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
     }
     flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
-    config = read_struct(root, Config, readers=_READERS, clusters=clusters, flows=flows)
+    config = _read_struct(root, Config, readers=_READERS, clusters=clusters, flows=flows)
     flows = tuple(msgspec.structs.replace(flow, archive=config.compact.path) for flow in flows)
     for index, flow in enumerate(flows):
         for key, message in policies.faults(flow) if flow.source and flow.target else ():
@@ -64,15 +98,64 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
     return msgspec.structs.replace(config, flows=flows)
 
 
+def _read_struct(
+    table: Table,
+    struct: type[S],
+    *,
+    readers: _Readers = _NO_READERS,
+    kinds: Mapping[ValueKind, ValueKind] = _NO_KINDS,
+    **given: Any,
+) -> S:
+    """Return the struct with the values of a table and of the tables within it. Records every fault.
+
+    `readers` read tables that need more than that, such as checks between keys. `kinds` replaces kinds whose values
+    depend on the rest of the file. `given` are fields that are not read from this table.
+    """
+    for field, name, key, default in keys_of(struct):
+        given[field] = kinds.get(key.kind, key.kind).take(table, name, default)
+    for name, inner in tables_of(struct):
+        reader = readers.get(inner)
+        given[name] = reader(table.table(name)) if reader else _read_struct(table.table(name), inner)
+    return struct(**given)
+
+
+def read_security(table: Table) -> Security:
+    """Read how to authenticate to a cluster. Records a fault for each key that has no use."""
+    security = _read_struct(table, Security)
+    check_security(table, security)
+    return security
+
+
+def _read_audit(table: Table) -> AuditConfig:
+    """Read the table `[audit]`. Records a fault for each key that the level does not use."""
+    found = _read_struct(table, AuditConfig)
+    if found.level == "ledger":
+        for key in ("sample", "rate", "spark"):
+            if table.has(key):
+                table.fault(key, 'has no meaning beside level = "ledger", which reads no record and needs no Spark')
+    return found
+
+
+def _read_compact(table: Table) -> CompactConfig:
+    """Read the table `[compact]`."""
+    found = _read_struct(table, CompactConfig)
+    if found.every_ms is not None and found.path is None:
+        table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')
+    return found
+
+
+_READERS: _Readers = {AuditConfig: _read_audit, CompactConfig: _read_compact, Security: read_security}
+
+
 def _cluster(alias: Alias, table: Table) -> ClusterConfig:
     if not ALIAS.fullmatch(alias):
         table.document.fault(table.path, f"the alias is not allowed; allowed: {ALIAS_RULE}")
-    return read_struct(table, ClusterConfig, readers=_READERS)
+    return _read_struct(table, ClusterConfig, readers=_READERS)
 
 
 def _flow(table: Table, aliases: tuple[Alias, ...]) -> FlowConfig:
     kinds = {CLUSTER: ValueKind(choice(*aliases), CLUSTER.allowed)} if aliases else {}
-    flow = read_struct(table, FlowConfig, kinds=kinds)
+    flow = _read_struct(table, FlowConfig, kinds=kinds)
     if flow.name:
         return flow
     name = flow.default_name if flow.source and flow.target else table.path

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from mirrord.config.keys import keys_of, tables_of
+from mirrord.config.fault_text import shown
+from mirrord.config.key_declarations import keys_of, tables_of
 from mirrord.config.policy_names import CLASS_RULE, PolicyKind, PolicySettings, SettingsKind, is_built_in, is_class
 from mirrord.config.schema import FlowConfig
-from mirrord.config.toml_reader import shown
 
 
 class PolicyCheck(Protocol):

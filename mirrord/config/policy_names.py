@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import cast
 
-from mirrord.config.keys import ValueKind
-from mirrord.config.toml_reader import closest_name
+from mirrord.config.fault_text import closest_name
+from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import msgspec
 
 from mirrord.config.changes import LIVE
-from mirrord.config.keys import REQUIRED, DeclaredKey, keys_of, tables_of
+from mirrord.config.key_declarations import DeclaredKey, keys_of, tables_of
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.config.value_kinds import REQUIRED
 
 _WIDTH = 120
 _HEAD = """\

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 
 import msgspec
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.flow_features import (
     EVERY,
     MONTH_MS,
@@ -20,14 +21,17 @@ from mirrord.config.flow_features import (
     SyncConfig,
 )
 from mirrord.config.jobs import AuditConfig, CompactConfig
-from mirrord.config.keys import (
+from mirrord.config.key_declarations import Key
+from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
+from mirrord.config.security import SECRET, Secret, Security
+from mirrord.config.toml_format import format_text
+from mirrord.config.value_kinds import (
     ADDRESS,
     BOOLEAN,
     RATE,
     REGEXES,
     START,
     TEXT,
-    Key,
     TableKind,
     ValueKind,
     duration,
@@ -36,11 +40,7 @@ from mirrord.config.keys import (
     one_of,
     size,
 )
-from mirrord.config.policy_names import NAMING, SELECTION, PolicySettings, settings_of
-from mirrord.config.security import SECRET, Secret, Security
-from mirrord.config.toml_format import format_text
-from mirrord.config.toml_reader import closest_name, text
-from mirrord.config.units import HostPort, StartPoint, host_port, regex, start_point
+from mirrord.config.value_parsers import HostPort, StartPoint, host_port, regex, start_point, text
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mirrord.config.jaas import parse_jaas
-from mirrord.config.keys import BOOLEAN, TEXT, Key, ValueKind, one_of
+from mirrord.config.key_declarations import Key
 from mirrord.config.property_providers import read_property
 from mirrord.config.toml_format import format_text
+from mirrord.config.value_kinds import BOOLEAN, TEXT, ValueKind, one_of
 from mirrord.model.errors import EnvironmentFault
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]

@@ -6,31 +6,19 @@ reading continues with a placeholder value, which never leaves this package: `Do
 fault.
 """
 
-import difflib
-import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
+from mirrord.config.fault_text import TYPE_NAMES, closest_name, shown
+from mirrord.config.value_parsers import Convert
 from mirrord.model.errors import ConfigError
 
 T = TypeVar("T")
-Convert = Callable[[object], T]
-"""Converts a value of the file. It returns the result, or raises ValueError with a phrase that says what is allowed."""
-
 _MISSING = object()
 _HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]{1,2}\s*(#.*)?")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
-_TYPES: dict[type, str] = {
-    str: "a text",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    list: "a list",
-    dict: "a table",
-}
 
 
 def _key_path(dotted: str) -> str:
@@ -61,92 +49,6 @@ def locate_keys(text: str) -> dict[str, int]:
             path = _key_path(key[1])
             lines.setdefault(f"{table}.{path}" if table else path, number)
     return lines
-
-
-def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to this one, or None if no name is similar."""
-    by_lower_case = {candidate.lower(): candidate for candidate in known}
-    matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.55)
-    return by_lower_case[matches[0]] if matches else None
-
-
-def shown(value: object) -> str:
-    """Return a value as a fault line shows it: on one line, and short.
-
-    A value that may hold secrets (a table) is shown only by its kind.
-    """
-    if isinstance(value, str | int | float):
-        text = json.dumps(value, ensure_ascii=False)
-        return text if len(text) <= 80 else text[:77] + "..."
-    return _TYPES.get(type(value), str(value))
-
-
-def text(found: object) -> str:
-    """Accept any non-empty text."""
-    if not isinstance(found, str) or not found:
-        raise ValueError("a text")
-    return found
-
-
-def boolean(found: object) -> bool:
-    """Accept `true` or `false`."""
-    if not isinstance(found, bool):
-        raise ValueError("true or false")
-    return found
-
-
-def integer(low: int, high: int) -> Convert[int]:
-    """Accept a whole number within [low, high]."""
-
-    def convert(found: object) -> int:
-        if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return found
-
-    return convert
-
-
-def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
-    """Accept what `convert` accepts, if the result is within [low, high].
-
-    `rule` states the bounds as a user would write them.
-    """
-
-    def take(found: object) -> int:
-        value = convert(found)
-        if not low <= value <= high:
-            raise ValueError(f"from {rule}")
-        return value
-
-    return take
-
-
-def choice(*names: T) -> Convert[T]:
-    """Accept one of these names."""
-
-    def convert(found: object) -> T:
-        for name in names:
-            if found == name:
-                return name
-        allowed = " or ".join([", ".join(f'"{name}"' for name in names[:-1]), f'"{names[-1]}"'])
-        like = closest_name(found, [str(name) for name in names]) if isinstance(found, str) else None
-        raise ValueError(allowed + (f'; did you mean "{like}"?' if like else ""))
-
-    return convert
-
-
-def either(name: T, convert: Convert[int]) -> Convert[T | int]:
-    """Accept this name, or whatever `convert` accepts."""
-
-    def take(found: object) -> T | int:
-        if found == name:
-            return name
-        try:
-            return convert(found)
-        except ValueError as fault:
-            raise ValueError(f'"{name}" or {fault}') from None
-
-    return take
 
 
 class Document:
@@ -327,7 +229,7 @@ class Table:
     def _subtable(self, key: str, found: object) -> "Table":
         if isinstance(found, dict):
             return Table(self.document, self.at(key), cast(dict[str, object], found))
-        self.fault(key, f"found {_TYPES.get(type(found), 'a value')}; allowed: a table")
+        self.fault(key, f"found {TYPE_NAMES.get(type(found), 'a value')}; allowed: a table")
         return Table(self.document, self.at(key), {})
 
     def _convert(self, path: str, found: object, convert: Convert[T], stand_in: T, secret: bool) -> T:

@@ -5,7 +5,7 @@ from typing import cast
 
 import msgspec
 
-from mirrord.config.keys import DeclaredKey, keys_of, tables_of
+from mirrord.config.key_declarations import DeclaredKey, keys_of, tables_of
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.config.toml_format import format_key, format_value
 

@@ -4,7 +4,7 @@ import ipaddress
 import socket
 
 from mirrord.config.schema import DEFAULT_PORT, HttpConfig
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 
 
 def configured(http: HttpConfig) -> str:

@@ -16,7 +16,7 @@ from mirrord.groups.offset_translation_queries import Answer, Question, answer, 
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.ledger.facts.core import TargetProbed
 from mirrord.ledger.standing_orders import Order, OrderAnswer
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
 from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
 from mirrord.mm2.client_records import Mm2Upkeep

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.schema import DEFAULT_PORT, Config
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.daemon.prometheus import CONTENT_TYPE
 from mirrord.groups.offset_translation_queries import Answer, Question
 from mirrord.ledger.facts.core import LOSSES

@@ -27,9 +27,9 @@ from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
-from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.state_topic_records import StateRecord
 from mirrord.ledger.store.leased_worker import LeasedWorker
-from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.log_interface import LedgerLog
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupsNews, GroupsReport
 from mirrord.replication.host.fetcher import SourceFetcher

@@ -9,7 +9,7 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import NOTHING, CopiedPosition, LaneMap, Translation
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.archive import ArchiveLost
+from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.names import LaneId
 
 NOT_COPIED = "the topic is not copied"

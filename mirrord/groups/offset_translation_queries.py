@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation, TranslationKind

@@ -18,7 +18,7 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks
 from mirrord.kafka.client.range_reader import aborted_of
 from mirrord.kafka.client.reconnecting_link import ask
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol import metadata
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value

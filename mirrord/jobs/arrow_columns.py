@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
 from mirrord.runtime.arrow import RecordBatch, arrow
 

@@ -17,7 +17,7 @@ from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
-from mirrord.kafka.client.log_reader import open_logs
+from mirrord.kafka.client.bulk_log_reader import open_logs
 from mirrord.model.intervals import uncovered
 from mirrord.model.names import Alias, LaneId
 from mirrord.runtime.rate_limit import Pace

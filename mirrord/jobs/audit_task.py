@@ -16,7 +16,7 @@ from mirrord.audit.rules.audit_range import AuditRange
 from mirrord.audit.rules.results import RangeResult
 from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
-from mirrord.kafka.client.log_reader import open_logs
+from mirrord.kafka.client.bulk_log_reader import open_logs
 from mirrord.model.names import Alias
 from mirrord.runtime.rate_limit import Pace
 

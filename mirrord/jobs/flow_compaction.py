@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
 from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S

@@ -23,7 +23,7 @@ from mirrord.jobs.arrow_columns import BatchColumns, ColumnBuilder, RecordColumn
 from mirrord.jobs.blocking import blocking
 from mirrord.jobs.kafka_batches_options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
-from mirrord.kafka.client.log_reader import LogReader, RangeGone, open_logs
+from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone, open_logs
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition

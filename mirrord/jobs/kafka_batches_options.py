@@ -9,13 +9,14 @@ from typing import cast
 
 import msgspec
 
-from mirrord.config import toml_reader as read
-from mirrord.config.loader import load
+from mirrord.config import value_parsers as read
+from mirrord.config.fault_text import closest_name, shown
+from mirrord.config.loader import load, read_security
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Security
-from mirrord.config.security_table import read_security
-from mirrord.config.toml_reader import Document, Table, closest_name, shown
-from mirrord.config.units import HOST_RULE, SIZE_RULE, host_port, size_bytes
+from mirrord.config.toml_reader import Document, Table
+from mirrord.config.units import SIZE_RULE, size_bytes
+from mirrord.config.value_parsers import HOST_RULE, host_port
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import TopicPartition
 

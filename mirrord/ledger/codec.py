@@ -24,12 +24,12 @@ from mirrord.ledger.facts.core import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.ledger.facts.first_seen import BEGUN
 from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.ledger.facts.orders import LanePinned, OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
-from mirrord.ledger.state_records import (
+from mirrord.ledger.facts.start_offsets import BEGUN
+from mirrord.ledger.state_topic_records import (
     LEASE_KEY,
     LEDGER_END_KEY,
     FlowSnapshot,
@@ -38,7 +38,7 @@ from mirrord.ledger.state_records import (
     RunsPiece,
     StateRecord,
 )
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 
 T = TypeVar("T")
 

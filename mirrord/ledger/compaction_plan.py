@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import LaneId, Side
-from mirrord.model.packed_runs import Packed, RunColumns
+from mirrord.model.run_codec import Packed, RunColumns
 from mirrord.model.run_memory import PIECE_RUNS, PackedPiece
 
 PART_RUNS = 8 * PIECE_RUNS

@@ -21,6 +21,7 @@ These facts take effect:
 
 import msgspec
 
+from mirrord.ledger.decided_verdicts import invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.core import (
@@ -57,17 +58,19 @@ from mirrord.ledger.facts.core import (
     TopicFact,
     VerdictGiven,
 )
-from mirrord.ledger.facts.jobs import JobFact, after
+from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
-from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
-from mirrord.ledger.facts.seeks import LaneSought, SeekDone, cut, done, sought
-from mirrord.ledger.filter_decisions import invalidated_decisions, void_no_longer, void_pieces
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.hole_plans import carried_on, ended_at, kept_below
+from mirrord.ledger.job_state import after
 from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
+from mirrord.ledger.quarantine import decide, go_on, park
+from mirrord.ledger.seeks import cut, done, sought
 from mirrord.ledger.start_offsets import note_begun, take_starts
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import LastEntry, TargetTopic
-from mirrord.model.archive import ArchivedPart
+from mirrord.ledger.state_topic_records import LastEntry, TargetTopic
+from mirrord.model.archived_runs import ArchivedPart
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 

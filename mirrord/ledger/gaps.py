@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mirrord.ledger.decided_verdicts import DECIDED, VoidPiece, invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.facts.core import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
-from mirrord.ledger.filter_decisions import DECIDED, VoidPiece, invalidated_decisions, void_no_longer, void_pieces
 from mirrord.ledger.state import FlowState
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId

@@ -7,7 +7,7 @@ was truncated continues under a higher epoch. A recorded end states that everyth
 before.
 """
 
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.model.names import TopicId
 
 

@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from mirrord.ledger.snapshot import written_under
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import FlowSnapshot, LaneSnapshot
+from mirrord.ledger.state_topic_records import FlowSnapshot, LaneSnapshot, written_under
 from mirrord.model.names import LaneId, LaneKey
 from mirrord.model.runs import Runs
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.ledger.facts.core import LOSSES, Progress, Verdict, VerdictGiven
-from mirrord.ledger.facts.seeks import pending
 from mirrord.ledger.facts.source_ends import SourceEnds
+from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.status import LossStatus

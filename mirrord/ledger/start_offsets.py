@@ -10,10 +10,10 @@ from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import ConfigChanged
-from mirrord.ledger.facts.first_seen import BEGUN, UNRESOLVED, TopicStarts
+from mirrord.ledger.facts.start_offsets import BEGUN, UNRESOLVED, TopicStarts
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey
 

@@ -1,11 +1,13 @@
-"""The folded state of the ledger: a flow and its lanes. Only `mirrord.ledger.fold` changes it, and `snapshot` restores
-it."""
+"""The folded state of the ledger: a flow and its lanes. Only `mirrord.ledger.fold` changes it, and
+`snapshot_restore` restores it.
+"""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
+from mirrord.ledger.decided_verdicts import DECIDED
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
@@ -20,13 +22,12 @@ from mirrord.ledger.facts.core import (
     TargetProbed,
     Verdict,
 )
-from mirrord.ledger.facts.first_seen import Selected, TopicStarts
-from mirrord.ledger.facts.jobs import JobState
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks, Standing
-from mirrord.ledger.filter_decisions import DECIDED
+from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
+from mirrord.ledger.job_state import JobState
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks, Standing
 from mirrord.ledger.standing_orders import Orders
-from mirrord.ledger.state_records import LastEntry, TargetTopic, Tenure
+from mirrord.ledger.state_topic_records import LastEntry, TargetTopic, Tenure
 from mirrord.model.acls import AclRule
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.jobs import Job
@@ -54,7 +55,7 @@ class VerdictTally:
     """No recent range extends beyond this offset. A filter gives thousands of verdicts at once, each after the previous
     one."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No recent range with a decided verdict (`mirrord.ledger.filter_decisions`) extends beyond this offset."""
+    """No recent range with a decided verdict (`mirrord.ledger.decided_verdicts`) extends beyond this offset."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)

@@ -1,144 +1,155 @@
-"""Older runs of a lane in packed form.
+"""The older runs of a lane: packed pieces that never change, with the indexes by which a run is found in them."""
 
-A run takes one to three bytes, and a lookup unpacks only a few of them. A piece is created once and never changes. Its
-runs are stored in blocks, and an index holds the first run of each block. A block holds the differences between
-consecutive ordinals and offsets, in as few bytes as the largest difference needs, and is deflated.
-"""
-
-import struct
-import zlib
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from operator import add, sub
-from sys import byteorder
 
-BLOCK_RUNS = 128
-"""Number of runs in a block. It is part of the format, so readers and writers must agree on it."""
-
-_HEAD = struct.Struct("<IIIqq")
-"""Runs, blocks, turns, last ordinal, last offset."""
-_ORDINAL_CODES = "BHIQ"
-_OFFSET_CODES = "bhiq"
-_HALF = 1 << 63
-_OBJECTS_BYTES = 512
-"""Memory that Python needs for a `Packed` in addition to the numbers."""
-
-RunColumns = tuple["array[int]", "array[int]"]
-"""Ordinals and offsets of consecutive runs."""
+from mirrord.model.archived_runs import ArchivedPart
+from mirrord.model.run_codec import BLOCK_RUNS, RunColumns, pack
+from mirrord.model.run_memory import PIECE_RUNS, PackedPiece, RunMemory
 
 
-class Packed:
-    """Packed runs with their index."""
+class PackedRuns:
+    """The packed pieces of one side of a lane (source or target), in ascending order of ordinals.
 
-    __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
+    `turns` are those of all runs of the side (`Runs.turns`).
+    """
 
-    def __init__(self, packed: bytes) -> None:
-        """Read only the index of data that `pack` made. Raises ValueError if it is not such data."""
-        try:
-            self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
-            numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
-        except (struct.error, ValueError) as error:
-            raise ValueError(f"not packed runs: {error}") from None
-        if len(numbers) != 3 * blocks + turns or not 0 < blocks <= self.count <= blocks * BLOCK_RUNS:
-            raise ValueError("not packed runs: cut off")
-        self.packed = packed
-        self.ordinals = numbers[:blocks]
-        """The first ordinal of each block."""
-        self.offsets = numbers[blocks : 2 * blocks]
-        self._ends = numbers[2 * blocks : 3 * blocks]
-        self.turns: Sequence[int] = numbers[3 * blocks :]
-        self._start = _HEAD.size + 8 * len(numbers)
-        if self._start + self._ends[-1] != len(packed):
-            raise ValueError("not packed runs: of another length")
+    __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")
+
+    def __init__(self, memory: RunMemory) -> None:
+        self._memory = memory
+        self.replace([])
 
     @property
-    def size_bytes(self) -> int:
-        """Memory that the runs occupy."""
-        return len(self.packed) + self._start - _HEAD.size + _OBJECTS_BYTES
+    def count(self) -> int:
+        """Number of packed runs."""
+        return self.starts[-1]
 
-    def block_of(self, ordinal: int) -> int:
-        """Return the block that contains an ordinal, or the first block."""
-        return max(bisect_right(self.ordinals, ordinal) - 1, 0)
+    def replace(self, pieces: list[PackedPiece]) -> None:
+        """Hold these pieces from now on."""
+        self.pieces = pieces
+        self.first_ordinals = array("q", [piece.first_ordinal for piece in pieces])
+        self.first_offsets = array("q", [piece.first_offset for piece in pieces])
+        self.starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
+        """The position of the first run of each piece, and then the number of all packed runs."""
 
-    def unpack(self) -> RunColumns:
-        """Return all runs. Raises ValueError if they are damaged."""
-        ordinals, offsets = array("q"), array("q")
-        try:
-            for number in range(len(self.ordinals)):
-                more = self.inflate(number)
-                ordinals += more[0]
-                offsets += more[1]
-        except (zlib.error, IndexError, OverflowError, ValueError) as error:
-            raise ValueError(f"damaged packed runs: {error}") from None
-        if not len(ordinals) == len(offsets) == self.count:
-            raise ValueError("damaged packed runs: not as many as there should be")
-        return ordinals, offsets
+    def append(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
+        """Pack runs that follow the packed ones."""
+        piece = self._pack(ordinals, offsets, turns)
+        self.pieces.append(piece)
+        self.first_ordinals.append(piece.first_ordinal)
+        self.first_offsets.append(piece.first_offset)
+        self.starts.append(self.starts[-1] + piece.count)
 
-    def inflate(self, number: int) -> RunColumns:
-        """Unpack the runs of a block. The result is not cached."""
-        start = self._start + (self._ends[number - 1] if number else 0)
-        block = self.packed[start : self._start + self._ends[number]]
-        count = min(BLOCK_RUNS, self.count - number * BLOCK_RUNS) - 1
-        widths, columns = block[0], zlib.decompress(block[1:], -zlib.MAX_WBITS)
-        width = count << (widths & 3)
-        steps = _numbers(columns[:width], _ORDINAL_CODES[widths & 3])
-        gaps = _numbers(columns[width:], _OFFSET_CODES[widths >> 2])
-        ordinals = array("q", accumulate(steps, initial=self.ordinals[number]))
-        ahead = accumulate(gaps, initial=self.offsets[number] - self.ordinals[number])
-        offsets = list(map(add, ordinals, ahead))
-        try:
-            return ordinals, array("q", offsets)
-        except OverflowError:
-            return ordinals, array("q", map(_wrapped, offsets))
+    def append_merged(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
+        """Pack runs that follow the packed ones. Small pieces before them are merged with them."""
+        while (
+            self.pieces
+            and self.pieces[-1].archived is None
+            and self.pieces[-1].count <= len(ordinals) <= PIECE_RUNS - self.pieces[-1].count
+        ):
+            earlier = self._drop_last()
+            ordinals, offsets = earlier[0] + ordinals, earlier[1] + offsets
+        self.append(ordinals, offsets, turns)
 
+    def unpack_from(self, ordinal: int) -> RunColumns:
+        """Remove the pieces from the last one that begins before the ordinal on, and return the runs of that one."""
+        pieces = self.pieces[: bisect_left(self.first_ordinals, ordinal)]
+        last = pieces.pop() if pieces else None
+        columns = last.open().unpack() if last else (array("q"), array("q"))
+        self.replace(pieces)
+        return columns
 
-def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:
-    """Pack runs into one piece. `turns` are the ordinals of the runs that begin below the end of the previous run."""
-    starts = range(0, len(ordinals), BLOCK_RUNS)
-    blocks = [_pack_block(ordinals[at : at + BLOCK_RUNS], offsets[at : at + BLOCK_RUNS]) for at in starts]
-    numbers = array("q", [ordinals[at] for at in starts])
-    numbers.extend(offsets[at] for at in starts)
-    numbers.extend(accumulate(map(len, blocks)))
-    numbers.extend(turns)
-    head = _HEAD.pack(len(ordinals), len(blocks), len(turns), ordinals[-1], offsets[-1])
-    return b"".join((head, _bytes(numbers), *blocks))
+    def archive(self, parts: Sequence[ArchivedPart], turns: Sequence[int]) -> None:
+        """Replace the runs of these parts, given in ascending order, by the parts in the archive.
 
+        A piece that reaches beyond a part is split. A part that does not match is ignored.
+        """
+        pieces, kept, at = list(self.pieces), list[PackedPiece](), 0
+        for part in parts:
+            start, last = part.runs.first_ordinal, part.runs.last_ordinal
+            while at < len(pieces) and pieces[at].last_ordinal < start:
+                kept.append(pieces[at])
+                at += 1
+            end = at
+            while end < len(pieces) and pieces[end].first_ordinal <= last:
+                end += 1
+            if not any(piece.archived for piece in pieces[at:end]):
+                before, within, behind = self._split(pieces[at:end], start, last, turns)
+                if within == part.runs.count:
+                    pieces[at:end] = [*before, self._memory.archived(part), *behind]
+        self.replace([*kept, *pieces[at:]])
 
-def _pack_block(ordinals: "array[int]", offsets: "array[int]") -> bytes:
-    ahead = array("q", map(sub, offsets, ordinals))
-    first, steps = _narrow(_ORDINAL_CODES, map(sub, ordinals[1:], ordinals))
-    second, gaps = _narrow(_OFFSET_CODES, map(sub, ahead[1:], ahead))
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return bytes((first | second << 2,)) + deflate.compress(steps + gaps) + deflate.flush()
+    def at(self, position: int) -> tuple[int, int]:
+        """Return ordinal and offset of the run at a position."""
+        number = bisect_right(self.starts, position) - 1
+        if position == self.starts[number]:
+            return self.first_ordinals[number], self.first_offsets[number]
+        block, position = divmod(position - self.starts[number], BLOCK_RUNS)
+        ordinals, offsets = self.pieces[number].block(block)
+        return ordinals[position], offsets[position]
 
+    def around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
+        """Return the runs of the block in which an ordinal lies, and the position of the first of them."""
+        number = max(bisect_right(self.first_ordinals, ordinal) - 1, 0)
+        piece = self.pieces[number]
+        block = piece.open().block_of(ordinal)
+        return *piece.block(block), self.starts[number] + block * BLOCK_RUNS
 
-def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
-    wide = list(numbers)
-    for width, code in enumerate(codes):
-        try:
-            return width, _bytes(array(code, wide))
-        except OverflowError:
-            continue
-    # If offsets differ by more than half of the possible range, the differences are correct modulo 2^64.
-    return len(codes) - 1, _bytes(array(codes[-1], map(_wrapped, wide)))
+    def floor(self, offset: int, first: int, end: int) -> int:
+        """Return the last position in [first, end) whose run begins at or below an offset (`Runs.floor`)."""
+        lowest, highest = (bisect_right(self.starts, each) - 1 for each in (first, end - 1))
+        number = bisect_right(self.first_offsets, offset, lowest + 1, highest + 1) - 1
+        piece, start = self.pieces[number], self.starts[number]
+        index = piece.open().offsets
+        first_here, end_here = max(first - start, 0), min(end - start, piece.count)
+        lowest, highest = first_here // BLOCK_RUNS, (end_here - 1) // BLOCK_RUNS
+        block = bisect_right(index, offset, lowest + 1, highest + 1) - 1
+        offsets, start_here = piece.block(block)[1], block * BLOCK_RUNS
+        lower, upper = max(first_here - start_here, 0), min(end_here - start_here, len(offsets))
+        return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
+    def columns(self, position: int) -> Iterator[RunColumns]:
+        """Yield the packed runs from a position on."""
+        while position < self.starts[-1]:
+            number = bisect_right(self.starts, position) - 1
+            block, skipped = divmod(position - self.starts[number], BLOCK_RUNS)
+            ordinals, offsets = self.pieces[number].open().inflate(block)
+            position += len(ordinals) - skipped
+            yield ordinals[skipped:], offsets[skipped:]
 
-def _wrapped(number: int) -> int:
-    """Return the same number modulo 2^64, as an int64."""
-    return (number + _HALF) % (2 * _HALF) - _HALF
+    def _split(
+        self, pieces: Sequence[PackedPiece], first: int, last: int, turns: Sequence[int]
+    ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
+        """Split some pieces at two ordinals.
 
+        Return the pieces before the first ordinal, the number of runs that begin between the two, and the pieces after
+        the last ordinal.
+        """
+        before: list[PackedPiece] = []
+        behind: list[PackedPiece] = []
+        within = 0
+        for piece in pieces:
+            if first <= piece.first_ordinal and piece.last_ordinal <= last:
+                within += piece.count
+                continue
+            ordinals, offsets = piece.open().unpack()
+            low, high = bisect_left(ordinals, first), bisect_right(ordinals, last)
+            within += high - low
+            if low:
+                before.append(self._pack(ordinals[:low], offsets[:low], turns))
+            if high < len(ordinals):
+                behind.append(self._pack(ordinals[high:], offsets[high:], turns))
+        return before, within, behind
 
-def _bytes(column: "array[int]") -> bytes:
-    if byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
+    def _pack(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> PackedPiece:
+        own = [turn for turn in turns if ordinals[0] <= turn <= ordinals[-1]]
+        return self._memory.keep(pack(ordinals, offsets, own))
 
-
-def _numbers(packed: bytes, code: str = "q") -> "array[int]":
-    numbers: array[int] = array(code)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    numbers.frombytes(packed)
-    if byteorder == "big":
-        numbers.byteswap()
-    return numbers
+    def _drop_last(self) -> RunColumns:
+        """Remove the last piece and return its runs."""
+        for column in (self.first_ordinals, self.first_offsets, self.starts):
+            column.pop()
+        return self.pieces.pop().open().unpack()

@@ -3,8 +3,8 @@
 The newest runs of each partition are always in memory; the more partitions there are, the sooner their runs are packed.
 The pieces that were created or used most recently stay in memory. The others are moved to an attic, which is storage
 outside memory, and are loaded again when they are needed. So every query has the same answer whatever the limit is, but
-some take longer. Pieces in the archive (`mirrord.model.archive`) are read from there on demand, and stay in memory
-while there is room.
+some take longer. Pieces in the archive (`mirrord.model.archived_runs`) are read from there on demand, and stay in
+memory while there is room.
 """
 
 from collections import OrderedDict
@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Protocol
 
-from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
-from mirrord.model.packed_runs import Packed, RunColumns
+from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
+from mirrord.model.run_codec import Packed, RunColumns
 
 RUN_BYTES = 16
 """Size of an unpacked run."""

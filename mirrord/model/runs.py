@@ -7,15 +7,16 @@ A run says that from `ordinal` on, ordinals and offsets advance together until t
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from operator import gt, sub
 from sys import byteorder
 
 import msgspec
 
-from mirrord.model.archive import ArchivedPart
-from mirrord.model.packed_runs import BLOCK_RUNS, Packed, RunColumns, pack
-from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, PackedPiece, RunMemory
+from mirrord.model.archived_runs import ArchivedPart
+from mirrord.model.packed_runs import PackedRuns
+from mirrord.model.run_codec import Packed, RunColumns, pack
+from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemory
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -31,17 +32,14 @@ class Runs:
     """A lane's runs of one side (source or target), in ascending order of ordinals.
 
     The last run is open: it grows while records are consecutive. The newest runs are held as two arrays of int64, 16
-    bytes per run. Older runs are held in packed pieces, in memory if `RunMemory` has room.
+    bytes per run. Older runs are packed (`PackedRuns`), in memory if `RunMemory` has room.
     """
 
     __slots__ = (
         "_memory",
         "_offsets",
         "_ordinals",
-        "_piece_offsets",
-        "_piece_ordinals",
-        "_pieces",
-        "_starts",
+        "_packed",
         "_turns",
     )
 
@@ -51,7 +49,7 @@ class Runs:
         self._ordinals = array("q")
         self._offsets = array("q")
         self._turns: list[int] = []
-        self._index([])
+        self._packed = PackedRuns(memory)
         for run in runs:
             self.add(run.ordinal, run.offset)
 
@@ -59,7 +57,7 @@ class Runs:
         self._memory.leave()
 
     def __len__(self) -> int:
-        return self._starts[-1] + len(self._ordinals)
+        return self._packed.count + len(self._ordinals)
 
     def __iter__(self) -> Iterator[Run]:
         return (Run(*each) for columns in self._columns(0) for each in zip(*columns, strict=True))
@@ -67,7 +65,7 @@ class Runs:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Runs) or len(self) != len(other):
             return False
-        if self._pieces or other._pieces:
+        if self.pieces or other.pieces:
             return all(map(Run.__eq__, self, other))
         return self._ordinals == other._ordinals and self._offsets == other._offsets
 
@@ -80,8 +78,8 @@ class Runs:
     @property
     def first(self) -> Run | None:
         """The oldest known run, or None if there is none. It is found without unpacking anything."""
-        if self._pieces:
-            return Run(self._piece_ordinals[0], self._piece_offsets[0])
+        if self._packed.pieces:
+            return Run(self._packed.first_ordinals[0], self._packed.first_offsets[0])
         return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
 
     @property
@@ -100,7 +98,7 @@ class Runs:
     @property
     def pieces(self) -> Sequence[PackedPiece]:
         """The packed runs, which precede the unpacked ones."""
-        return self._pieces
+        return self._packed.pieces
 
     def add(self, ordinal: int, offset: int) -> None:
         """Begin a run. It supersedes the runs that began at this ordinal or later.
@@ -131,14 +129,15 @@ class Runs:
 
     def settle(self) -> None:
         """Pack the oldest unpacked runs, if there are more than fit."""
-        while len(self._ordinals) >= 2 * self._memory.piece_runs:
-            self._pack()
+        while len(self._ordinals) >= 2 * (count := self._memory.piece_runs):
+            self._packed.append_merged(*self._take_oldest(count), self._turns)
 
     def offset_of(self, ordinal: int) -> int | None:
         """Return the offset of an ordinal, or None if it is below the first run."""
-        number = bisect_left(self._piece_ordinals, ordinal)
-        if number < len(self._piece_ordinals) and self._piece_ordinals[number] == ordinal:
-            return self._piece_offsets[number]
+        packed = self._packed
+        number = bisect_left(packed.first_ordinals, ordinal)
+        if number < len(packed.first_ordinals) and packed.first_ordinals[number] == ordinal:
+            return packed.first_offsets[number]
         ordinals, offsets, _ = self._around(ordinal)
         at = bisect_right(ordinals, ordinal) - 1
         return None if at < 0 else offsets[at] + ordinal - ordinals[at]
@@ -177,15 +176,16 @@ class Runs:
     def forget_below(self, ordinal: int) -> int:
         """Drop runs that end before an ordinal, and return their number. A packed piece is dropped only as a whole."""
         drop = max(self.position(ordinal + 1) - 1, 0)
-        whole = bisect_right(self._starts, drop) - 1
-        if whole < len(self._pieces):
-            drop = self._starts[whole]
+        packed = self._packed
+        whole = bisect_right(packed.starts, drop) - 1
+        if whole < len(packed.pieces):
+            drop = packed.starts[whole]
         else:
-            del self._ordinals[: drop - self._starts[whole]]
-            del self._offsets[: drop - self._starts[whole]]
+            del self._ordinals[: drop - packed.starts[whole]]
+            del self._offsets[: drop - packed.starts[whole]]
         if drop:
-            self._index(self._pieces[whole:])
-            first = self._piece_ordinals[0] if self._pieces else self._ordinals[0]
+            packed.replace(packed.pieces[whole:])
+            first = packed.first_ordinals[0] if packed.pieces else self._ordinals[0]
             self._turns = [turn for turn in self._turns if turn > first]
         return drop
 
@@ -199,39 +199,25 @@ class Runs:
         parts = [part for part in parts if first is not None and part.runs.first_ordinal >= first.ordinal]
         if not parts:
             return
-        self._pack_through(parts[-1].runs.last_ordinal)
-        pieces, kept, at = list(self._pieces), list[PackedPiece](), 0
-        for part in parts:
-            start, last = part.runs.first_ordinal, part.runs.last_ordinal
-            while at < len(pieces) and pieces[at].last_ordinal < start:
-                kept.append(pieces[at])
-                at += 1
-            end = at
-            while end < len(pieces) and pieces[end].first_ordinal <= last:
-                end += 1
-            if not any(piece.archived for piece in pieces[at:end]):
-                before, within, behind = self._split(pieces[at:end], start, last)
-                if within == part.runs.count:
-                    pieces[at:end] = [*before, self._memory.archived(part), *behind]
-        self._index([*kept, *pieces[at:]])
+        # Everything up to the last part must be packed, except for the open run.
+        count = min(bisect_right(self._ordinals, parts[-1].runs.last_ordinal), len(self._ordinals) - 1)
+        if count > 0:
+            self._packed.append(*self._take_oldest(count), self._turns)
+        self._packed.archive(parts, self._turns)
 
     def at(self, position: int) -> Run:
         """Return the run at a position, counted from 0. Raises IndexError if the position is beyond the end."""
-        if position >= self._starts[-1]:
-            position -= self._starts[-1]
-            return Run(self._ordinals[position], self._offsets[position])
-        number = bisect_right(self._starts, position) - 1
-        if position == self._starts[number]:
-            return Run(self._piece_ordinals[number], self._piece_offsets[number])
-        block, position = divmod(position - self._starts[number], BLOCK_RUNS)
-        ordinals, offsets = self._pieces[number].block(block)
-        return Run(ordinals[position], offsets[position])
+        packed = self._packed.count
+        if position >= packed:
+            return Run(self._ordinals[position - packed], self._offsets[position - packed])
+        return Run(*self._packed.at(position))
 
     def position(self, ordinal: int) -> int:
         """Return the number of runs that begin below an ordinal."""
-        number = bisect_left(self._piece_ordinals, ordinal) - 1
-        if number >= 0 and self._piece_ordinals[number] + 1 == ordinal:
-            return self._starts[number] + 1
+        packed = self._packed
+        number = bisect_left(packed.first_ordinals, ordinal) - 1
+        if number >= 0 and packed.first_ordinals[number] + 1 == ordinal:
+            return packed.starts[number] + 1
         ordinals, _, first = self._around(ordinal)
         return first + bisect_left(ordinals, ordinal)
 
@@ -240,13 +226,14 @@ class Runs:
 
         Offsets ascend from that position up to the run.
         """
-        number = bisect_right(self._piece_ordinals, ordinal) - 1
-        if number < 0 and self._pieces:
+        packed = self._packed
+        number = bisect_right(packed.first_ordinals, ordinal) - 1
+        if number < 0 and packed.pieces:
             return 0
         if number >= 0 and ordinal < self._ordinals[0]:
-            first = self._piece_ordinals[number]
+            first = packed.first_ordinals[number]
             if bisect_right(self._turns, first) == bisect_right(self._turns, ordinal):
-                return self._starts[number]
+                return packed.starts[number]
         return max(self.position(ordinal + 1) - 1, 0)
 
     def floor(self, offset: int, first: int, end: int) -> int:
@@ -254,7 +241,7 @@ class Runs:
 
         Returns first - 1 if there is none. Offsets must ascend from position to position in that range (`turns`).
         """
-        packed = self._starts[-1]
+        packed = self._packed.count
         if end > packed:
             start = max(first - packed, 0)
             at = bisect_right(self._offsets, offset, start, end - packed) - 1
@@ -262,16 +249,7 @@ class Runs:
                 return packed + at
         if first >= min(end, packed):
             return first - 1
-        lowest, highest = (bisect_right(self._starts, each) - 1 for each in (first, min(end, packed) - 1))
-        number = bisect_right(self._piece_offsets, offset, lowest + 1, highest + 1) - 1
-        piece, start = self._pieces[number], self._starts[number]
-        index = piece.open().offsets
-        first_here, end_here = max(first - start, 0), min(end - start, piece.count)
-        lowest, highest = first_here // BLOCK_RUNS, (end_here - 1) // BLOCK_RUNS
-        block = bisect_right(index, offset, lowest + 1, highest + 1) - 1
-        offsets, start_here = piece.block(block)[1], block * BLOCK_RUNS
-        lower, upper = max(first_here - start_here, 0), min(end_here - start_here, len(offsets))
-        return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
+        return self._packed.floor(offset, first, min(end, packed))
 
     def tail_packed(self) -> bytes:
         """Return the runs that are not in `pieces`, packed in the same way, or empty bytes if there are none."""
@@ -289,7 +267,7 @@ class Runs:
         ends += [(last.ordinals[0], last.last_ordinal)] if last else []
         if any(after[0] <= before[1] for before, after in pairwise(ends)):
             raise ValueError("runs out of order")
-        runs._index(packed)
+        runs._packed.replace(packed)
         if last is not None:
             runs._ordinals, runs._offsets = last.unpack()
         if any(after <= before for before, after in pairwise(runs._ordinals)):
@@ -327,117 +305,35 @@ class Runs:
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
         twin._turns = self._turns[:]
-        twin._index(self._pieces[:])
+        twin._packed.replace(self._packed.pieces[:])
         return twin
 
-    def _index(self, pieces: list[PackedPiece]) -> None:
-        self._pieces = pieces
-        self._piece_ordinals = array("q", [piece.first_ordinal for piece in pieces])
-        self._piece_offsets = array("q", [piece.first_offset for piece in pieces])
-        self._starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
-
-    def _pack(self) -> None:
-        """Pack the oldest unpacked runs. Small pieces are merged with the pieces before them."""
-        count = self._memory.piece_runs
+    def _take_oldest(self, count: int) -> RunColumns:
+        """Remove the oldest unpacked runs and return them."""
         ordinals, offsets = self._ordinals[:count], self._offsets[:count]
         del self._ordinals[:count]
         del self._offsets[:count]
-        while (
-            self._pieces
-            and self._pieces[-1].archived is None
-            and self._pieces[-1].count <= len(ordinals) <= PIECE_RUNS - self._pieces[-1].count
-        ):
-            earlier = self._drop_last()
-            ordinals, offsets = earlier[0] + ordinals, earlier[1] + offsets
-        turns = [turn for turn in self._turns if ordinals[0] <= turn < self._ordinals[0]]
-        piece = self._memory.keep(pack(ordinals, offsets, turns))
-        self._pieces.append(piece)
-        self._piece_ordinals.append(piece.first_ordinal)
-        self._piece_offsets.append(piece.first_offset)
-        self._starts.append(self._starts[-1] + piece.count)
-
-    def _pack_through(self, ordinal: int) -> None:
-        """Pack all runs up to this ordinal, except for the open one."""
-        count = min(bisect_right(self._ordinals, ordinal), len(self._ordinals) - 1)
-        if count <= 0:
-            return
-        ordinals, offsets = self._ordinals[:count], self._offsets[:count]
-        del self._ordinals[:count]
-        del self._offsets[:count]
-        turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
-        self._index([*self._pieces, self._memory.keep(pack(ordinals, offsets, turns))])
-
-    def _split(
-        self, pieces: Sequence[PackedPiece], first: int, last: int
-    ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
-        """Split some pieces at two ordinals.
-
-        Return the pieces before the first ordinal, the number of runs that begin between the two, and the pieces after
-        the last ordinal.
-        """
-        before: list[PackedPiece] = []
-        behind: list[PackedPiece] = []
-        within = 0
-        for piece in pieces:
-            if first <= piece.first_ordinal and piece.last_ordinal <= last:
-                within += piece.count
-                continue
-            ordinals, offsets = piece.open().unpack()
-            low, high = bisect_left(ordinals, first), bisect_right(ordinals, last)
-            within += high - low
-            before += self._piece_of(ordinals[:low], offsets[:low])
-            behind += self._piece_of(ordinals[high:], offsets[high:])
-        return before, within, behind
-
-    def _piece_of(self, ordinals: "array[int]", offsets: "array[int]") -> list[PackedPiece]:
-        if not ordinals:
-            return []
-        turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
-        return [self._memory.keep(pack(ordinals, offsets, turns))]
-
-    def _drop_last(self) -> RunColumns:
-        """Remove the last piece and return its runs."""
-        for column in (self._piece_ordinals, self._piece_offsets, self._starts):
-            column.pop()
-        return self._pieces.pop().open().unpack()
+        return ordinals, offsets
 
     def _supersede(self, ordinal: int) -> None:
-        if self._pieces and self._ordinals[0] >= ordinal:
-            self._reach_back(ordinal)
+        if self._packed.pieces and self._ordinals[0] >= ordinal:
+            self._ordinals, self._offsets = self._packed.unpack_from(ordinal)
         while self._ordinals and self._ordinals[-1] >= ordinal:
             self._ordinals.pop()
             self._offsets.pop()
         while self._turns and self._turns[-1] >= ordinal:
             self._turns.pop()
 
-    def _reach_back(self, ordinal: int) -> None:
-        """Unpack the last piece that begins before the ordinal, and drop the pieces after it and all unpacked runs.
-
-        The method is called when no unpacked run is before the ordinal.
-        """
-        pieces = self._pieces[: bisect_left(self._piece_ordinals, ordinal)]
-        last = pieces.pop() if pieces else None
-        self._ordinals, self._offsets = last.open().unpack() if last else (array("q"), array("q"))
-        self._index(pieces)
-
     def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
         """Return the runs among which an ordinal lies, and the position of the first of them."""
-        if not self._pieces or self._ordinals[0] <= ordinal:
-            return self._ordinals, self._offsets, self._starts[-1]
-        number = max(bisect_right(self._piece_ordinals, ordinal) - 1, 0)
-        piece = self._pieces[number]
-        block = piece.open().block_of(ordinal)
-        return *piece.block(block), self._starts[number] + block * BLOCK_RUNS
+        if not self._packed.pieces or self._ordinals[0] <= ordinal:
+            return self._ordinals, self._offsets, self._packed.count
+        return self._packed.around(ordinal)
 
     def _columns(self, position: int) -> Iterator[RunColumns]:
         """Yield all runs from a position on."""
-        while position < self._starts[-1]:
-            number = bisect_right(self._starts, position) - 1
-            block, skipped = divmod(position - self._starts[number], BLOCK_RUNS)
-            ordinals, offsets = self._pieces[number].open().inflate(block)
-            position += len(ordinals) - skipped
-            yield ordinals[skipped:], offsets[skipped:]
-        position -= self._starts[-1]
+        yield from self._packed.columns(position)
+        position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]
 
 

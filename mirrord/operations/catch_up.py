@@ -13,7 +13,7 @@ from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.ledger.completeness import Account, account, uncopied
 from mirrord.ledger.facts.core import LOSSES, Reason
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicPartition
 from mirrord.model.status import FlowStatus, LaneStatus, Status

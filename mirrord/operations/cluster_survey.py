@@ -6,7 +6,7 @@ import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.client.topic_admin import TopicAdmin
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers
 from mirrord.topics.discovery import Discovery, DiscoveryPreview

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 

@@ -21,7 +21,7 @@ from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.model.names import Alias, ClusterId

@@ -6,11 +6,11 @@ import msgspec
 
 from mirrord.config.cross_checks import goes_back
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import ConfigChange
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.mm2.rules.internal_topics import mm2_steps
 from mirrord.operations.cluster_survey import FlowSurvey
 from mirrord.operations.hazard_survey import read_state

@@ -7,11 +7,11 @@ import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.facts.quarantine import Parked
 from mirrord.ledger.gaps import Gap
+from mirrord.ledger.quarantine import Parked
 from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory

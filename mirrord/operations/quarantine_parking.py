@@ -10,9 +10,9 @@ import msgspec
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.quarantine import Parked, lettered_from
+from mirrord.ledger.quarantine import Parked, lettered_from
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
 from mirrord.operations.quarantine_entries import FoundEntry, find

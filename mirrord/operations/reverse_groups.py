@@ -20,7 +20,7 @@ from mirrord.groups.sync_rounds import GroupRounds
 from mirrord.kafka.client.cluster_metadata import ClusterView
 from mirrord.kafka.client.group_admin import GroupAdmin
 from mirrord.kafka.protocol.primitives import TopicAndPartition
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.group_status import GroupsReport, GroupStatus
 from mirrord.operations.group_report import ANSWER_S, view_of

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config
-from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.log_offsets import log_offsets, offsets_at
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.state import LaneState

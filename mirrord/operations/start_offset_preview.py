@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks
@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.record_batch import HeaderTuple
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.facts.core import FlowOpened, InheritedBy
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.store import check_clusters
 from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey

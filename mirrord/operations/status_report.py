@@ -18,7 +18,7 @@ from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.source_ends import SourcePartition, former_losses
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.lease_observer import lease_status
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.model.errors import EnvironmentFault, MirrordError

@@ -13,7 +13,7 @@ from mirrord.config.schema import FlowConfig, ReplicatorsConfig
 from mirrord.kafka.client.reachability import WatchedAdmin, both_ids
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.facts.core import ConfigChanged, FlowOpened
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.ledger.store.lease import LeaseKeeper, Superseded
 from mirrord.ledger.store.lease_observer import SeenLease, lease_status

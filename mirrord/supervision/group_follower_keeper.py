@@ -9,7 +9,7 @@ import structlog
 
 from mirrord.config.changes import LIVE
 from mirrord.config.schema import FlowConfig
-from mirrord.ledger.state_records import Tenure
+from mirrord.ledger.state_topic_records import Tenure
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupsReport, TranslatedPosition
 from mirrord.replication.lane.assignment import FlowSetup

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import structlog
 
 from mirrord.config.schema import FlowConfig
-from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.kafka.client.topic_admin import ClusterTopics
 from mirrord.kafka.rules.internal_topic_configs import few_replicas, wrong_settings
 from mirrord.ledger.store.topics import LEDGER_SETTINGS, NEEDED_LEDGER_SETTINGS, NEEDED_STATE_SETTINGS, STATE_SETTINGS

@@ -4,8 +4,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.ledger.facts.seeks import pending
 from mirrord.ledger.foreign_writes import foreign_counts
+from mirrord.ledger.seeks import pending
 from mirrord.ledger.source_ends import former_losses, lane_end
 from mirrord.ledger.standing_orders import Orders, describe_origin, pausable
 from mirrord.ledger.state import FlowState, LaneState

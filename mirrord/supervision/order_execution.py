@@ -10,7 +10,8 @@ import structlog
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import QuarantineOrder
-from mirrord.ledger.facts.seeks import LaneSought, pending
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.seeks import pending
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin, pausable
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.lease import LeaseKeeper

@@ -10,7 +10,7 @@ from mirrord.kafka.client.log_offsets import log_offsets
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.archive import ArchiveLost
+from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.topics.discovery import Discovered

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.kafka.client.reachability import ClusterWatch
 from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.ledger.facts.core import Holder, TargetProbed

@@ -20,7 +20,7 @@ from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.receive_buffers import BufferPool
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import ConfigChanged
-from mirrord.ledger.facts.first_seen import UNRESOLVED, Selected, TopicStarts
+from mirrord.ledger.facts.start_offsets import UNRESOLVED, Selected, TopicStarts
 from mirrord.ledger.start_offsets import first_selected, resolvable
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.model.errors import EnvironmentFault

@@ -11,7 +11,7 @@ import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
-from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder
 from mirrord.mm2.client_records import Mm2Upkeep

@@ -12,7 +12,7 @@ import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
-from mirrord.kafka.client.config_admin import NoAuthorizer, RequestRefused, UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import NoAuthorizer, RequestRefused, UpkeepAdmin
 from mirrord.ledger.facts.core import AclsPlanned, AclsSynced
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.store.fact_recorder import Recorder

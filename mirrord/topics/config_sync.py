@@ -12,7 +12,7 @@ import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.admin_requests import NotOffered
-from mirrord.kafka.client.config_admin import SeenSettings, Settings, UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import SeenSettings, Settings, UpkeepAdmin
 from mirrord.ledger.facts.core import AnyFact, ConfigChange, ConfigsSynced
 from mirrord.model.names import TopicId, ledger_topic
 from mirrord.topics.rules.retention import Retention, retention_of

@@ -11,8 +11,8 @@ from functools import partial
 import structlog
 
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
-from mirrord.kafka.client.config_admin import UpkeepAdmin
-from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
+from mirrord.kafka.client.config_and_acl_admin import UpkeepAdmin
 from mirrord.ledger.facts.core import AnyFact, TopicDeleted
 from mirrord.ledger.foreign_writes import own_ranges
 from mirrord.ledger.state import FlowState

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.operations.check_findings import CheckReport, check
 from tests.fixtures.daemon import conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings

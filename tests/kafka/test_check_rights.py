@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from mirrord.config.loader import load
 from mirrord.lab.cluster import Cluster
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Severity
 from mirrord.operations.check_findings import CheckReport, check

@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 from mirrord.config.loader import load
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.operations.status_report import LedgerView, read_ledgers
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, fill, mirrord, status, unique
 from tests.fixtures.lab import LabPair

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation
 
 from mirrord.config.flow_features import GroupsConfig
 from mirrord.config.schema import ClusterConfig
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin
 from mirrord.lab.cluster import Cluster
 from mirrord.model.acls import AclRule
 from mirrord.model.group_status import GroupsReport

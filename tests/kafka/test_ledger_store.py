@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from mirrord.cli.main import main
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.config.security import Security
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin
 from mirrord.kafka.client.connection import Connection
 from mirrord.kafka.client.reconnecting_link import ask
 from mirrord.kafka.client.request_pipeline import ConnectionLost

@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import Daemon, all_ends, fill, mirrord, unique

@@ -17,7 +17,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model.errors import MirrordError
 from mirrord.operations.status_report import LedgerView, read_ledgers

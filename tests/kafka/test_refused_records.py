@@ -14,7 +14,8 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import Verdict
-from mirrord.ledger.facts.quarantine import BY_POLICY, Parked, QuarantineSkipped, waiting
+from mirrord.ledger.facts.quarantine import QuarantineSkipped
+from mirrord.ledger.quarantine import BY_POLICY, Parked, waiting
 from mirrord.ledger.standing_orders import Order
 from mirrord.model import names
 from mirrord.model.names import LaneId, dead_letter_topic

@@ -7,7 +7,7 @@ import pytest
 
 from mirrord.config.flow_features import AclsMode, SyncConfig
 from mirrord.config.schema import ClusterConfig, FlowConfig
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin, NoAuthorizer
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin, NoAuthorizer
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import AclsSynced
 from mirrord.model.acls import AclRule, PatternKind, ResourceKind

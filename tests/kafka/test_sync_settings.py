@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from mirrord.config.flow_features import HeartbeatsConfig, SyncConfig
 from mirrord.config.schema import ClusterConfig, FlowConfig
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.facts.core import ConfigChange, ConfigsSynced, TopicCreated

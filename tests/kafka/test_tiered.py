@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.kafka.client.log_reader import open_logs
+from mirrord.kafka.client.bulk_log_reader import open_logs
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.model.names import TopicPartition

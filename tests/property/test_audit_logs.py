@@ -15,8 +15,8 @@ from mirrord.audit.range_audit import AuditedLane, RangeReader
 from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Compared
-from mirrord.kafka.client import record_codec
-from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.client import record_decoding
+from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.model.names import TopicPartition
 from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import CopiedLog, damaged, is_ascending, own_rows
@@ -41,7 +41,7 @@ def test_the_reference_reads_what_it_writes(seed: int) -> None:
 @pytest.mark.parametrize("codec", range(5))
 def test_a_batch_without_records_has_none_whatever_its_codec(codec: int) -> None:
     data = encode(Batch(0, 2, 0, codec, 0, 0, (-1, -1), -1, ()))
-    assert record_codec.decode(data, 0, len(data)) == []
+    assert record_decoding.decode(data, 0, len(data)) == []
 
 
 @given(SEEDS, st.sampled_from([1 << 40, 4]), st.integers(3, 60), st.booleans(), st.booleans())

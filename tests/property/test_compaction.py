@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from mirrord.ledger.codec import encode_state
 from mirrord.ledger.fold import fold
 from mirrord.ledger.offset_map import Translation
-from mirrord.ledger.snapshot import Kept, snapshots
+from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd
-from mirrord.model.archive import ArchiveLost
+from mirrord.ledger.state_topic_records import LedgerEnd
+from mirrord.ledger.state_topic_rows import Kept
+from mirrord.model.archived_runs import ArchiveLost
 from mirrord.model.names import TopicId
 from mirrord.model.run_memory import RunMemory
 from mirrord.model.runs import Runs

@@ -12,9 +12,11 @@ from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_ent
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
-from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
 from mirrord.model.names import TopicId
 from tests.fixtures.ledger import lane_id, wild_entries
 

@@ -9,9 +9,11 @@ from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LaneTaken, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
-from mirrord.ledger.snapshot import Kept, StateTopicContents, StateTopicRows, restore, snapshots
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, RunsPiece, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, RunsPiece, state_key
+from mirrord.ledger.state_topic_rows import Kept, StateTopicContents, StateTopicRows
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.attic import no_room, scarce

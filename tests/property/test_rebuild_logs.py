@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mirrord.audit import rebuild_scan
 from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
 from mirrord.audit.rules.rebuild_facts import LaneNames, ReconstructedLane, facts
-from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold

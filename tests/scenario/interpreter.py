@@ -12,8 +12,9 @@ from mirrord.config.schema import OnReject
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact
-from mirrord.ledger.facts.quarantine import QuarantineSkipped, waiting
+from mirrord.ledger.facts.quarantine import QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.quarantine import waiting
 from mirrord.replication.lane.signals import AppendFailed, Drain
 from tests.scenario import views, words
 from tests.scenario.stage import Stage, Voice

@@ -1,8 +1,9 @@
 """What operators do in the simulation."""
 
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.quarantine import QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.ledger.facts.quarantine import QuarantineReplayed, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.quarantine import waiting
 from tests.sim.host import LANE
 from tests.sim.world import World
 

@@ -1,8 +1,9 @@
 """What must always be true, checked against fakes that know everything."""
 
 from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
-from mirrord.ledger.facts.seeks import SeekDone, pending
+from mirrord.ledger.facts.seeks import SeekDone
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap
+from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from mirrord.cli.main import main
 from mirrord.kafka.client.range_reader import ReadBatch
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, Header
 from tests.fixtures.lab import LabPair

@@ -19,7 +19,7 @@ from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.record_compare import together
 from mirrord.audit.rules.results import Difference
 from mirrord.cli.main import main
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_entry, encode_state
@@ -27,10 +27,10 @@ from mirrord.ledger.facts.core import LeaseReleased, Progress
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.state_records import state_key
-from mirrord.ledger.store import access, spill_file
-from mirrord.ledger.store.access import ClusterAccess
-from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.state_topic_records import state_key
+from mirrord.ledger.store import cluster_access, spill_file
+from mirrord.ledger.store.cluster_access import ClusterAccess
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.copied_log import damaged, own_rows
@@ -265,7 +265,7 @@ def test_compaction(
     ledger = MemoryLedger(
         entries=[encode_entry(each) for each in made.entries], rows=[StateRow(state_key(mark), encode_state(mark))]
     )
-    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
     conf = tmp_path / "conf.toml"
     conf.write_text(
         '[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "127.0.0.1:1"\n'

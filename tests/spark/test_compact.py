@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mirrord.cli.main import main
-from mirrord.ledger.store import access, run_archive, spill_file
+from mirrord.ledger.store import cluster_access, run_archive, spill_file
 from mirrord.ledger.store.memory_log import MemoryLog
 from tests.fixtures.long_ledger import long_ledger
 
@@ -18,7 +18,7 @@ def test_a_map_is_moved_and_still_answers(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = long_ledger(RUNS)
-    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
     monkeypatch.setattr(run_archive, "READ_S", 60.0)
     conf = tmp_path / "conf.toml"
     conf.write_text(

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.lab import LabPair
@@ -108,7 +108,7 @@ async def test_closed_ranges_and_what_cannot_be_read(spark: Any, lab_pair: LabPa
             return read(spark, cluster, ranges=json.dumps({topic: {"0": [start, end]}}), **options)
 
         def refused(**options: str) -> str:
-            with pytest.raises(Exception, match=r"mirrord\.(model\.errors|kafka\.client\.log_reader)") as caught:
+            with pytest.raises(Exception, match=r"mirrord\.(model\.errors|kafka\.client\.bulk_log_reader)") as caught:
                 read(spark, cluster, **options)
             return str(caught.value)
 

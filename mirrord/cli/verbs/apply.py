@@ -11,9 +11,9 @@ from rich.markup import escape
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.status_watch import console
 from mirrord.config.changes import ConfigChanges, FlowChange
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.operations.start_refusals import check_start
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers

@@ -11,8 +11,8 @@ from rich.markup import escape
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.finding_lines import finding_lines
 from mirrord.cli.status_watch import console
-from mirrord.config.files import load_file
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.config.loader import load_file
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.findings import Finding
 from mirrord.operations.advertised_brokers import ClusterSeen
 from mirrord.operations.check_findings import CheckReport, check

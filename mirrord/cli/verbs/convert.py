@@ -3,7 +3,7 @@
 import argparse
 
 from mirrord.cli.arguments import Verbs, add_clusters, add_verb
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.writer import conf_toml
 
 _EPILOG = """Settings that have no meaning here, and unknown ones, are listed in comments at the top, each once with

@@ -11,14 +11,14 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.fact_lines import describe
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.standing_orders import moment
 from mirrord.ledger.store.history import LedgerReading, ReadEntry
 from mirrord.ledger.store.kafka_log import KafkaLog
-from mirrord.ledger.store.log_port import LogTrimmed
+from mirrord.ledger.store.log_interface import LogTrimmed
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId

@@ -13,7 +13,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.finding_lines import finding_lines
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Finding, worst_first
 from mirrord.operations.cluster_survey import FlowSurvey, survey_flows

@@ -13,7 +13,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, print_result, send
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
-from mirrord.ledger.facts.quarantine import Parked
+from mirrord.ledger.quarantine import Parked
 from mirrord.ledger.standing_orders import Order, OrderAnswer, describe_origin
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import dead_letter_topic

@@ -7,7 +7,7 @@ import msgspec
 
 from mirrord.cli.arguments import Verbs, add_verb, load_conf
 from mirrord.cli.order_verbs import EPILOG, add_order_options, give
-from mirrord.config.units import start_point
+from mirrord.config.value_parsers import start_point
 from mirrord.model.errors import ConfigError
 from mirrord.operations.seek_preview import Goal, plan_seek
 

@@ -22,10 +22,10 @@ from mirrord.cli.start_detached import report_to_parent, start_detached
 from mirrord.cli.start_upgrade import check_upgrade, find_predecessor, print_replacement
 from mirrord.cli.status_tables import status_table
 from mirrord.config.changes import ConfigChanges
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.config.schema import Config
 from mirrord.daemon.daemon import Supervisor
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import ConfigError, EnvironmentFault

@@ -7,7 +7,7 @@ import time
 from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.supervision.daemon_http_client import NoAnswer, order_stop

@@ -13,7 +13,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.ledger.standing_orders import Orders
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.operations.cluster_survey import FlowSurvey, recorded_lines, survey_flows
 from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers

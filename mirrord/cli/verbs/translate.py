@@ -5,7 +5,7 @@ import argparse
 import msgspec
 
 from mirrord.cli.arguments import Verbs, add_verb, load_conf
-from mirrord.config.units import start_point
+from mirrord.config.value_parsers import start_point
 from mirrord.groups.offset_translation_queries import format_time
 from mirrord.model.errors import ConfigError
 from mirrord.translate import Answer, Question, translate

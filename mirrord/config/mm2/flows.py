@@ -22,10 +22,10 @@ from mirrord.config.flow_features import (
     topic_name,
 )
 from mirrord.config.mm2.java_regex import python_regex
-from mirrord.config.mm2.property_table import CLASSES, IDENTITY_POLICIES, OLD
-from mirrord.config.mm2.values import PropertiesFile, PropertyValue
+from mirrord.config.mm2.properties_file import PropertiesFile, PropertyValue
+from mirrord.config.mm2.property_meanings import CLASSES, IDENTITY_POLICIES, OLD
 from mirrord.config.schema import FlowConfig, ReplicationFactor
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.model.names import Alias
 
 TOPICS_EXCLUDE = (r".*[\-\.]internal", r".*\.replica", "__.*")

@@ -5,10 +5,10 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.config.mm2.keys import PropertyLocation, locate
-from mirrord.config.mm2.property_table import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
-from mirrord.config.mm2.values import PropertiesFile
-from mirrord.config.toml_reader import closest_name
+from mirrord.config.fault_text import closest_name
+from mirrord.config.mm2.properties_file import PropertiesFile
+from mirrord.config.mm2.property_keys import PropertyLocation, locate
+from mirrord.config.mm2.property_meanings import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
 from mirrord.model.names import Alias
 
 NoticeKind = Literal["without-meaning", "unknown", "remark"]

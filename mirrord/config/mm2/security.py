@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from mirrord.config.jaas import JaasEntry, parse_jaas
 from mirrord.config.java_properties import split_list
-from mirrord.config.mm2.property_table import JavaClass
-from mirrord.config.mm2.values import PropertiesFile, PropertyValue
+from mirrord.config.mm2.properties_file import PropertiesFile, PropertyValue
+from mirrord.config.mm2.property_meanings import JavaClass
 from mirrord.config.schema import ClusterConfig
 from mirrord.config.security import Mechanism, Protocol, Secret, Security
-from mirrord.config.units import HOST_RULE, host_port
+from mirrord.config.value_parsers import HOST_RULE, host_port
 from mirrord.model.names import Alias
 
 CLIENTS = ("consumer", "admin", "producer")

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mirrord.config.cross_checks import check_flows
+from mirrord.config.fault_text import closest_name
 from mirrord.config.java_properties import split_list
 from mirrord.config.mm2.flows import FlowReader
 from mirrord.config.mm2.notices import Notice, notices
+from mirrord.config.mm2.properties_file import PropertiesFile
 from mirrord.config.mm2.security import ClusterReader
-from mirrord.config.mm2.values import PropertiesFile
 from mirrord.config.schema import ALIAS, ALIAS_RULE, Config, FlowConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.model.names import Alias
 
 

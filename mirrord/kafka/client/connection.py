@@ -24,8 +24,9 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 from mirrord.config.security import Security
 from mirrord.kafka.client.credentials import client_options
-from mirrord.kafka.client.receive_buffers import BufferPool, Frame
-from mirrord.kafka.client.request_pipeline import FRAME_LIMIT, ConnectionLost, FramePipe, tune
+from mirrord.kafka.client.receive_buffers import FRAME_LIMIT, BufferPool, Frame
+from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
+from mirrord.kafka.client.socket_options import tune
 from mirrord.kafka.client.tls_diagnosis import tls_reason
 from mirrord.kafka.protocol.api_versions import Api, choose
 from mirrord.kafka.protocol.primitives import Reader

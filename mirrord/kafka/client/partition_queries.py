@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.client.cluster_metadata import ClusterView, Leader, PartitionId
 from mirrord.kafka.client.range_reader import ReadFailed
 from mirrord.kafka.client.reconnecting_link import ask

@@ -1,11 +1,29 @@
-"""Received frames, and the large buffers that they are received into."""
+"""Receives frames, and the buffers that they are received into.
 
+Small frames are copied out of one receive buffer. A large frame that has arrived only in part gets a separate buffer,
+and the kernel writes the rest directly into it.
+"""
+
+import asyncio
 import ctypes
 from collections import deque
 from contextlib import suppress
+from struct import Struct
 
+from mirrord.kafka.client.receive_low_watermark import ReceiveLowWatermark
+from mirrord.kafka.protocol.errors import Malformed, Oversize
 from mirrord.kafka.protocol.primitives import Reader
 
+RECEIVE_BYTES = 128 * 1024
+DIRECT_BYTES = 16 * 1024
+"""Size from which an incomplete frame is worth a separate buffer."""
+WAKE_BYTES = 1 << 20
+"""While a much larger frame is being received, the event loop wakes only once for this many bytes."""
+FRAME_LIMIT = 128 << 20
+"""Far more than a fetch asks for, because a broker returns a batch whole even if it exceeds the limits (KIP-74)."""
+
+_SIZE = Struct(">i")
+_LEAST_FRAME = 5
 _GRAIN = 64 * 1024
 _APART_BYTES = 256 * 1024
 _M_MMAP_THRESHOLD = -3
@@ -80,6 +98,112 @@ class Frame:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release(self.buffer)
+
+
+class FrameReceiver(asyncio.BufferedProtocol):
+    """The receiving side of a connection: it cuts arriving bytes into frames, and gives each of them to `_deliver`."""
+
+    def __init__(self, pool: BufferPool, frame_limit: int) -> None:
+        self._pool = pool
+        self._frame_limit = frame_limit
+        self._transport: asyncio.Transport | None = None
+        self._stopped = False
+        # Small frames. The view prevents the buffer from being resized during the pipe's lifetime.
+        self._receive = bytearray(RECEIVE_BYTES)
+        self._receive_view = memoryview(self._receive)
+        self._filled = 0
+        # The large frame that is currently being received.
+        self._large: bytearray | None = None
+        self._large_view = memoryview(b"")
+        self._large_size = 0
+        self._large_filled = 0
+        self._low_watermark: ReceiveLowWatermark | None = None
+        self._wakes_late = False
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        if self._large is not None:
+            return self._large_view[self._large_filled : self._large_size]
+        return self._receive_view[self._filled :]
+
+    def wake_for(self, size: int) -> None:
+        """Wake only when this many bytes have arrived. The caller must not ask for more than is still to come."""
+        if self._low_watermark is None:
+            assert self._transport is not None  # noqa: S101
+            self._low_watermark = ReceiveLowWatermark(self._transport)
+        self._low_watermark.set(size)
+
+    def _deliver(self, frame: Frame) -> None:
+        """Take a whole frame."""
+        raise NotImplementedError
+
+    def _received(self, nbytes: int) -> None:
+        """Take bytes that have arrived in the buffer. Raises WireError."""
+        if self._large is None:
+            self._filled += nbytes
+            self._cut_frames()
+        else:
+            self._large_filled += nbytes
+            if self._wakes_late and self._large_size - self._large_filled < WAKE_BYTES:
+                self._wake_for(1)
+            if self._large_filled == self._large_size:
+                self._finish_large(self._large)
+
+    def _stop_receiving(self) -> None:
+        """Deliver nothing more."""
+        self._stopped = True
+        # The transport has not been stopped yet and may still write into the buffer of a large frame, so that buffer is
+        # not reused.
+        self._large = None
+        if self._low_watermark is not None:
+            self._low_watermark.close()
+
+    def _cut_frames(self) -> None:
+        receive, filled = self._receive, self._filled
+        position = 0
+        while filled - position >= 4:
+            (size,) = _SIZE.unpack_from(receive, position)
+            if not _LEAST_FRAME <= size <= self._frame_limit:
+                self._refuse_size(size)
+            start = position + 4
+            end = start + size
+            if end > filled:
+                if size >= DIRECT_BYTES:
+                    self._begin_large(size, start, filled)
+                    return
+                break
+            # The frame is copied, so that the receive buffer is free again whatever the owner does with the frame.
+            self._deliver(Frame(receive[start:end], 0, size))
+            if self._stopped:
+                return
+            position = end
+        if position:
+            rest = filled - position
+            self._receive_view[:rest] = self._receive_view[position:filled]
+            self._filled = rest
+
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        self._large = self._pool.acquire(size)
+        self._large_view = memoryview(self._large)
+        self._large_size = size
+        self._large_filled = end - start
+        self._large_view[: end - start] = self._receive_view[start:end]
+        self._filled = 0
+        if size > 2 * WAKE_BYTES:
+            self._wake_for(WAKE_BYTES)
+
+    def _wake_for(self, size: int) -> None:
+        self._wakes_late = size > 1
+        self.wake_for(size)
+
+    def _finish_large(self, buffer: bytearray) -> None:
+        self._large = None
+        self._large_view = memoryview(b"")
+        self._deliver(Frame(buffer, 0, self._large_size, self._pool))
+
+    def _refuse_size(self, size: int) -> None:
+        if size > self._frame_limit:
+            raise Oversize(f"a frame of {size} bytes, but {self._frame_limit} are allowed")
+        raise Malformed(f"a frame of {size} bytes")
 
 
 def keep_large_memory_apart() -> None:

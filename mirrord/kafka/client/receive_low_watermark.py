@@ -6,21 +6,9 @@ connection ends, or when the socket has no room for more data. Without the mark,
 about every 100 KB.
 """
 
-import os
 import socket
-from typing import Protocol, cast
 
-
-class Socketed(Protocol):
-    """A transport that can return its socket."""
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        """See `asyncio.BaseTransport.get_extra_info`."""
-        ...
-
-
-class _Descriptor(Protocol):
-    def fileno(self) -> int: ...
+from mirrord.kafka.client.socket_options import Socketed, duplicate
 
 
 class ReceiveLowWatermark:
@@ -51,13 +39,3 @@ class ReceiveLowWatermark:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def duplicate(transport: Socketed) -> socket.socket | None:
-    """Return a second descriptor of a transport's socket, with the same options.
-
-    The socket that uvloop itself exposes has no setsockopt.
-    """
-    own = cast(_Descriptor | None, transport.get_extra_info("socket"))
-    descriptor = -1 if own is None else own.fileno()
-    return socket.socket(fileno=os.dup(descriptor)) if descriptor >= 0 else None

@@ -1,7 +1,7 @@
 """Facts about runs of the offset map that were moved into files (`mirrord compact`)."""
 
 from mirrord.ledger.facts.base import Fact
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import LaneId
 
 

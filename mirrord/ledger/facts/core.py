@@ -12,12 +12,12 @@ import msgspec
 from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
 from mirrord.ledger.facts.audit import AuditFact
 from mirrord.ledger.facts.base import Fact
-from mirrord.ledger.facts.first_seen import Selected, TopicStarts
 from mirrord.ledger.facts.jobs import JobFact
 from mirrord.ledger.facts.orders import OrderFact
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.facts.source_ends import SourceEnds
+from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
 from mirrord.model.acls import AclRule
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.runs import Run

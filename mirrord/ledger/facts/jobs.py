@@ -12,9 +12,6 @@ from mirrord.model.jobs import Job, JobOutcome
 
 JOBS: tuple[Job, ...] = ("audit", "compact")
 
-SUCCESSES: tuple[JobOutcome, ...] = ("done", "differences")
-"""The outcomes in which the work was completed."""
-
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
     """The process of a job. As in `Holder`, the fields let other processes on its machine detect that it is dead."""
@@ -74,40 +71,3 @@ class JobEnded(Fact, frozen=True, tag="job_ended"):
 
 
 JobFact = JobBegan | JobRenewed | JobEnded
-
-
-class JobState(msgspec.Struct, frozen=True, array_like=True):
-    """The last job of its kind that has begun."""
-
-    job: Job
-    number: int
-    worker: Worker
-    ttl_ms: int
-    began_ms: int
-    signs: int = 0
-    """Number of signs of life. A process that waits for the job to end sees from them that it is alive."""
-    done: int = 0
-    every: int = 0
-    outcome: JobOutcome | None = None
-    """The outcome, or None if the job has not ended according to the ledger."""
-    line: str = ""
-    ended_ms: int | None = None
-    succeeded_ms: int | None = None
-    """When the last successful job ended, whether this one or an earlier one."""
-
-
-def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """Return the last job of its kind after a fact, or None if the fact has no effect."""
-    if isinstance(fact, JobBegan):
-        if fact.number != (known.number if known else 0) + 1:
-            return None
-        succeeded_ms = known.succeeded_ms if known else None
-        return JobState(fact.job, fact.number, fact.worker, fact.ttl_ms, fact.at_ms, succeeded_ms=succeeded_ms)
-    if known is None or known.number != fact.number or known.outcome is not None:
-        return None
-    if isinstance(fact, JobRenewed):
-        return msgspec.structs.replace(known, signs=known.signs + 1, done=fact.done, every=fact.every)
-    succeeded_ms = fact.at_ms if fact.outcome in SUCCESSES else known.succeeded_ms
-    return msgspec.structs.replace(
-        known, outcome=fact.outcome, line=fact.line, ended_ms=fact.at_ms, succeeded_ms=succeeded_ms
-    )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from mirrord.kafka.client.topic_admin import TopicAdmin
 from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import LaneId, flow_of_ledger, ledger_topic, state_topic

@@ -24,16 +24,15 @@ from mirrord.ledger.store.run_archive import (
     SCHEMA,
     ArchiveFile,
     Manifest,
+    complete_generation,
     file_path,
     generation_folder,
-    generations,
-    missing_files,
-    read_manifest,
+    generation_numbers,
+    remove_unused_generations,
     write_file,
-    write_manifest,
 )
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, Side
 from mirrord.runtime.clock import SystemClock
@@ -145,7 +144,7 @@ async def compact(
         )
     number = await _begin(store, folder)
     offset, found = store.state.next_offset, wanted.parts(store.state)
-    await asyncio.to_thread(_sweep, folder, number, _used(store.state), store.recorded_end.topic_id)
+    await asyncio.to_thread(remove_unused_generations, folder, number, _used(store.state), store.recorded_end.topic_id)
     target = generation_folder(folder, number)
     try:
         files = await _write(found, target, number, spread, report)
@@ -157,7 +156,7 @@ async def compact(
             ledger_offset=offset,
             files=tuple(files),
         )
-        await asyncio.to_thread(_finish, target, manifest)
+        await asyncio.to_thread(complete_generation, target, manifest)
     except Exception:
         await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
         raise
@@ -186,7 +185,7 @@ async def _begin(store: LedgerStore, folder: Path) -> int:
     The folder may hold generations of a ledger that was lost, so their numbers count as well.
     """
     state = store.state
-    number = 1 + max([state.compaction, *await asyncio.to_thread(_numbers, folder)])
+    number = 1 + max([state.compaction, *await asyncio.to_thread(generation_numbers, folder)])
     (bound,) = await store.append(state.lease_epoch, [CompactionBegan(number, SystemClock().wall_ms())])
     if not bound:
         raise EnvironmentFault(f"another compaction of {state.flow} began, or a lease was taken: try again")
@@ -230,17 +229,6 @@ def _work(group: Sequence[Part], target: Path, number: int) -> FileWork:
         side=first.side,
         parts=tuple(PartWork(part.archived(number, 0), tuple(piece.packed for piece in part.pieces)) for part in group),
     )
-
-
-def _finish(target: Path, manifest: Manifest) -> None:
-    """Write the manifest when all files are there. Raises EnvironmentFault."""
-    try:
-        for path in missing_files(target, manifest.files):
-            where = "the folder of [compact] path must be the same for all of Spark's executors"
-            raise EnvironmentFault(f"{target / path} does not hold what was written; {where}")
-        write_manifest(target, manifest)
-    except OSError as error:
-        raise EnvironmentFault(f"nothing can be written to {target}: {error.strerror or error}") from error
 
 
 def _facts(files: Sequence[ArchiveFile], number: int) -> Iterator[MapCompacted]:
@@ -288,33 +276,3 @@ def _used(state: FlowState) -> set[int]:
         for piece in runs.pieces
         if piece.archived is not None
     }
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return list(generations(folder))
-    except OSError as error:
-        raise EnvironmentFault(f"{folder} cannot be read: {error.strerror or error}") from error
-
-
-def _sweep(folder: Path, number: int, used: set[int], ledger: str) -> None:
-    """Remove generations that earlier compactions left unfinished, and those that the ledger no longer refers to.
-
-    Complete generations of another ledger stay. Raises EnvironmentFault.
-    """
-    try:
-        for generation, path in generations(folder).items():
-            if generation < number and generation not in used and _is_ours(path, ledger):
-                shutil.rmtree(path)
-                log.info("generation_removed", folder=str(path))
-    except OSError as error:
-        raise EnvironmentFault(f"{folder} cannot be cleaned up: {error.strerror or error}") from error
-
-
-def _is_ours(path: Path, ledger: str) -> bool:
-    try:
-        return read_manifest(path).ledger == ledger
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError):
-        return False

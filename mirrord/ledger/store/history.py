@@ -9,11 +9,12 @@ from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBa
 from mirrord.ledger.facts.core import AnyFact, Entry, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.snapshot import StateTopicRows, restore
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.state_topic_records import StateRecord
+from mirrord.ledger.state_topic_rows import StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings
-from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogTrimmed
+from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.ledger.store.loss_detection import LedgerWatch
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 

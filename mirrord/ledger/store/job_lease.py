@@ -18,8 +18,9 @@ import structlog
 
 from mirrord.config.schema import Config
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed
+from mirrord.ledger.job_state import JobState
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
 from mirrord.ledger.store.store import LedgerStore, append_under_current_lease
 from mirrord.model.errors import EnvironmentFault, MirrordError

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerWentBack, StateLost, went_back
-from mirrord.ledger.store.log_port import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.partition_io import DivergingEpoch, LogRecord, OutOfRange, PartitionReader, PartitionWriter
 from mirrord.ledger.store.store import DEADLINE_SECONDS
 from mirrord.ledger.store.topics import LedgerTopics

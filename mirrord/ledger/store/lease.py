@@ -26,7 +26,7 @@ import structlog
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import Entry, Holder, LeaseContinued, LeaseReleased, LeaseRenewed, LeaseTaken
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, StateRecord
+from mirrord.ledger.state_topic_records import LedgerEnd, StateRecord
 from mirrord.ledger.store.append_queue import FactBindings
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore

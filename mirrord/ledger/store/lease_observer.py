@@ -5,7 +5,7 @@ Clocks of different machines are not compared: only renewals that this process h
 
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.state_topic_records import StateRecord
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.status import LeaseStatus
 from mirrord.runtime.clock import Clock

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.facts.core import Holder
 from mirrord.ledger.store.lease import LeaseKeeper
-from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.log_interface import LedgerLog
 from mirrord.ledger.store.spill_file import run_memory
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.runtime.clock import Clock, SystemClock

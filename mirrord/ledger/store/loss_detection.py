@@ -8,10 +8,9 @@ from mirrord.ledger.codec import encode_state
 from mirrord.ledger.errors import LedgerGone, went_back
 from mirrord.ledger.facts.core import LeaseRenewed
 from mirrord.ledger.log_evidence import Contradicted, Evidence, covers
-from mirrord.ledger.snapshot import recorded_end
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, StateRecord, state_key
-from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogEnds, StateRow
+from mirrord.ledger.state_topic_records import LedgerEnd, StateRecord, recorded_end, state_key
+from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, StateRow
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 

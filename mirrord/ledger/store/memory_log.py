@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mirrord.ledger.errors import LedgerUnavailable, went_back
-from mirrord.ledger.store.log_port import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.log_interface import LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.model.names import TopicId
 
 TOPIC = "memory.ledger"

@@ -11,6 +11,7 @@ never asked does not need it.
 
 import importlib
 import os
+import shutil
 import uuid
 from array import array
 from collections.abc import Iterator, Sequence
@@ -20,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
 from mirrord.config.schema import FlowConfig
 from mirrord.ledger.compaction_plan import columns_checksum
-from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
-from mirrord.model.errors import ConfigError
+from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, Side, TopicId
-from mirrord.model.packed_runs import RunColumns, pack
+from mirrord.model.run_codec import RunColumns, pack
 
 SCHEMA = 1
 """The schema version in a manifest. Manifests with another version are refused."""
@@ -37,6 +39,8 @@ keep.
 """
 MANIFEST = "_manifest.json"
 _UNFINISHED = ".unfinished"
+
+log = structlog.get_logger()
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +129,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
     return size
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
     """Make the generation in this folder complete. Raises OSError."""
     unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
@@ -143,6 +147,56 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.schema != SCHEMA:
         raise ValueError(f"it has schema {manifest.schema}, this program knows {SCHEMA}")
     return manifest
+
+
+def complete_generation(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a generation when all its files are there. Raises EnvironmentFault."""
+    try:
+        for path in _missing_files(folder, manifest.files):
+            where = "the folder of [compact] path must be the same for all of Spark's executors"
+            raise EnvironmentFault(f"{folder / path} does not hold what was written; {where}")
+        _write_manifest(folder, manifest)
+    except OSError as error:
+        raise EnvironmentFault(f"nothing can be written to {folder}: {error.strerror or error}") from error
+
+
+def generation_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the existing generations. Raises EnvironmentFault."""
+    try:
+        return list(generations(folder))
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def remove_unused_generations(folder: Path, number: int, used: set[int], ledger: str) -> None:
+    """Remove generations that earlier compactions left unfinished, and those that the ledger no longer refers to.
+
+    Complete generations of another ledger stay. Raises EnvironmentFault.
+    """
+    try:
+        for generation, path in generations(folder).items():
+            if generation < number and generation not in used and _is_ours(path, ledger):
+                shutil.rmtree(path)
+                log.info("generation_removed", folder=str(path))
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be cleaned up: {error.strerror or error}") from error
+
+
+def _is_ours(path: Path, ledger: str) -> bool:
+    try:
+        return read_manifest(path).ledger == ledger
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False
+
+
+def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
+    """Yield the files that are missing or differ in size from what was written. Raises OSError."""
+    for each in files:
+        path = folder / each.path
+        if not path.is_file() or path.stat().st_size != each.size_bytes:
+            yield each.path
 
 
 class FolderArchive:
@@ -209,14 +263,6 @@ def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | No
         return None
     folder = Path(flow.archive) / flow.name
     return known if isinstance(known, FolderArchive) and known.folder == folder else FolderArchive(folder)
-
-
-def missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
-    """Yield the files that are missing or differ in size from what was written. Raises OSError."""
-    for each in files:
-        path = folder / each.path
-        if not path.is_file() or path.stat().st_size != each.size_bytes:
-            yield each.path
 
 
 def writable(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.ledger.store.log_port import LedgerLog, StateRow
+from mirrord.ledger.store.log_interface import LedgerLog, StateRow
 
 
 class Saves:

@@ -19,9 +19,10 @@ from mirrord.ledger.facts.archive import MapCompacted
 from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import drop_removed, prune, prune_like
-from mirrord.ledger.snapshot import Kept, StateTopicRows, restore, snapshots
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import (
+from mirrord.ledger.state_topic_records import (
     LEASE_KEY,
     PROGRESS_PREFIX,
     FlowSnapshot,
@@ -31,9 +32,10 @@ from mirrord.ledger.state_records import (
     progress_key,
     state_key,
 )
+from mirrord.ledger.state_topic_rows import Kept, StateTopicRows
 from mirrord.ledger.store.append_queue import FactBindings, Outbox
 from mirrord.ledger.store.health_log import LedgerHealth
-from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.log_interface import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.ledger.store.loss_detection import LedgerWatch
 from mirrord.ledger.store.state_writes import Saves
 from mirrord.model.errors import MirrordError

@@ -28,7 +28,7 @@ from mirrord.kafka.protocol import list_offsets, metadata
 from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from mirrord.kafka.protocol.errors import ErrorCode, WireError
 from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack, StateLost, gone
-from mirrord.ledger.store.log_port import LogEnds
+from mirrord.ledger.store.log_interface import LogEnds
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, ledger_topic, state_topic
 

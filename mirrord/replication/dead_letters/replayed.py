@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.ledger.facts.quarantine import KEPT
+from mirrord.ledger.quarantine import KEPT
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId

@@ -19,9 +19,9 @@ from aiokafka.errors import KafkaError
 
 from mirrord.config.schema import ClusterConfig, FlowConfig
 from mirrord.kafka.client import internal_topics
+from mirrord.kafka.client.bulk_log_reader import LogReader, open_logs
 from mirrord.kafka.client.credentials import client_options
-from mirrord.kafka.client.log_reader import LogReader, open_logs
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord

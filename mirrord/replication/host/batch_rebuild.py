@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.kafka.client.record_codec import read
+from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.legacy_messages import NO_TIME
 from mirrord.kafka.protocol.record import DecodedRecord

@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from mirrord.ledger.facts.quarantine import BY_POLICY
+from mirrord.ledger.quarantine import BY_POLICY
 from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import DeadLetters
 from mirrord.replication.host.hosted_lane import HostedLane

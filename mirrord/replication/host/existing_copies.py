@@ -17,7 +17,7 @@ from mirrord.config.schema import FlowConfig
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import bounds, start_offset
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.record_digest import digest
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord

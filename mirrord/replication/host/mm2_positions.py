@@ -20,7 +20,7 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds
 from mirrord.kafka.client.range_reader import ReadFailed, Stretches
 from mirrord.kafka.client.reconnecting_link import ask
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.client.topic_admin import Admin
 from mirrord.kafka.protocol.api_versions import METADATA
 from mirrord.kafka.protocol.errors import ErrorCode

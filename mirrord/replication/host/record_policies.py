@@ -1,6 +1,6 @@
 """Record policies on the second path: they decide which records of a batch are copied, and how these are changed.
 
-A batch is rebuilt as usual (`mirrord.kafka.client.record_codec`). Records that a filter skips become `filtered`
+A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). Records that a filter skips become `filtered`
 verdicts with their exact offsets; ordinals count only records that are copied. Before the lane writes, it records in
 the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It does not ask a filter again about
 offsets that are recorded there. So the map stays correct even if a policy answers differently the next time.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from mirrord.config.schema import FlowConfig
-from mirrord.kafka.client.record_codec import read
+from mirrord.kafka.client.record_decoding import read
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.model.errors import ConfigError, PolicyFault

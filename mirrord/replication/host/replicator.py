@@ -15,7 +15,7 @@ from mirrord.kafka.client.producer_expiry import ProducerExpiry
 from mirrord.kafka.client.receive_buffers import BufferPool, keep_large_memory_apart
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.store.leased_worker import LeasedWorker
-from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.log_interface import LedgerLog
 from mirrord.model.errors import MirrordError
 from mirrord.model.names import LaneId
 from mirrord.replication.host.hosted_lane import HostedLane

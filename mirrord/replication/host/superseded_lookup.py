@@ -9,7 +9,7 @@ from typing import Any
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from mirrord.kafka.protocol.sequence import SEQUENCES

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from mirrord.kafka.client.admin_requests import NotOffered
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin, Settings, UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin, Settings, UpkeepAdmin
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import AnyFact
 from mirrord.ledger.store.store import LedgerStore

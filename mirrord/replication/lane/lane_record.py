@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mirrord.ledger.facts.core import HoleFound, LaneHalted, Rewound, TakeoverChecked, Verdict
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks
 from mirrord.model.runs import Runs
 
 

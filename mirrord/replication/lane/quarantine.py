@@ -11,7 +11,8 @@ import msgspec
 
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
-from mirrord.ledger.facts.quarantine import Quarantined, lettered_from
+from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.ledger.quarantine import lettered_from
 from mirrord.replication.lane.correlation import append, ask
 from mirrord.replication.lane.halt import halt_unrecorded, halt_with, record_halt
 from mirrord.replication.lane.phases import Phase, Stage

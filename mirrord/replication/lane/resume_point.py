@@ -2,7 +2,7 @@
 
 from mirrord.kafka.rules.error_policy import NONE
 from mirrord.ledger.facts.core import SourceRun, TakeoverChecked
-from mirrord.ledger.facts.seeks import pending
+from mirrord.ledger.seeks import pending
 from mirrord.model.runs import Run
 from mirrord.replication.lane import difference, intake, seek
 from mirrord.replication.lane.correlation import append, ask

@@ -9,8 +9,9 @@ out the order again.
 import msgspec
 
 from mirrord.ledger.facts.core import Verdict
-from mirrord.ledger.facts.quarantine import skipped_ranges
-from mirrord.ledger.facts.seeks import SeekDone, Seeks, passed_ranges, pending
+from mirrord.ledger.facts.seeks import SeekDone
+from mirrord.ledger.quarantine import skipped_ranges
+from mirrord.ledger.seeks import Seeks, passed_ranges, pending
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.replication.lane import intake, quarantine
 from mirrord.replication.lane.lane_report import source_offset

@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.config.schema import OnLoss, OnReject
 from mirrord.ledger.facts.core import LaneFact, Mode, Progress, Rewound, TakeoverChecked, Verdict
-from mirrord.ledger.facts.seeks import Seeks
+from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER, Limits, Reach

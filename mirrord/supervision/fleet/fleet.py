@@ -14,7 +14,7 @@ import structlog
 
 from mirrord.config.schema import ReplicatorsConfig
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import Tenure
+from mirrord.ledger.state_topic_records import Tenure
 from mirrord.ledger.store.lease import LeaseKeeper
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import msgspec
 
 from mirrord.groups.group_follower import GroupSync
-from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.log_interface import LedgerLog
 from mirrord.model.errors import MirrordError
 from mirrord.model.group_status import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId

@@ -12,7 +12,8 @@ from typing import Protocol
 import structlog
 
 from mirrord.config.schema import Config
-from mirrord.ledger.facts.jobs import JOBS, JobState
+from mirrord.ledger.facts.jobs import JOBS
+from mirrord.ledger.job_state import JobState
 from mirrord.ledger.store.process_identity import is_dead_worker
 from mirrord.model.jobs import Job
 from mirrord.model.status import JobStatus

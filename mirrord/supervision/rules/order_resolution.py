@@ -7,7 +7,7 @@ what would be correct.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mirrord.config.toml_reader import closest_name
+from mirrord.config.fault_text import closest_name
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.orders import (
     CopyingPaused,
@@ -18,8 +18,10 @@ from mirrord.ledger.facts.orders import (
     LaneUnpinned,
     OrderFact,
 )
-from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder
-from mirrord.ledger.facts.seeks import LaneSought, Standing
+from mirrord.ledger.facts.quarantine import QuarantineOrder
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Standing
 from mirrord.ledger.standing_orders import (
     POLICY,
     ObjectKind,

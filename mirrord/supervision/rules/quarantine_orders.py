@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.ledger.facts.quarantine import QuarantineOrder, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.quarantine import Quarantine, waiting
 from mirrord.ledger.standing_orders import Order, describe_origin
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId

@@ -4,7 +4,8 @@ A lane can only seek forward. Otherwise the target would hold the copied records
 """
 
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.seeks import LaneSought, Standing
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.seeks import Standing
 from mirrord.ledger.standing_orders import describe_origin
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId

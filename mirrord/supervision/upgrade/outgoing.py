@@ -14,7 +14,7 @@ import structlog
 
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.facts.core import Holder, LeaseRenewed
-from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.state_topic_records import StateRecord
 from mirrord.ledger.store.process_identity import is_dead
 from mirrord.ledger.store.store import LedgerStore
 from mirrord.runtime.clock import Clock

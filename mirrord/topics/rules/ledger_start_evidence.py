@@ -6,8 +6,8 @@ contents of the former one are copied again, as far back as the source still has
 
 from collections.abc import Callable
 
-from mirrord.config.units import StartPoint
-from mirrord.ledger.facts.first_seen import BEGUN
+from mirrord.config.value_parsers import StartPoint
+from mirrord.ledger.facts.start_offsets import BEGUN
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, partition_start

@@ -7,7 +7,7 @@ resolved earlier, when a topic is first selected (`mirrord.ledger.start_offsets`
 
 from typing import Literal, NamedTuple
 
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 
 StartReason = Literal[
     "target-recreated",

@@ -16,7 +16,7 @@ from rich.console import Console
 from mirrord.cli import main as cli
 from mirrord.cli import number_formats, reference_page, status_tables, status_watch
 from mirrord.cli.verbs import move, start
-from mirrord.config.files import load_file
+from mirrord.config.loader import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.status import (

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from mirrord.config.changes import compare, from_order
-from mirrord.config.files import load_file
 from mirrord.config.flow_features import RecordsConfig, SyncConfig
 from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.loader import load_file
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, LogsConfig, RayConfig
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from tests.unit.config.test_samples import CONF
 
 SECURITY = Security(

@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.config.files import load_file
-from mirrord.config.loader import load, load_text
+from mirrord.config.loader import load, load_file, load_text
 from mirrord.config.schema import FlowConfig
 from mirrord.config.security import Secret
 from mirrord.config.writer import conf_toml

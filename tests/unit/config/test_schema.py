@@ -11,7 +11,7 @@ from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2Reco
 from mirrord.config.loader import load, load_text
 from mirrord.config.schema import Config
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.model.errors import ConfigError
 
 SMALL = """

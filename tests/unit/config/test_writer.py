@@ -21,7 +21,7 @@ from mirrord.config.schema import (
     RuntimeConfig,
 )
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.config.writer import conf_toml
 
 CONF = Path(__file__).parents[3] / "conf"

@@ -9,7 +9,7 @@ import pytest
 from mirrord.config.jobs import AuditConfig
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.daemon.daemon import DaemonAccess, Supervisor
 from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.facts.core import ConfigChanged, Entry, TargetProbed

@@ -14,7 +14,7 @@ import pytest
 from mirrord.config.changes import ConfigChanges
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
 from mirrord.config.security import Secret, Security
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.daemon import http_api
 from mirrord.daemon.address import advertised
 from mirrord.daemon.http_api import HttpServer, losses

@@ -61,12 +61,14 @@ from mirrord.ledger.facts.orders import (
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold, writer_text
-from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.acls import AclRule
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain

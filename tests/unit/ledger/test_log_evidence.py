@@ -3,7 +3,7 @@
 import pytest
 
 from mirrord.ledger.log_evidence import Contradicted, Evidence, covers
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
 from mirrord.model.names import TopicId
 
 TOPIC = TopicId("t")

@@ -11,7 +11,7 @@ from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progres
 from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.fold import fold
-from mirrord.ledger.snapshot import StateTopicContents, restore
+from mirrord.ledger.snapshot_restore import restore
 from mirrord.ledger.source_ends import (
     BLOCK,
     SourcePartition,
@@ -26,7 +26,8 @@ from mirrord.ledger.source_ends import (
     unopened_losses,
 )
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.state_records import state_key
+from mirrord.ledger.state_topic_records import state_key
+from mirrord.ledger.state_topic_rows import StateTopicContents
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from mirrord.model.status import LossStatus

@@ -14,7 +14,7 @@ from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.codec import decode_entry, encode_entry
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.core import AnyFact, ConfigChanged, LaneOpened, LaneTaken, LeaseTaken, SourceRun
-from mirrord.ledger.facts.first_seen import BEGUN, Selected, TopicStarts
+from mirrord.ledger.facts.start_offsets import BEGUN, Selected, TopicStarts
 from mirrord.ledger.fold import fold
 from mirrord.ledger.start_offsets import first_selected, resolvable
 from mirrord.ledger.state import FlowState

@@ -7,9 +7,10 @@ import tracemalloc
 import pytest
 
 from mirrord.ledger.codec import encode_state
-from mirrord.ledger.snapshot import Kept, snapshots
+from mirrord.ledger.snapshot import snapshots
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.state_records import LedgerEnd
+from mirrord.ledger.state_topic_records import LedgerEnd
+from mirrord.ledger.state_topic_rows import Kept
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 

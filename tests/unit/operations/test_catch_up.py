@@ -7,7 +7,7 @@ from mirrord.config.schema import Config, RuntimeConfig
 from mirrord.ledger.completeness import Account, account, uncopied
 from mirrord.ledger.facts.core import Progress, Verdict
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run, Runs

@@ -8,7 +8,7 @@ from mirrord.config.schema import Config
 from mirrord.kafka.protocol.configs import Setting
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.base import Origin
-from mirrord.ledger.facts.quarantine import KEPT, Parked, Quarantine
+from mirrord.ledger.quarantine import KEPT, Parked, Quarantine
 from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import ConfigError, EnvironmentFault

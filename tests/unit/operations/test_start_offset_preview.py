@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import FlowConfig
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
@@ -17,7 +17,7 @@ from mirrord.ledger.facts.core import (
     LeaseTaken,
     SourceRun,
 )
-from mirrord.ledger.facts.first_seen import Selected, TopicStarts
+from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.names import LaneKey, TopicId

@@ -8,7 +8,7 @@ import pytest
 
 from mirrord.config.flow_features import SyncConfig
 from mirrord.config.schema import FlowConfig
-from mirrord.kafka.client.config_admin import regrouped
+from mirrord.kafka.client.config_and_acl_admin import regrouped
 from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.facts.core import (
     AclsPlanned,

@@ -7,7 +7,7 @@ as it sends in several round trips, if there is that much room, so that somethin
 
 from collections.abc import Sized
 
-from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
+from mirrord.kafka.client.receive_buffers import FRAME_LIMIT
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.flow_control.byte_window import FAR_S

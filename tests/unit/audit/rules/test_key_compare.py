@@ -16,7 +16,7 @@ from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged, so
 from mirrord.audit.rules.range_division import ranges
 from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult, Seen
 from mirrord.jobs.audit_keys import KeyWork, key_works, with_keys
-from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.client.bulk_log_reader import LogReader
 from mirrord.ledger.facts.core import Verdict
 from mirrord.model.names import TopicPartition
 from tests.fixtures.byte_log import ByteLog

@@ -10,7 +10,7 @@ from mirrord.config.writer import conf_toml
 from mirrord.jobs import session
 from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.facts.archive import CompactionBegan
-from mirrord.ledger.store import access
+from mirrord.ledger.store import cluster_access
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.errors import EnvironmentFault
 from tests.fixtures.long_ledger import long_ledger
@@ -29,7 +29,7 @@ def conf(tmp_path: Path) -> str:
 
 
 def use(ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
 
 
 def begun(ledger: MemoryLedger) -> int:

@@ -20,8 +20,8 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.ledger.facts.source_ends import SourceEnds
-from mirrord.ledger.state_records import state_key
-from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.state_topic_records import state_key
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run

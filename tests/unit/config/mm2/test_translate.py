@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.config.keys import keys_of, tables_of
+from mirrord.config.key_declarations import keys_of, tables_of
 from mirrord.config.loader import load_text
 from mirrord.config.mm2.flows import TOPICS_EXCLUDE
-from mirrord.config.mm2.property_table import BECOMES, OLD, SECURITY, SOURCE_CONSUMER, reason
+from mirrord.config.mm2.property_meanings import BECOMES, OLD, SECURITY, SOURCE_CONSUMER, reason
 from mirrord.config.mm2.translate import translate
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
 from mirrord.config.writer import conf_toml

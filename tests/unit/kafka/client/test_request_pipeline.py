@@ -14,15 +14,9 @@ import pytest
 import trustme
 import uvloop
 
-from mirrord.kafka.client.receive_buffers import BufferPool, Frame
-from mirrord.kafka.client.request_pipeline import (
-    DIRECT_BYTES,
-    RECEIVE_BYTES,
-    WAKE_BYTES,
-    ConnectionLost,
-    FramePipe,
-    tune,
-)
+from mirrord.kafka.client.receive_buffers import DIRECT_BYTES, RECEIVE_BYTES, WAKE_BYTES, BufferPool, Frame
+from mirrord.kafka.client.request_pipeline import ConnectionLost, FramePipe
+from mirrord.kafka.client.socket_options import tune
 from mirrord.kafka.protocol.api_versions import FETCH, METADATA
 from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 

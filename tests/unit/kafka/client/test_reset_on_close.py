@@ -11,7 +11,7 @@ from mirrord.runtime.leash import leashed
 
 CHILD = """
 import asyncio, sys
-from mirrord.kafka.client.request_pipeline import tune
+from mirrord.kafka.client.socket_options import (tune)
 
 async def main():
     transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", int(sys.argv[1]))

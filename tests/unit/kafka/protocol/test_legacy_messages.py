@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from mirrord.kafka.client.range_reader import ReadFailed, _scan
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import Malformed
 from mirrord.kafka.protocol.fetch import FetchedPartition
 from mirrord.kafka.protocol.legacy_messages import GROUP_BYTES, NO_TIME, Group, group, is_old

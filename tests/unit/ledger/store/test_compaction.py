@@ -15,14 +15,14 @@ from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.facts.archive import CompactionBegan
 from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.ledger.offset_map import CopiedPosition, LaneMap, Translation
-from mirrord.ledger.state_records import state_key
+from mirrord.ledger.state_topic_records import state_key
 from mirrord.ledger.store import compaction, run_archive
 from mirrord.ledger.store.compaction import Compacted, FileWork, RunSelection, Spread, compact, write
-from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.run_archive import ArchiveFile, FolderArchive, generations
 from mirrord.ledger.store.store import LedgerStore
-from mirrord.model.archive import ArchivedPart, ArchiveLost
+from mirrord.model.archived_runs import ArchivedPart, ArchiveLost
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.model.run_memory import RunMemory

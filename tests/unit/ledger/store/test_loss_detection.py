@@ -9,10 +9,10 @@ from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.facts.core import Entry, SourceRun
 from mirrord.ledger.fold import writer_text
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
 from mirrord.ledger.store.history import LedgerReading, read_gaps
 from mirrord.ledger.store.lease import LeaseKeeper
-from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.log_interface import StateRow
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger
 from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.names import TopicId

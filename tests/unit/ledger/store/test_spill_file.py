@@ -8,7 +8,7 @@ import structlog
 from mirrord.config.loader import load_text
 from mirrord.config.schema import FlowConfig, LimitsConfig
 from mirrord.groups.group_follower import GroupSync
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.ledger.store.spill_file import UNIT_BYTES, AtticLost, FileAttic, run_memory
 from mirrord.model.names import Alias, ClusterId

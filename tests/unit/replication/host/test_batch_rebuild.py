@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact

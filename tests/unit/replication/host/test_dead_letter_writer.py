@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.ledger.facts.quarantine import BY_POLICY
+from mirrord.ledger.quarantine import BY_POLICY
 from mirrord.model.names import LaneId
 from mirrord.replication.dead_letters.records import LetterPlace
 from mirrord.replication.dead_letters.topic import NotParked

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
+from mirrord.kafka.client.receive_buffers import FRAME_LIMIT
 from mirrord.kafka.protocol.errors import Malformed, Oversize
 from mirrord.replication.host.flow_control import oversized_fetch
 from mirrord.replication.host.flow_control.fetch_size import FetchRoom

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.config.security import Security
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Sides

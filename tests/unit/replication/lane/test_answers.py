@@ -17,8 +17,8 @@ from mirrord.ledger.facts.core import (
     TakeoverChecked,
     Verdict,
 )
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.assignment import SourceBounds

@@ -4,26 +4,14 @@ import msgspec
 import pytest
 
 from mirrord.config.schema import OnReject
-from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import LaneHalted, LaneResumed, Verdict
-from mirrord.ledger.facts.quarantine import (
-    BY_POLICY,
-    KEPT,
-    Parked,
-    Quarantine,
-    Quarantined,
-    QuarantineReplayed,
-    QuarantineSkipped,
-    decide,
-    go_on,
-    lettered_from,
-    park,
-    waiting,
-)
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.quarantine import BY_POLICY, KEPT, Parked, Quarantine, decide, go_on, lettered_from, park, waiting
 from mirrord.ledger.standing_orders import Order
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId

@@ -9,21 +9,11 @@ from mirrord.config.schema import Config
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.core import AnyFact, LaneResumed, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
-from mirrord.ledger.facts.quarantine import Parked
-from mirrord.ledger.facts.seeks import (
-    KEPT,
-    LaneSought,
-    Seek,
-    SeekDone,
-    Seeks,
-    Standing,
-    cut,
-    done,
-    passed_ranges,
-    sought,
-)
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.quarantine import Parked
+from mirrord.ledger.seeks import KEPT, Seek, Seeks, Standing, cut, done, passed_ranges, sought
 from mirrord.ledger.standing_orders import Order, Orders
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError

@@ -15,10 +15,11 @@ from mirrord.config.schema import Config
 from mirrord.config.writer import conf_toml
 from mirrord.ledger.codec import decode_entry, encode_entry
 from mirrord.ledger.facts.core import AnyFact, LeaseReleased, LeaseTaken
-from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState, Worker
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, Worker
 from mirrord.ledger.fold import fold
+from mirrord.ledger.job_state import JobState
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.store import access, job_lease
+from mirrord.ledger.store import cluster_access, job_lease
 from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobNotRecorded
 from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
 from mirrord.ledger.store.process_identity import this_worker
@@ -66,7 +67,7 @@ def config() -> Config:
 def ledger(monkeypatch: pytest.MonkeyPatch) -> SharedLedger:
     made = SharedLedger()
     made.add(FLOW, LeaseTaken(1, HOLDER, 6_000))
-    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(made))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(made))
     monkeypatch.setattr(job_lease, "RENEW_S", 0.02)
     monkeypatch.setattr(job_lease, "LOOK_S", 0.01)
     return made
@@ -166,7 +167,7 @@ def test_a_flow_that_has_never_run_is_left_out(ledger: SharedLedger, config: Con
             raise job_lease.LedgerMissing("there is none")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "KafkaLog", lambda *_, **__: Missing(ledger))
+        patch.setattr(cluster_access, "KafkaLog", lambda *_, **__: Missing(ledger))
         with JobLease(config, "audit"):
             pass
     assert ledger.entries == []

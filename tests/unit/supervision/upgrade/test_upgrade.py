@@ -9,10 +9,10 @@ import pytest
 
 from mirrord.cli import start_upgrade
 from mirrord.config.schema import Config, RuntimeConfig
-from mirrord.config.units import HostPort
+from mirrord.config.value_parsers import HostPort
 from mirrord.daemon.http_api import HttpServer
 from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
-from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.cluster_access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.runtime.build_info import program
 from mirrord.runtime.clock import SystemClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.topics.rules.partition_start import (
     FixedStart,
     LedgerEvidence,

@@ -5,8 +5,10 @@ from msgspec.structs import replace
 
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
-from mirrord.ledger.snapshot import Kept, StateTopicContents, restore, snapshots
-from mirrord.ledger.state_records import LedgerEnd, state_key
+from mirrord.ledger.snapshot import snapshots
+from mirrord.ledger.snapshot_restore import restore
+from mirrord.ledger.state_topic_records import LedgerEnd, state_key
+from mirrord.ledger.state_topic_rows import Kept, StateTopicContents
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.replication.lane import intake

@@ -1,7 +1,7 @@
 """Opens connections to the clusters of a configuration, and the ledgers of its flows."""
 
 from mirrord.config.schema import Config, FlowConfig
-from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin, UpkeepAdmin
+from mirrord.kafka.client.config_and_acl_admin import KafkaUpkeepAdmin, UpkeepAdmin
 from mirrord.kafka.client.topic_admin import KafkaTopicAdmin, TopicAdmin
 from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.ledger.store.spill_file import run_memory

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mirrord.config.units import StartPoint
+from mirrord.config.value_parsers import StartPoint
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1

@@ -1,8 +1,7 @@
-"""The `security` table of a cluster."""
+"""Check the `security` table of a cluster: which keys need each other, and which have no meaning together."""
 
-from mirrord.config.keys import key_of
+from mirrord.config.key_declarations import key_of
 from mirrord.config.security import Security
-from mirrord.config.struct_reader import read_struct
 from mirrord.config.toml_reader import Table
 
 _SASL_KEYS = ("mechanism", "username", "password", "token_url", "scope", "unsigned")
@@ -20,14 +19,12 @@ _TLS_KEYS = (
 )
 
 
-def read_security(table: Table) -> Security:
-    """Read how to authenticate to a cluster. Records a fault for each key that has no use."""
-    security = read_struct(table, Security)
+def check_security(table: Table, security: Security) -> None:
+    """Record a fault for each key that is missing or has no use."""
     # The meaning of the other keys depends on the protocol. Without a valid one they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)
         _check_tls(table, security)
-    return security
 
 
 def _check_sasl(table: Table, security: Security) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
 from mirrord.ledger.facts.core import (
     CopyInherited,
@@ -25,14 +26,15 @@ from mirrord.ledger.facts.core import (
     TargetProbed,
     Verdict,
 )
-from mirrord.ledger.facts.first_seen import Selected, TopicStarts
-from mirrord.ledger.facts.jobs import JobState
 from mirrord.ledger.facts.orders import OrderFact
-from mirrord.ledger.facts.quarantine import Quarantine
-from mirrord.ledger.facts.seeks import Seeks
+from mirrord.ledger.facts.start_offsets import Selected, TopicStarts
+from mirrord.ledger.job_state import JobState
+from mirrord.ledger.quarantine import Quarantine
+from mirrord.ledger.seeks import Seeks
 from mirrord.model.acls import AclRule
-from mirrord.model.archive import ArchivedRuns
+from mirrord.model.archived_runs import ArchivedRuns
 from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.run_codec import Packed
 
 LEASE_KEY = "lease"
 LEDGER_END_KEY = "ledger"
@@ -40,6 +42,8 @@ PROGRESS_PREFIX = "progress/"
 """Prefix of the keys of progress records."""
 RUNS_KEY = "runs"
 """Prefix of the keys of pieces."""
+COLUMNS, PACKED = 0, 1
+"""The forms of runs in the state topic (`RunsPiece.form`). Only the newer form is written."""
 
 
 class LastEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -223,3 +227,35 @@ def state_key(record: StateRecord) -> str:
         case RunsPiece():
             tenure = Tenure(record.lease_epoch, record.turn)
             return runs_key(tenure, record.lane, record.side, record.first, record.count, record.checksum)
+
+
+def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
+    """Return the tenure of the holder that wrote the record."""
+    return Tenure(record.lease_epoch, record.turn)
+
+
+def recorded_end(record: StateRecord) -> LedgerEnd | None:
+    """Return how far the ledger reached according to a record of the state topic."""
+    if isinstance(record, FlowSnapshot):
+        return record.ledger
+    return record if isinstance(record, LedgerEnd) else None
+
+
+def first_ordinal(runs: RunsSnapshot) -> int:
+    """Return the first ordinal, or -1. Raises LedgerCorrupt if the key of a piece is invalid."""
+    archived = [part.first_ordinal for part in runs.archived[:1]]
+    try:
+        if runs.pieces:
+            return min([piece_ordinal(runs.pieces[0]), *archived])
+        if archived:
+            return archived[0]
+        if runs.form == PACKED and runs.packed:
+            return Packed(runs.packed).ordinals[0]
+    except ValueError:
+        raise LedgerCorrupt("a snapshot names impossible runs") from None
+    return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
+
+
+def piece_ordinal(key: str) -> int:
+    """Return the first ordinal of a piece, taken from its key. Raises ValueError."""
+    return int(key.rpartition("/")[2].split("-")[0])

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.kafka.client import log_reader
+from mirrord.kafka.client import bulk_log_reader
+from mirrord.kafka.client.bulk_log_reader import LogReader, RangeGone
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
-from mirrord.kafka.client.log_reader import LogReader, RangeGone
 from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
 from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.kafka.protocol.record_batch import Header
@@ -61,7 +61,7 @@ def reader_of(monkeypatch: pytest.MonkeyPatch, *asked: ErrorCode, failures: dict
             raise ReadFailed(int(errors.pop(0)))
         return 10, 3
 
-    monkeypatch.setattr(log_reader, "bounds", bounds)
+    monkeypatch.setattr(bulk_log_reader, "bounds", bounds)
     topics = {"orders": Topic("orders", TopicId("orders-id"), 1, 1)}
     reader: Any = LogReader(cast(ClusterView, View()), topics, PATIENCE_S)
     reader._stretches = Log(failures or {})

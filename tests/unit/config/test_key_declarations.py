@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from mirrord.config import reference_page
-from mirrord.config.keys import REQUIRED, DeclaredKey, keys_of, tables_of
+from mirrord.config.key_declarations import DeclaredKey, keys_of, tables_of
 from mirrord.config.loader import load_text
 from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.config.value_kinds import REQUIRED
 from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 

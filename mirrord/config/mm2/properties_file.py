@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.java_properties import Property, parse, split_list
-from mirrord.config.mm2.property_table import JavaClass
+from mirrord.config.mm2.property_meanings import JavaClass
 from mirrord.config.property_providers import CLASSES, DECLARATION, Providers
 from mirrord.config.security import Secret
-from mirrord.config.toml_reader import Convert, closest_name
+from mirrord.config.value_parsers import Convert
 from mirrord.model.errors import ConfigError, EnvironmentFault
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
-"""Decodes record batches and builds new ones, with aiokafka's compiled record classes.
+"""Decodes the records of batches, with aiokafka's compiled record classes.
 
 The second path and deep comparisons use this module. Messages of formats 0 and 1 are read as Kafka's own consumer reads
-them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). They are written as a broker of version 3.9 writes them
+them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). They become what a broker of version 3.9 makes of them
 when it converts them (LogValidator): format 0 has no timestamps, so its records get -1. All messages in a wrapper with
 an append time get the wrapper's time. The codec stays, and there are no headers. aiokafka's compiled class for old
 messages is not used, because it reads past the end of malformed data.

@@ -1,5 +1,5 @@
-"""Reads the logs of one cluster for a job: topics by name, within bounds, and by batches. It is made for reading large
-amounts, not for copying.
+"""Reads the logs of one cluster in bulk, for jobs: topics by name, within bounds, and by batches. It is not made for
+copying.
 
 It uses the daemon's connections and wire code, and has no consumer group. It follows a leader that moves. A partition
 that does not come back within `patience_s` raises an error.
@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 
+from mirrord.config.fault_text import closest_name
 from mirrord.config.schema import ClusterConfig
-from mirrord.config.toml_reader import closest_name
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.kafka.client.connection import ConnectionOptions
 from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_offset

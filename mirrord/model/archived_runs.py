@@ -43,7 +43,7 @@ class Archive(Protocol):
     """Read access to the dataset of one flow."""
 
     def get(self, part: ArchivedPart) -> bytes:
-        """Return the runs, packed (`mirrord.model.packed_runs.pack`). Raises ArchiveLost."""
+        """Return the runs, packed (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
         ...
 
 

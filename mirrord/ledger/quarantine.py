@@ -1,0 +1,95 @@
+"""The quarantine of a lane: records that cannot be copied, because the target refuses them or the source cannot be read
+there. The lane waits until an operator decides what happens to them.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineReplayed
+
+BY_POLICY = Origin("policy", 'on_reject = "skip"', 0)
+KEPT = 128
+"""Number of entries of a lane that are kept in the state. The ledger holds all of them."""
+
+
+class Parked(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of a lane's quarantine."""
+
+    start: int
+    end: int
+    error: int
+    line: str
+    skipped: Origin | None = None
+    """The origin of the decision to skip it, or None if the lane waits for a decision."""
+    letters: int = -1
+    """The same as in `QuarantineSkipped`; this also applies to the next field."""
+    letters_at: int = -1
+
+
+Quarantine = tuple[Parked, ...]
+"""The entries of one lane, in the order in which they were recorded."""
+
+
+def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
+    """Add an entry. A later fact about the same offsets replaces an earlier one.
+
+    Consecutive records that a policy skips are merged into one entry.
+    """
+    origin = BY_POLICY if fact.skip else None
+    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
+    if origin is not None and any(_holds(each, parked) for each in quarantine):
+        return quarantine  # recorded twice, and part of a longer entry by now
+    kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
+    if kept and origin is not None and kept[-1].end == parked.start:
+        last = kept[-1]
+        alike = last.skipped == origin and last.error == parked.error
+        if alike and (last.letters < 0) == (parked.letters < 0):
+            letters = last.letters + max(parked.letters, 0)
+            kept[-1] = msgspec.structs.replace(last, end=parked.end, letters=letters)
+            return tuple(kept)
+    return (*kept, parked)[-KEPT:]
+
+
+def _holds(entry: Parked, other: Parked) -> bool:
+    return entry.skipped == other.skipped and entry.start <= other.start and other.end <= entry.end
+
+
+def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
+    """Return the quarantine after a command.
+
+    None means that nothing waits there, so that the command does not take effect.
+    """
+    waits = waiting(quarantine)
+    if waits is None or not (order.start <= waits.start and waits.start < order.end):
+        return None
+    rest = tuple(each for each in quarantine if each is not waits)
+    if isinstance(order, QuarantineReplayed):
+        return rest
+    letters = (order.letters, order.letters_at)
+    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, *letters)
+    return (*(each for each in rest if each.end <= order.start or order.end <= each.start), skipped)[-KEPT:]
+
+
+def waiting(quarantine: Quarantine) -> Parked | None:
+    """Return the entry for which the lane waits."""
+    return next((each for each in reversed(quarantine) if each.skipped is None), None)
+
+
+def go_on(quarantine: Quarantine) -> Quarantine:
+    """Return the quarantine when the lane tries again. A record that is refused again gets a new entry."""
+    return tuple(each for each in quarantine if each.skipped is not None)
+
+
+def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
+    """Return the source offsets [start, end) that are skipped, in ascending order."""
+    return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)
+
+
+def lettered_from(quarantine: Iterable[Parked]) -> int:
+    """Return the offset in the dead-letter topic from which to look for parked records of undecided source offsets.
+
+    Such records are after the records of all decided entries.
+    """
+    return max((each.letters_at for each in quarantine), default=-1)

@@ -1,0 +1,68 @@
+"""The seeks of a lane: how far operators have sought forward in the source, and which source offsets the lane has
+skipped for that.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+
+KEPT = 128
+"""Number of ranges of a lane that are kept in the state. The ledger holds all of them."""
+
+
+class Seek(msgspec.Struct, frozen=True, array_like=True):
+    """The current state of a seek."""
+
+    start: int
+    end: int
+    log_start: int
+    origin: Origin
+    done: bool = False
+    """Whether the lane has skipped [start, end). It skips the range again if it comes there again."""
+
+
+Seeks = tuple[Seek, ...]
+"""The seeks of one lane, ordered by their ends."""
+
+
+def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
+    """Return the seeks after a command, or None if the command does not take effect."""
+    if any(each.end >= order.end for each in seeks):
+        return None
+    return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
+
+
+def done(seeks: Seeks, fact: SeekDone) -> Seeks:
+    """Return the seeks after the lane continued. Commands that do not reach further are done."""
+    kept = [each for each in seeks if each.done or each.end > fact.end]
+    carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
+    if carried is not None and fact.start < fact.end:
+        kept.append(msgspec.structs.replace(carried, start=fact.start, done=True))
+    return tuple(sorted(kept, key=lambda each: each.end))
+
+
+def cut(seeks: Seeks, offset: int) -> Seeks:
+    """Return the seeks without those that reach beyond an offset, because other records are there now."""
+    return tuple(each for each in seeks if each.end <= offset)
+
+
+def pending(seeks: Seeks) -> Seeks:
+    """Return the seeks that the lane has not carried out yet."""
+    return tuple(each for each in seeks if not each.done) if seeks else ()
+
+
+def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
+    """Return the source offsets [start, end) that were skipped."""
+    return [(each.start, each.end) for each in seeks if each.done]
+
+
+class Standing(NamedTuple):
+    """The state of a lane that has begun, as seek commands need it."""
+
+    position: int
+    """The source offset that it copies next. Every record before it is copied or explained."""
+    seeks: Seeks = ()

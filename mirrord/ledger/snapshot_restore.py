@@ -1,0 +1,163 @@
+"""Restore the folded state of a flow from the snapshots in the state topic."""
+
+from collections import deque
+
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.standing_orders import Orders
+from mirrord.ledger.start_offsets import note_all_begun
+from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.ledger.state_topic_records import (
+    COLUMNS,
+    PACKED,
+    FlowSnapshot,
+    LaneSnapshot,
+    RunsPiece,
+    piece_ordinal,
+    written_under,
+)
+from mirrord.ledger.state_topic_rows import StateTopicContents
+from mirrord.model.archived_runs import ArchivedPart, ArchivedRuns
+from mirrord.model.names import LaneId, LaneKey, Side, TopicId
+from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
+from mirrord.model.runs import Runs
+
+
+def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowState:
+    """Return the state of the newest valid cut, with the progress records. It is empty and at offset 0 if there is no
+    cut.
+
+    Lanes that are newer than the cut keep their state and skip the entries that they have already folded. Raises
+    LedgerCorrupt if a part of the cut is missing.
+    """
+    records = read.records
+    flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]
+    flow = max(flows, key=lambda record: (record.cut, record.lease_epoch, record.turn), default=None)
+    state = FlowState() if flow is None else _restore_flow(flow)
+    state.memory = memory
+    forgotten = set(flow.forgotten_copies) if flow else set[tuple[TopicId, TopicId]]()
+    for record in records.values():
+        if flow and forgotten and isinstance(record, Progress | LaneSnapshot) and _topics_of(record.lane) in forgotten:
+            state.forgotten_lanes[record.lane] = flow.cut - 1
+        elif isinstance(record, Progress):
+            state.accept_progress(record)
+        elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
+            state.lanes[record.lane] = _restore_lane(record, read, memory)
+    if flow and len(state.lanes) < flow.lanes:
+        raise LedgerCorrupt(
+            f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
+        )
+    note_all_begun(state)
+    return state
+
+
+def _topics_of(lane: LaneId) -> tuple[TopicId, TopicId]:
+    try:
+        return LaneKey.parse(lane).topics
+    except ValueError as error:
+        raise LedgerCorrupt(f"the state topic holds a record of an impossible lane: {error}") from None
+
+
+def _restore_flow(flow: FlowSnapshot) -> FlowState:
+    return FlowState(
+        flow=flow.flow,
+        source_cluster=flow.source_cluster,
+        target_cluster=flow.target_cluster,
+        lease_epoch=flow.lease_epoch,
+        turn=flow.turn if flow.lease_epoch else 0,
+        holder=flow.holder,
+        ttl_ms=flow.ttl_ms,
+        released=flow.released,
+        topics={topic.topic_id: topic for topic in flow.topics},
+        writers=dict(flow.writers),
+        probed=flow.probed,
+        acls=frozenset(flow.acls),
+        planned_acls=frozenset(flow.planned_acls),
+        orders=Orders.of(flow.orders),
+        forgotten_topics=dict.fromkeys(flow.forgotten_topics),
+        compaction=flow.compaction,
+        named={each.source_topic_id: each for each in flow.named},
+        jobs={job.job: job for job in flow.jobs},
+        keeps_starts=flow.keeps_starts,
+        selected=flow.selected,
+        starts={each.topic_id: each for each in flow.starts},
+        next_offset=flow.cut,
+    )
+
+
+def _restore_lane(lane: LaneSnapshot, read: StateTopicContents, memory: RunMemory) -> LaneState:
+    try:
+        key = LaneKey.parse(lane.lane)
+        source_runs = _restore_runs(lane, "source", read, memory)
+        target_runs = _restore_runs(lane, "target", read, memory)
+    except ValueError as error:
+        raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
+    return LaneState(
+        key=key,
+        source_topic=lane.source_topic,
+        target_topic=lane.target_topic,
+        producer_id=lane.producer_id,
+        producer_epoch=lane.producer_epoch,
+        policy=lane.policy,
+        mode=lane.mode,
+        grant=lane.grant,
+        replicator=lane.replicator,
+        source_runs=source_runs,
+        target_runs=target_runs,
+        verdicts=VerdictTally(dict(lane.verdict_counts), deque(lane.recent_verdicts)),
+        holes=lane.holes,
+        halted=lane.halted,
+        last_check=lane.last_check,
+        inherited=lane.inherited,
+        truncations=lane.cuts,
+        epochs=lane.epochs,
+        quarantine=lane.quarantine,
+        seeks=lane.seeks,
+        audited=lane.audited,
+        retold=lane.retold,
+        regiven=lane.regiven,
+        rewinds=lane.rewinds,
+        repaired=lane.repaired,
+        times=lane.times,
+        opened_at=lane.opened_at,
+        changed_at=lane.changed_at,
+        folded_to=lane.folded_to,
+    )
+
+
+def _restore_runs(lane: LaneSnapshot, side: Side, read: StateTopicContents, memory: RunMemory) -> Runs:
+    snapshot = lane.source_runs if side == "source" else lane.target_runs
+    if snapshot.form == PACKED:
+        # Pieces and archived parts are merged by their first ordinals. The pieces themselves are in order.
+        found: list[tuple[int, str | ArchivedRuns]] = [(piece_ordinal(key), key) for key in snapshot.pieces]
+        found += [(part.first_ordinal, part) for part in snapshot.archived]
+        pieces = [
+            _restore_piece(each, read, memory)
+            if isinstance(each, str)
+            else memory.archived(ArchivedPart(lane.source_topic, lane.lane, side, each))
+            for _, each in sorted(found, key=_by_ordinal)
+        ]
+        return Runs.restored(pieces, snapshot.packed, memory)
+    if snapshot.form != COLUMNS:
+        raise ValueError("a newer version wrote it")
+    runs = Runs(memory=memory)
+    for key in snapshot.pieces:
+        runs.extend_columns(_piece_record(key, read, COLUMNS).packed)
+    runs.extend_columns(snapshot.packed)
+    return runs
+
+
+def _by_ordinal(found: tuple[int, object]) -> int:
+    return found[0]
+
+
+def _restore_piece(key: str, read: StateTopicContents, memory: RunMemory) -> PackedPiece:
+    return read.pieces.get(key) or memory.keep(_piece_record(key, read, PACKED).packed)
+
+
+def _piece_record(key: str, read: StateTopicContents, form: int) -> RunsPiece:
+    piece = read.records.get(key)
+    if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum or piece.form != form:
+        raise ValueError(f"{key} is missing or damaged")
+    return piece

@@ -1,0 +1,101 @@
+"""The state topic as it is read and kept current: the newest row of each key, and which snapshots are there."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.ledger.codec import decode_state
+from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.state_topic_records import (
+    PACKED,
+    RUNS_KEY,
+    LaneSnapshot,
+    RunsPiece,
+    StateRecord,
+    first_ordinal,
+)
+from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
+
+
+class KeptLane(NamedTuple):
+    """What is known about a lane's record in the state topic."""
+
+    changed_at: int
+    first_ordinals: tuple[int, int]
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+
+
+class Kept:
+    """The snapshots in the state topic, kept current by every reader and writer of the topic."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.lanes: dict[str, KeptLane] = {}
+
+    def note(self, key: str, record: StateRecord | None) -> None:
+        """Note that a record was written under a key, or removed (None). Records that are not snapshots are ignored."""
+        if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
+            return
+        self.lanes.pop(key, None)
+        if record is None:
+            self.keys.discard(key)
+            return
+        self.keys.add(key)
+        if isinstance(record, LaneSnapshot):
+            self.lanes[key] = KeptLane(
+                record.changed_at,
+                (first_ordinal(record.source_runs), first_ordinal(record.target_runs)),
+                record.source_runs.pieces,
+                record.target_runs.pieces,
+            )
+
+
+class StateTopicRows:
+    """The state topic as it is read: the newest row of each key. Packed runs are moved row by row to where `RunMemory`
+    has room."""
+
+    def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
+        self._memory = memory
+        self._rows: dict[str, bytes] = {}
+        self._pieces: dict[str, PackedPiece] = {}
+
+    def take(self, key: str, value: bytes | None) -> None:
+        """Take in the next row."""
+        self._rows.pop(key, None)
+        if value is None:
+            self._pieces.pop(key, None)
+        elif key not in self._pieces and not (key.startswith(f"{RUNS_KEY}/") and self._keep(key, value)):
+            self._rows[key] = value
+
+    def _keep(self, key: str, value: bytes) -> bool:
+        """Return whether the row was a valid piece. An invalid piece is reported when something refers to it."""
+        try:
+            record = decode_state(key, value)
+            if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:
+                return False
+            piece = self._pieces[key] = self._memory.keep(record.packed)
+        except (LedgerCorrupt, ValueError):
+            return False
+        piece.checksum = record.checksum
+        return True
+
+    def read(self) -> "StateTopicContents":
+        """Return all rows, decoded. Raises LedgerCorrupt."""
+        return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
+
+
+class StateTopicContents(NamedTuple):
+    """The contents of the state topic, by key."""
+
+    records: Mapping[str, StateRecord]
+    pieces: Mapping[str, PackedPiece] = {}
+    """Pieces of packed runs. Pieces that are not here are among the records."""
+
+    def kept(self) -> Kept:
+        """Return the snapshots in the state topic."""
+        kept = Kept()
+        kept.keys.update(self.pieces)
+        for key, record in self.records.items():
+            kept.note(key, record)
+        return kept
