@@ -92,6 +92,7 @@ def facts_bound(lane: Lane) -> Effects:
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.log.end
     lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
+    lane.resumed_at = lane.resume_position
     lane.go(Resume())
     return []
 

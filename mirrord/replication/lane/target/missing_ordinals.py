@@ -206,8 +206,20 @@ def forget(lane: Lane) -> None:
         lane.acknowledged = known.acknowledged
     lane.log.went_back = None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
-    later = [each for each in lane.acknowledged if each[0] > lane.acked]
-    lane.acknowledged = ((lane.acked, lane.resume_position.leader_epoch), *later) if lane.acked > 0 else tuple(later)
+    _note_acknowledged(lane)
+
+
+def _note_acknowledged(lane: Lane) -> None:
+    """Note what was acknowledged since the lane last resumed, in the leader epoch in which it was. The resume position
+    may have another one: it is held back while a comparison is pending."""
+    acked, resumed = lane.acked, lane.resumed_at
+    later = [each for each in lane.acknowledged if each[0] > acked]
+    # The resume position itself tells the epoch of what is below it.
+    known = min(lane.resume_position.ordinal, lane.recorded_position.ordinal)
+    kept = [each for each in lane.acknowledged if known < each[0] <= min(acked, resumed.ordinal)]
+    if max(known, resumed.ordinal - 1) < acked and resumed.leader_epoch >= 0 and (not kept or kept[-1][0] < acked):
+        kept.append((acked, resumed.leader_epoch))
+    lane.acknowledged = (*kept, *later)
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
