@@ -61,6 +61,7 @@ def start(lane: Lane, start: Start) -> Effects:
     if progress is not None and not _is_hearsay(lane, progress):
         lane.takeover.begun = progress
         _take_position(lane, progress)
+        lane.takeover.leaps_recorded = start.left_cleanly and progress.state == "drained"
         if lane.resume_position.ordinal == progress.ordinal:
             # A mark that was held back because of a pending comparison does not show how much was sent.
             lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled

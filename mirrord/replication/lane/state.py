@@ -94,6 +94,8 @@ class TakeOver:
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
     """Nothing was sent above `sent_below`: this attempt has resumed once, or the former holder said so when it left."""
+    leaps_recorded: bool = False
+    """The former holder left after it had recorded where in the target log its records are."""
 
 
 @dataclass(slots=True)
