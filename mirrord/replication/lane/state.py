@@ -176,6 +176,8 @@ class ComparisonState:
     """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
     differs: TakeoverChecked | None = None
     """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
+    rebuild_in_doubt: bool = False
+    """The rebuilt map was appended to the ledger with an unknown outcome."""
     first_ack_pending: bool = False
     later_pending: bool = False
     """Once a former holder can no longer write, compare again what was written since the take-over."""

@@ -10,14 +10,22 @@ from mirrord.ledger.facts.seeks import LaneSought
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import (
+    Append,
+    AppendFailed,
+    AskRebuild,
     Chunk,
     FetchFrom,
     OwnBatch,
     Produce,
     ProduceAnswer,
+    RebuildAnswer,
     Released,
     TargetMoved,
+    Wake,
+    Woken,
 )
+from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.superseded_records import (
     AskShared,
     AskSuperseded,
@@ -27,7 +35,7 @@ from mirrord.replication.lane.target.superseded_records import (
 )
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, marked, one, opened
-from tests.unit.replication.lane.test_third_faults import compared, plain
+from tests.unit.replication.lane.test_third_faults import compared, differing, plain
 
 
 def offsets(play: Faulty, first: int, last: int) -> list[int]:
@@ -219,3 +227,47 @@ def test_a_record_is_not_superseded_by_what_was_before_it_in_its_own_epoch() -> 
     judge.expect(asked.missing[0], 12, b"key", 112)
     judge.see(12, b"key", 100, 2)
     assert judge.answer().again == ((12, 12),)
+
+
+# --- suspected ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_rebuilt_map_is_looked_for_in_the_ledger_before_it_is_rebuilt_again(arrived: bool) -> None:
+    """It is not known whether the append of the rebuilt map arrived."""
+    play, effects = differing()
+    for wake in [each for each in play.bind_all(effects) if isinstance(each, Wake)]:
+        play.now = max(play.now, wake.at)
+        play.tell(Woken(wake.question))
+    play.now += 30
+    log = (OwnBatch(0, 12, 0, 0, 1),)
+    asked = one(plain(play, play.ask_target(12, last=11), log), AskRebuild)
+    located = Located((Run(11, 12),), (), ((11, 12),), 13, 12, 13)
+    append = one(play.tell(RebuildAnswer(asked.question, 0, log, located)), Append)
+    if arrived:
+        play.fold(*append.facts)
+    wake = one(play.tell(AppendFailed(append.tag, play.record)), Wake)
+    play.now = wake.at
+    effects = play.bind_all(play.tell(Woken(wake.question)))
+    assert (play.lane.phase is Phase.RESUMING) is arrived
+    effects = plain(play, play.ask_target(12, last=11), log)
+    assert any(isinstance(each, AskRebuild) for each in effects) is not arrived
+    play.bind_all(compared(play, effects))
+    assert (play.lane.phase is Phase.COPYING) is arrived
+
+
+def test_a_plan_without_a_hole_of_its_own_reaches_to_the_end_of_a_later_one() -> None:
+    """Offsets 7 and 8 are superseded: 5, 6, 9, 12 follow as ordinals 5 to 8. Ordinal 7 is refused and follows as 9."""
+    play = opened(*BEGUN)
+    play.fold(HoleFound(LANE, 1, 4, 3, 5, 9), SourceRun(LANE, 1, (Run(5, 5), Run(7, 9), Run(8, 12), Run(9, 15))))
+    play.fold(HoleFound(LANE, 1, 7, 7, 9, 10), SourceRun(LANE, 1, (Run(9, 9), Run(10, 15))))
+    retake(play, 9, 8, 9)
+    play.bind_all(compared(play, plain(play, play.ask_target(6, epoch=2), (OwnBatch(0, 6, 0, 0, 1),))))
+    assert offsets(play, 6, 10) == [6, 9, 12, 15, 16]
+
+
+def test_a_run_that_continues_the_one_before_a_truncation_is_not_cut() -> None:
+    """The source loses offsets 5 to 19 while 0 to 9 are copied again; what it has instead follows in the same run."""
+    play = opened(*OLDER)
+    play.fold(SourceRun(LANE, 1, (Run(25, 5),), (Verdict(5, 20, "truncated"),)))
+    assert [*mapped(play.record, 20, 29)] == [(20, 0, 5), (25, 5, 5)]
