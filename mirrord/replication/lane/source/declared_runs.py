@@ -27,10 +27,10 @@ class RestOfPlan(NamedTuple):
     """What is still to be copied again from an ordinal on, each record once."""
 
     runs: list[Run]
-    """The first one begins at that ordinal; at the last one the lane goes on."""
+    """The first one begins at that ordinal; at the last one the lane continues in the order of the source."""
     pieces: Pieces
     until: int
-    """The ledger's ordinal at which the lane goes on."""
+    """The ledger's ordinal at which the lane continues."""
     differs: bool
     """The ledger has other runs for that: with records that lower ordinals hold already, or that the source lost."""
 
@@ -42,7 +42,7 @@ def planned(record: LaneRecord, ordinal: int) -> list[Run]:
 
 
 def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
-    """Return what is still to be copied again from an ordinal on; None if nothing is, so that the lane goes on in the
+    """Return what is still to be copied again from an ordinal on; None if nothing is, so that the lane continues in the
     order of the source."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
@@ -56,11 +56,11 @@ def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
 
 
 def _rest(record: LaneRecord, ordinal: int, least: int) -> RestOfPlan | None:
-    """Return the same, if the lane does not go on before the ledger's ordinal `least`."""
+    """Return the same, if the lane does not continue before the ledger's ordinal `least`."""
     kept, pieces = ahead(record, ordinal, least)
     if not kept:
         return None
-    end = _goes_on(record, ordinal, least, kept, pieces)
+    end = _continues_at(record, ordinal, least, kept, pieces)
     pieces = [*pieces[:end], (pieces[end][0], pieces[end][1], 1)]
     differs = any(at != former for at, former, _ in pieces)
     if end == 0 and not (differs and any(mapped(record, ordinal, ordinal))):
@@ -73,20 +73,20 @@ def ahead(record: LaneRecord, ordinal: int, least: int = -1) -> tuple[list[Run],
     up to `least`, and to where it is in order in any case. Return nothing if that is not after this ordinal."""
     runs = record.source_runs
     until = max(least, _in_order_from(record)) if record.holes else least
-    goes_on = runs.offset_of(until)
-    if until <= ordinal or goes_on is None:
+    continues_at = runs.offset_of(until)
+    if until <= ordinal or continues_at is None:
         return [], []
     formers: list[tuple[int, int]] = []
     parts: list[Run] = []
     behind = ordinal
     for former, offset, length in mapped(record, ordinal, until - 1):
-        # A part ends at `least`, so that the lane can go on there.
+        # A part ends at `least`, so that the lane can continue there.
         for begin, end in pairwise(sorted({former, min(max(least, former), former + length), former + length})):
             formers.append((behind, begin))
             parts.append(Run(behind, offset + begin - former))
             behind += end - begin
     formers.append((behind, until))
-    kept, pieces = once([*parts, Run(behind, goes_on)], partial(copied_within, record, ordinal))
+    kept, pieces = once([*parts, Run(behind, continues_at)], partial(copied_within, record, ordinal))
     return kept, [(at, _moved(formers, number), length) for at, number, length in pieces]
 
 
@@ -111,7 +111,7 @@ def _moved(formers: Sequence[tuple[int, int]], number: int) -> int:
     return former + number - begun
 
 
-def _goes_on(record: LaneRecord, ordinal: int, least: int, kept: Sequence[Run], pieces: Pieces) -> int:
+def _continues_at(record: LaneRecord, ordinal: int, least: int, kept: Sequence[Run], pieces: Pieces) -> int:
     """Return the number of the run from which on everything is in order: nothing that the target holds, or that comes
     before, has a higher offset, and nothing that follows has a lower one."""
     lowest = [*accumulate((run.offset for run in reversed(kept)), min)][::-1]

@@ -60,8 +60,8 @@ def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after those that are still to be copied again from this one on. If this is where the lane goes
-    on after such records, return the ordinal itself, otherwise -1."""
+    """Return the ordinal after those that are still to be copied again from this one on. Directly after such records,
+    return the ordinal itself, otherwise -1."""
     found = rest(record, ordinal)
     if found is not None and found.until > ordinal:
         return found.until
