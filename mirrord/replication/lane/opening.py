@@ -19,12 +19,12 @@ from mirrord.ledger.facts.core import (
     VerdictGiven,
 )
 from mirrord.model.runs import Run
-from mirrord.replication.lane import fast_handoff
+from mirrord.replication.lane import fast_handoff, rebuilding
 from mirrord.replication.lane.correlation import append, ask, new_round
 from mirrord.replication.lane.halt import drop, halt, leave_lane
 from mirrord.replication.lane.lane_report import resume_position
 from mirrord.replication.lane.notes import note, return_to_recorded
-from mirrord.replication.lane.phases import Phase
+from mirrord.replication.lane.phases import Phase, Stage
 from mirrord.replication.lane.signals import (
     AppendFailed,
     AskProducerId,
@@ -61,6 +61,7 @@ def start(lane: Lane, start: Start) -> Effects:
     if progress is not None and not _is_hearsay(lane, progress):
         lane.takeover.begun = progress
         _take_position(lane, progress)
+        lane.takeover.leaps_recorded = start.left_cleanly and progress.state == "drained"
         if lane.resume_position.ordinal == progress.ordinal:
             # A progress record that was held back because of a pending comparison does not show how much was sent.
             lane.takeover.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
@@ -174,8 +175,11 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
     lane.record = record
     effects: Effects = []
     if lane.grant != record.grant:
+        if lane.comparison.rebuild_in_doubt and record.grant == lane.grant + 1 and record.last_check is None:
+            rebuilding.map_recorded(lane)
         is_first, lane.grant = lane.grant == 0, record.grant
         effects = _learn_since_start(lane, record) if is_first else []
+        lane.comparison.rebuild_in_doubt = False
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.takeover.opened_here = record.grant == 1 and len(answer.bound) > 1 and answer.bound[0] and not lane.sent
         if not lane.takeover.opened_here and not lane.takeover.left_cleanly:
@@ -219,6 +223,8 @@ def start_answered(lane: Lane, now: float, answer: StartAnswer) -> Effects:
 def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
     """Handle an append with an unknown outcome."""
     lane.record = failure.record
+    is_rebuilt = lane.phase is Phase.REBUILDING and lane.stage is Stage.FACTS
+    lane.comparison.rebuild_in_doubt = lane.comparison.rebuild_in_doubt or is_rebuilt
     lane.go(Reopen())
     return []
 

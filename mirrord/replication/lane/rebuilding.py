@@ -83,7 +83,14 @@ def facts_bound(lane: Lane) -> Effects:
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
-    lane.comparison.differs = None
+    map_recorded(lane)
+    lane.go(Resume())
+    return []
+
+
+def map_recorded(lane: Lane) -> None:
+    """Take the rebuilt map as it is recorded in the ledger."""
+    lane.comparison.differs, lane.comparison.rebuild_in_doubt = None, False
     lane.halt.line = ""
     lane.takeover.opened_here = False
     lane.comparison.later_pending, lane.comparison.later_from = False, None
@@ -92,8 +99,7 @@ def facts_bound(lane: Lane) -> Effects:
     lane.acked = lane.trusted = lane.resume_ordinal
     lane.expected = lane.log.end
     lane.resume_position = lane.recorded_position = ResumePosition(lane.acked, lane.log.end, lane.log.end_epoch)
-    lane.go(Resume())
-    return []
+    lane.resumed_at = lane.resume_position
 
 
 def locate(lane: Lane) -> Effects:

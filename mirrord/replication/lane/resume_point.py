@@ -19,7 +19,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.declared_runs import decided, once, planned
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, planned, rest
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
 from mirrord.replication.lane.target.scan_result import Reading
@@ -49,16 +49,18 @@ def wait_to_mend(lane: Lane) -> Effects:
     return [Wake(ask(lane), lane.late_writes.until)]
 
 
-def _record_again(lane: Lane, ordinal: int) -> Effects:
+def _record_again(lane: Lane, ordinal: int, left: RestOfPlan | None) -> Effects:
     """Record again what holds from here: the log went back below a hole, or below a change of the source's epoch, so
     these ordinals are reused and later declarations in the ledger are void."""
-    lane.open_run = Run(ordinal, lane.position)
-    runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
+    runs = left.runs if left is not None else [Run(ordinal, lane.position)]
+    pieces = left.pieces if left is not None and len(runs) > 1 else []
+    lane.open_run = runs[0]
     lane.plan.clear()
     lane.plan.extend(runs[1:])
+    facts = hole_repair.kept_plan(lane, runs)
     epochs, regiven = source_epochs.epochs_again(lane, pieces), in_doubt.assign(lane, ordinal)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
+    effect = append(lane, (*facts, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound)))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]
@@ -186,6 +188,7 @@ def copy(lane: Lane) -> Effects:
         lane.comparison.later_from, lane.comparison.later_begins_at = lane.resume_position, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
+    left = rest(record, ordinal)
     lane.plan.extend(planned(record, ordinal))
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
@@ -194,8 +197,9 @@ def copy(lane: Lane) -> Effects:
         lane.decided.open
         or any(hole.first >= ordinal for hole in record.holes)
         or source_epochs.is_recorded_ahead(lane, record)
+        or (left is not None and left.differs)
     ):
-        effects += _record_again(lane, ordinal)
+        effects += _record_again(lane, ordinal, left)
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
     lane.left_out = seek.left_out(record, lowest)
     effects += intake.leave_out(lane)

@@ -200,14 +200,20 @@ def must_read(lane: Lane) -> bool:
         return True
     if lane.log.entry is None or not lane.protected or lane.log.must_read_log:
         return appended > 0 or lane.log.must_read_log
-    return appended != next_by_entry(lane) - lane.resume_position.ordinal or _contradicts_map(lane)
+    return appended != next_by_entry(lane) - lane.resume_position.ordinal or _may_leap(lane)
 
 
-def _contradicts_map(lane: Lane) -> bool:
-    """Return whether the ledger has a run after the resume position that does not continue from it. Others may have
-    written exactly as many records as a hole lacks, so the numbers alone do not show where the lane's records are."""
+def _may_leap(lane: Lane) -> bool:
+    """Return whether records after the resume position may not directly follow it. Others may have written exactly as
+    many records as a hole lacks, so the numbers alone do not show where the lane's records are.
+
+    The ledger tells where they are only if this attempt was answered for them, or if the former holder drained the
+    lane. Otherwise its last leap may not be recorded. Such records are compared with the source in any case.
+    """
     if lane.record is None:
         return False
-    start = lane.resume_position
-    inside = lane.record.target_runs.beginning_in(start.ordinal + 1, next_by_entry(lane) - 1)
+    start, behind = lane.resume_position, next_by_entry(lane)
+    if behind > max(start.ordinal, lane.trusted) and (lane.sent or not lane.takeover.leaps_recorded):
+        return True
+    inside = lane.record.target_runs.beginning_in(start.ordinal, behind - 1)
     return any(run.offset - run.ordinal != start.target_offset - start.ordinal for run in inside)

@@ -94,6 +94,8 @@ class TakeOver:
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
     """Nothing was sent above `sent_below`: this attempt has resumed once, or the former holder said so when it left."""
+    leaps_recorded: bool = False
+    """The former holder left after it had recorded where in the target log its records are."""
 
 
 @dataclass(slots=True)
@@ -174,6 +176,8 @@ class ComparisonState:
     """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
     differs: TakeoverChecked | None = None
     """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
+    rebuild_in_doubt: bool = False
+    """The rebuilt map was appended to the ledger with an unknown outcome."""
     first_ack_pending: bool = False
     later_pending: bool = False
     """Once a former holder can no longer write, compare again what was written since the takeover."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
+from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 
 Epochs = tuple[tuple[int, int], ...]
@@ -58,8 +60,13 @@ def carried(recorded: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """Return the ordinal after those that the mending of holes before this one still has to copy again, or -1."""
-    return max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
+    """Return the ordinal after those that are still to be copied again from this one on. Directly after such records,
+    return the ordinal itself, otherwise -1."""
+    found = rest(record, ordinal)
+    if found is not None and found.until > ordinal:
+        return found.until
+    before = rest(record, ordinal - 1)
+    return ordinal if before is not None and before.until == ordinal else -1
 
 
 def epoch_source(record: LaneRecord, ordinal: int) -> int:
@@ -72,14 +79,6 @@ def epoch_source(record: LaneRecord, ordinal: int) -> int:
 def is_truncated(record: LaneRecord, ordinal: int, offset: int) -> bool:
     """Return whether the source has lost the record that was copied from this offset under this ordinal."""
     return any(ordinal < first and offset >= start for first, start in record.truncations)
-
-
-def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
-    for ordinal, offset, length in record.source_runs.between(first, last):
-        limit = min((start for beyond, start in record.truncations if ordinal < beyond), default=offset + length)
-        if limit > offset:
-            yield ordinal, offset, min(length, limit - offset)
 
 
 def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
@@ -129,8 +128,10 @@ def continues_at(record: LaneRecord, ordinal: int) -> int | None:
     If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges.
     """
     offset = record.source_runs.offset_of(ordinal)
-    if offset is None or mended_until(record, ordinal) > ordinal:
-        return offset
+    if offset is None:
+        return None
+    if (found := rest(record, ordinal)) is not None:
+        return found.runs[0].offset
     return min((start for first, start in record.truncations if ordinal < first and start < offset), default=offset)
 
 
@@ -349,9 +350,13 @@ def unrecorded(lane: Lane) -> Epochs:
 
 
 def is_recorded_from(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether the ledger records a hole or a change of epoch at an ordinal or after it."""
+    """Return whether the ledger records a hole or a change of epoch at an ordinal or after it, or runs that are not to
+    be followed."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
-    return any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs)
+    if any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs):
+        return True
+    found = rest(record, ordinal)
+    return found is not None and found.differs
 
 
 def is_recorded_ahead(lane: Lane, record: LaneRecord) -> bool:

@@ -1,5 +1,7 @@
 """Records that the target log leapt over or lost are copied again, under new ordinals."""
 
+from collections.abc import Sequence
+
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
@@ -39,3 +41,12 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
+
+
+def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
+    """Return a hole without ordinals for a plan that is recorded again, if the one that the ledger has for it ends with
+    that: records may be left out of the plan on purpose, and the runs alone do not show how far it reaches."""
+    begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
+    if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
+        return []
+    return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]

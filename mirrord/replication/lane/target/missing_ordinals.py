@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from mirrord.ledger.facts.core import HoleFound, Verdict
+from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
@@ -18,8 +19,9 @@ from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.phases import Stage
 from mirrord.replication.lane.signals import Effects, LaneRecord, ScanAnswer
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.source.declared_runs import ahead, rest
 from mirrord.replication.lane.state import Lane, WentBack
-from mirrord.replication.lane.target import target_scan
 from mirrord.replication.lane.target.evidence import is_plan_unrecorded, next_by_entry
 from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 from mirrord.replication.lane.target.superseded_records import (
@@ -205,8 +207,20 @@ def forget(lane: Lane) -> None:
         lane.acknowledged = known.acknowledged
     lane.log.went_back = None
     lane.log.shared, lane.log.scan, lane.log.lost_ordinals, lane.log.copied_again = NOT_ASKED, None, (), None
-    later = [each for each in lane.acknowledged if each[0] > lane.acked]
-    lane.acknowledged = ((lane.acked, lane.resume_position.leader_epoch), *later) if lane.acked > 0 else tuple(later)
+    _note_acknowledged(lane)
+
+
+def _note_acknowledged(lane: Lane) -> None:
+    """Note what was acknowledged since the lane last resumed, in the leader epoch in which it was. The resume position
+    may have another one: it is held back while a comparison is pending."""
+    acked, resumed = lane.acked, lane.resumed_at
+    later = [each for each in lane.acknowledged if each[0] > acked]
+    # The resume position itself tells the epoch of what is below it.
+    known = min(lane.resume_position.ordinal, lane.recorded_position.ordinal)
+    kept = [each for each in lane.acknowledged if known < each[0] <= min(acked, resumed.ordinal)]
+    if max(known, resumed.ordinal - 1) < acked and resumed.leader_epoch >= 0 and (not kept or kept[-1][0] < acked):
+        kept.append((acked, resumed.leader_epoch))
+    lane.acknowledged = (*kept, *later)
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
@@ -222,18 +236,16 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     """Return the acknowledged ordinals from this one on, without those whose records were acknowledged under later
     ones."""
-    holes, last = lane.record.holes if lane.record is not None else (), _planned_until(lane) - 1
-    if unmended := _unmended(lane, first):
-        known = known_until(lane)
-        copied = [replace(each, last=each.first + known - each.again - 1) for each in unmended if each.again < known]
-        holes = [each for each in holes if each not in unmended] + copied
-    return tuple(target_scan.but_not_void(holes, first, last))
+    holes = lane.record.holes if lane.record is not None else ()
+    refused, _ = _refused(lane, first)
+    void = [part for hole in holes for part in uncovered((hole.first, hole.last + 1), refused)]
+    return tuple((start, end - 1) for start, end in uncovered((first, _planned_until(lane)), void))
 
 
 def copied_again_until(lane: Lane, first: int) -> int:
     """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
     records that were still to be copied again because of holes."""
-    return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
+    return max(_planned_until(lane), _refused(lane, first)[1])
 
 
 def _planned_until(lane: Lane) -> int:
@@ -243,17 +255,56 @@ def _planned_until(lane: Lane) -> int:
     Records that an earlier loss still had to copy again may have been superseded since, like those that were lost now.
     """
     known, record = known_until(lane), lane.record
-    plans = [each for each in record.holes if each.first > each.last] if record is not None else []
-    return max([known, *(each.until for each in plans if each.again <= known < each.until)])
+    if record is None or not _copies_lost_records(record, known):
+        return known
+    left = rest(record, known)
+    return known if left is None else left.until
 
 
-def _unmended(lane: Lane, first: int) -> list[HoleFound]:
-    """Return holes from this ordinal on that were not completely copied again, or none if more is still to be copied
-    again."""
+def _copies_lost_records(record: LaneRecord, ordinal: int) -> bool:
+    return any(hole.first > hole.last and hole.again <= ordinal < hole.until for hole in record.holes)
+
+
+def _refused(lane: Lane, first: int) -> tuple[list[Interval], int]:
+    """Return the ordinals [start, end) of holes, from this one on, whose records were still to be copied again, and the
+    ordinal at which the lane continues after them. Return none unless nothing else was still to be copied again: then
+    they are appended in their former order.
+
+    The runs show which ones these are. The number of ordinals since a hole does not: some of its records may have been
+    left out, or may have become another hole, so that the rest is under other ordinals than planned.
+    """
     record, known = lane.record, known_until(lane)
-    left = [each for each in record.holes if each.until > known and not each.is_open] if record is not None else []
-    is_all = all(first <= each.first <= each.last < known for each in left)
-    return [each for each in left if each.again + each.last - each.first >= known] if is_all else []
+    if record is None or _copies_lost_records(record, known):
+        return [], -1
+    void = list(_void(record, first, known))
+    left = rest(record, known)
+    found: list[Interval] = []
+    until, others = -1, False
+    runs, pieces = ahead(record, known)
+    for run, (_, former, length) in zip(runs, pieces[:-1], strict=False):
+        parts = list(_ordinals_of(void, run.offset, length))
+        if parts and (others or sum(end - start for start, end in parts) < length):
+            return [], -1
+        if parts:
+            found, until = [*found, *parts], former + length
+        others = others or not parts
+    return (found, until) if left is None or until >= left.until else ([], -1)
+
+
+def _void(record: LaneRecord, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the pieces (ordinal, offset, length) of the ordinals [first, end) that are in holes, ascending."""
+    for hole in sorted(record.holes, key=lambda each: each.first):
+        if not hole.is_open:
+            yield from mapped(record, max(hole.first, first), min(hole.last, end - 1))
+
+
+def _ordinals_of(pieces: Sequence[tuple[int, int, int]], offset: int, length: int) -> Iterator[Interval]:
+    """Yield the ordinals [start, end) of the source offsets, each offset once."""
+    wanted = [(offset, offset + length)]
+    for ordinal, begin, count in pieces:
+        for start, end in list(within((begin, begin + count), wanted)):
+            yield ordinal + start - begin, ordinal + end - begin
+            wanted = [part for each in wanted for part in uncovered(each, [(start, end)])]
 
 
 def known_until(lane: Lane) -> int:
