@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.kafka.protocol import acls, configs, describe_cluster, fetch, list_offsets, metadata, produce, producer_ids
+from mirrord.kafka.protocol import (
+    acls,
+    configs,
+    delete_topics,
+    describe_cluster,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    producer_ids,
+)
 from mirrord.kafka.protocol.crc32c import HEAD_LENGTH, carried, checksum, records_crc
 from mirrord.kafka.protocol.errors import WireError
 from mirrord.kafka.protocol.primitives import (
@@ -38,7 +48,7 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "OffsetForLeaderEpochResponse 4": list_offsets.decode_epoch_ends,
     "DescribeConfigsResponse 4": configs.decode_describe,
     "IncrementalAlterConfigsResponse 1": configs.decode_alter,
-    "DeleteTopicsResponse 6": configs.decode_delete_topics,
+    "DeleteTopicsResponse 6": delete_topics.decode_delete_topics,
     "DescribeAclsResponse 3": acls.decode_describe,
     "CreateAclsResponse 3": acls.decode_create,
     "DescribeClusterResponse 0": describe_cluster.decode_describe_cluster,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def scanned(world: "World", question: AskScan) -> ScanAnswer:
-    """Read the target by batch headers (`mirrord.replication.host.target_reads.own_batches`)."""
+    """Read the target by batch headers (`mirrord.replication.host.own_batch_scan.own_batches`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     found = world.target.read(question.start, question.end)
     own = tuple(

@@ -11,7 +11,7 @@ import msgspec
 
 from mirrord.config.schema import ClusterConfig
 from mirrord.kafka.client.admin_requests import Asker
-from mirrord.kafka.protocol import acls, configs, metadata
+from mirrord.kafka.protocol import acls, configs, delete_topics, metadata
 from mirrord.kafka.protocol.api_versions import (
     CREATE_ACLS,
     DELETE_ACLS,
@@ -192,8 +192,8 @@ class KafkaUpkeepAdmin:
         at = next(((each.host, each.port) for each in answer.brokers if each.node == answer.controller), None)
         answers = await self._asker.ask(
             DELETE_TOPICS,
-            lambda _: configs.encode_delete_topics(topics, int(self._timeout_s * 1000)),
-            lambda _, reader: configs.decode_delete_topics(reader),
+            lambda _: delete_topics.encode_delete_topics(topics, int(self._timeout_s * 1000)),
+            lambda _, reader: delete_topics.decode_delete_topics(reader),
             at,
         )
         fine = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,5 +1,4 @@
-"""DescribeConfigs (API 32, version 4), IncrementalAlterConfigs (API 44, version 1; KIP-339) and DeleteTopics (API 20,
-version 6): topic configs, and the deletion of topics.
+"""DescribeConfigs (API 32, version 4) and IncrementalAlterConfigs (API 44, version 1; KIP-339): topic configs.
 
 Kafka's older AlterConfigs is not used, because it resets every config that a request does not name.
 """
@@ -11,14 +10,12 @@ import msgspec
 
 from mirrord.kafka.protocol.primitives import (
     INT8,
-    INT32,
     NO_TAGS,
     NULL,
     Reader,
     compact_array,
     compact_nullable_string,
     compact_string,
-    uuid_bytes,
 )
 
 _TOPIC = INT8.pack(2)
@@ -98,22 +95,6 @@ def decode_alter(reader: Reader) -> list[AlteredTopic]:
     return answers
 
 
-def encode_delete_topics(ids: Iterable[str], timeout_ms: int) -> bytes:
-    """Encode the body of a request that deletes topics by id. It never uses the name, which may belong to another topic
-    by now."""
-    topics = (compact_nullable_string(None) + uuid_bytes(topic_id) + NO_TAGS for topic_id in ids)
-    return compact_array(topics) + INT32.pack(timeout_ms) + NO_TAGS
-
-
-def decode_delete_topics(reader: Reader) -> dict[str, tuple[int, str | None]]:
-    """Return the error and the message of each topic id. Raises WireError."""
-    reader.int32()  # throttle time
-    answers = dict(reader.compact_array(_deleted))
-    reader.skip_tags()
-    reader.expect_end()
-    return answers
-
-
 def _change(name: str, value: str | None) -> bytes:
     return compact_string(name) + (_DELETE if value is None else _SET) + compact_nullable_string(value) + NO_TAGS
 
@@ -163,13 +144,5 @@ def _altered(reader: Reader) -> AlteredTopic:
     error, message = reader.int16(), reader.compact_nullable_string()
     reader.int8()  # type
     answer = AlteredTopic(reader.compact_string(), error, message)
-    reader.skip_tags()
-    return answer
-
-
-def _deleted(reader: Reader) -> tuple[str, tuple[int, str | None]]:
-    reader.compact_nullable_string()  # name
-    topic_id = reader.uuid()
-    answer = topic_id, (reader.int16(), reader.compact_nullable_string())
     reader.skip_tags()
     return answer

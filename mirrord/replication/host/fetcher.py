@@ -30,7 +30,6 @@ from mirrord.kafka.protocol.fetch_session import FetchSession
 from mirrord.kafka.protocol.primitives import TopicAndPartition
 from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, first_batch_bytes
 from mirrord.model.errors import EnvironmentFault
-from mirrord.replication.host.empty_fetch import OUT_OF_RANGE, find_bounds, prefer
 from mirrord.replication.host.flow_control.fetch_size import (
     LEAST_LANE_BYTES,
     LEAST_REQUEST_BYTES,
@@ -41,7 +40,7 @@ from mirrord.replication.host.flow_control.fetch_size import (
 from mirrord.replication.host.flow_control.memory_budget import MemoryBudget
 from mirrord.replication.host.flow_control.oversized_fetch import OversizedFetch, passed, too_large
 from mirrord.replication.host.flow_control.remote_reads import SHARE, LocalLogStarts, RemoteReads
-from mirrord.replication.host.partition_fetch import PartitionFetch
+from mirrord.replication.host.partition_fetch import OUT_OF_RANGE, PartitionFetch, find_bounds, prefer
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 IDLE_WAIT_MS = 500

@@ -30,13 +30,13 @@ from mirrord.replication.host.hanging_transactions import OpenTransactions
 from mirrord.replication.host.hosted_lane import HostedLane, limits_of
 from mirrord.replication.host.mm2_takeover import Sides
 from mirrord.replication.host.origin_lookup import provenance_of
+from mirrord.replication.host.own_batch_scan import may_be_cleaned, own_batches
 from mirrord.replication.host.producer import TargetProducer
 from mirrord.replication.host.record_policies import RecordPolicies
 from mirrord.replication.host.refused_records import Refusals
 from mirrord.replication.host.retried_reads import read_and_tell
 from mirrord.replication.host.start_position import StartPositions
 from mirrord.replication.host.superseded_lookup import Lookups
-from mirrord.replication.host.target_reads import may_be_cleaned, own_batches, parting
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.lane_report import describe, differs, progress_record
@@ -306,7 +306,10 @@ class LaneHost:
         self._source.stop(hosted.tap)
 
     def _ask_parting(self, hosted: HostedLane, effect: AskDivergence) -> None:
-        read = partial(parting, self._source_stretches, hosted.source, effect)
+        async def read() -> DivergenceAnswer:
+            found = await self._source_stretches.parting(hosted.source, effect.position, effect.epoch)
+            return DivergenceAnswer(effect.question, 0, *found)
+
         self._begin(read_and_tell(hosted, effect.question, read, partial(DivergenceAnswer, effect.question)))
 
     def _ask_start(self, hosted: HostedLane, effect: AskStart) -> None:

@@ -9,6 +9,7 @@ import pytest
 from mirrord.kafka.protocol import (
     acls,
     configs,
+    delete_topics,
     describe_cluster,
     fetch,
     list_offsets,
@@ -220,8 +221,10 @@ def test_incremental_alter_configs() -> None:
 
 
 def test_delete_topics() -> None:
-    assert configs.encode_delete_topics([TOPIC_ID], 4000) == golden("DeleteTopicsRequest", 6)
-    assert configs.decode_delete_topics(answer("DeleteTopicsResponse", 6)) == {TOPIC_ID: (41, "ask another broker")}
+    assert delete_topics.encode_delete_topics([TOPIC_ID], 4000) == golden("DeleteTopicsRequest", 6)
+    assert delete_topics.decode_delete_topics(answer("DeleteTopicsResponse", 6)) == {
+        TOPIC_ID: (41, "ask another broker")
+    }
 
 
 BILLING = AclRule("GROUP", "LITERAL", "billing", "User:a", "*", "ALL", "ALLOW")

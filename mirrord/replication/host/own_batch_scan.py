@@ -1,4 +1,4 @@
-"""Reads that a lane asks for: its own batches at the target, and where the source's log diverges."""
+"""Scans the target for the batches that a lane wrote itself."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.kafka.client.range_reader import Stretches
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.intervals import Interval
-from mirrord.replication.lane.signals import AskDivergence, AskScan, DivergenceAnswer, OwnBatch
+from mirrord.replication.lane.signals import AskScan, OwnBatch
 
 
 async def own_batches(
@@ -43,8 +43,3 @@ def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Int
         (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
     )
     return bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
-
-
-async def parting(source: Stretches, partition: PartitionId, asked: AskDivergence) -> DivergenceAnswer:
-    """Return whether the source's log is still the one that was read. Raises ReadFailed."""
-    return DivergenceAnswer(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))
