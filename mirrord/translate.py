@@ -1,4 +1,4 @@
-"""For programs: offsets of one cluster as offsets of the other.
+"""The Python API that translates offsets of one cluster into offsets of the other.
 
     from mirrord.translate import Question, translate
 
@@ -6,8 +6,8 @@
     if answer.offset is not None:
         consumer.seek(answer.offset)
 
-It reads the target cluster alone: the daemon need not run, and the source is asked for times only. What the answers
-mean stands in docs/explanation/offset-map.md.
+Only the target cluster is read, and the daemon does not need to run. The source cluster is asked only if a question
+gives a time in the source log instead of an offset. docs/explanation/offset-map.md explains the answers.
 """
 
 import asyncio

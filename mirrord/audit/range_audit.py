@@ -60,7 +60,8 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return the newest record of each key in a range, the target's properties, and the number of bytes read.
+        """Return the newest record of each key in a range, what is known about the target topic (its log start, and
+        whether it is compacted), and the number of bytes read.
 
         Raises EnvironmentFault when a log cannot be read.
         """
@@ -112,7 +113,7 @@ class _Both:
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
 
     def keyed_copy(self) -> KeyedCopy:
-        """Return the properties of the target by which its keys are judged."""
+        """Return what must be known about the target partition to judge which keys it may lack."""
         return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
 
     @property

@@ -1,5 +1,4 @@
-"""The options of `kafka_batches`: parses strings into one valid value, or raises one ConfigError that lists every
-fault."""
+"""Parses and checks the options of `kafka_batches`. If any are invalid, one ConfigError lists all faults."""
 
 import json
 import re

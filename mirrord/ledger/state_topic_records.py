@@ -242,7 +242,11 @@ def recorded_end(record: StateRecord) -> LedgerEnd | None:
 
 
 def first_ordinal(runs: RunsSnapshot) -> int:
-    """Return the first ordinal, or -1. Raises LedgerCorrupt if the key of a piece is invalid."""
+    """Return the ordinal at which the first of these runs begins, or -1 if there are no runs.
+
+    Older runs are stored apart, in pieces that are named by their keys. Raises LedgerCorrupt if the key of a piece is
+    invalid, or if the packed runs cannot be read.
+    """
     archived = [part.first_ordinal for part in runs.archived[:1]]
     try:
         if runs.pieces:

@@ -38,7 +38,8 @@ class ActiveProducer(msgspec.Struct, frozen=True):
 
 
 class PartitionProducers(msgspec.Struct, frozen=True):
-    """The remembered producers of a partition. The uncommitted tail of the log is taken into account."""
+    """The producers whose state the leader of a partition holds. Their state includes batches above the high
+    watermark."""
 
     topic: str
     partition: int

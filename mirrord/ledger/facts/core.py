@@ -100,7 +100,10 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):
-    """The first fact of a ledger. The same flow name with other clusters is refused."""
+    """The first fact of a ledger. It records the clusters of the flow.
+
+    A flow of the same name between other clusters cannot use this ledger: its start is refused.
+    """
 
     flow: str
     """Name of the flow."""
@@ -255,7 +258,7 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """The target's brokers were probed for the behaviour on which exactly-once delivery depends.
 
-    The last probe counts.
+    If the brokers were probed several times, only the newest result is used.
     """
 
     cluster: ClusterId
@@ -331,8 +334,9 @@ class Rewound(msgspec.Struct, frozen=True, array_like=True):
 class SourceRun(Fact, frozen=True, tag="source_run"):
     """Intent before gap: runs that are about to be produced, and the verdicts on the offsets that they leap over.
 
-    A run supersedes earlier runs that begin at or above its first ordinal. For the ordinals below the first run, a
-    "truncated" verdict says that their records, from the verdict's start on, are no longer in the source.
+    A run supersedes all earlier runs that begin at or above its first ordinal. A "truncated" verdict also says
+    something about the records that were copied before, under ordinals below the first of these runs: those that had a
+    source offset at or above the start of the verdict no longer exist in the source.
     """
 
     lane: LaneId

@@ -28,7 +28,11 @@ class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
 
 
 class LanePinned(Fact, frozen=True, tag="lane_pinned"):
-    """The partition must be hosted by the replicator of this number, if there is one."""
+    """The partition is pinned to the replicator with this number.
+
+    A pin is a preference: if no replicator has the number, or that replicator cannot take the lane, the lane is placed
+    like any other.
+    """
 
     topic: str
     """Name of the source topic."""
@@ -40,7 +44,7 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """The partition may be placed freely again. The fact takes effect if the lane was pinned."""
+    """Removes the pin of a partition, which is then placed like any other. The fact takes effect if there was a pin."""
 
     topic: str
     """Name of the source topic."""
@@ -58,7 +62,10 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
-    """The replicator may get lanes again, or has ended. The fact takes effect if it was drained."""
+    """Ends the drain of a replicator: an operator has resumed it, so that it gets lanes again, or its process has ended.
+
+    The fact takes effect if the replicator was drained.
+    """
 
     replicator: str
     """Name of the replicator."""

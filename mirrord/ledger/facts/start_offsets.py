@@ -1,4 +1,5 @@
-"""The part of the ledger that describes the moment at which a configuration first selects a source topic."""
+"""What the ledger records when a configuration selects a source topic for the first time: the selection, and the start
+offsets of the partitions that the topic has at that moment."""
 
 import msgspec
 

@@ -36,8 +36,9 @@ class LeasedWorker:
         tasks: BackgroundTasks,
         clock: Clock | None = None,
     ) -> None:
-        """`name` must be unique for all time, because it is recorded in the ledger. `topics` is a new, unopened
-        connection to the flow's ledger. `tasks` names the log event of a task that fails."""
+        """`name` must never be used again, because it is recorded in the ledger. `topics` is a new connection to
+        the flow's ledger that has not been opened yet. `tasks` keeps this worker's background tasks, and defines the
+        event that is logged when one of them fails."""
         self.name = name
         self._clock = clock or SystemClock()
         self._store = LedgerStore(topics, self._clock, memory=run_memory(flow))

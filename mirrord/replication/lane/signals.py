@@ -203,7 +203,8 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):
-    """The own batches in the requested offsets and their source offsets; if there are none, `trouble` says why."""
+    """The lane's own batches in the requested range of target offsets, with their source offsets. If there are none,
+    `trouble` gives the reason."""
 
     question: int
     error: int
@@ -407,7 +408,8 @@ class AskCheck(msgspec.Struct, frozen=True):
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
-    """Find the own batches in target offsets [start, end), from ordinal `first` on, in the source by their content."""
+    """Find the source offsets of the lane's own batches by comparing contents. The batches are those in the target
+    offsets [start, end), from ordinal `first` on."""
 
     question: int
     producer_id: int

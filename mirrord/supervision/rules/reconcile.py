@@ -234,7 +234,7 @@ class _Places:
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Return places for the lanes that are pinned to one of these hosts."""
+        """Assign the lanes that are pinned to one of these replicators. Return the replicator's name for each of them."""
         placed: dict[LaneId, str] = {}
         for host, room in zip(self.hosts, self._rooms, strict=True):
             here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]

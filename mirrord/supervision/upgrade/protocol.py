@@ -13,7 +13,7 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""Request of the new daemon. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a flow,
+"""What the new daemon requests. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a flow,
 which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that was
 handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
 """
@@ -46,7 +46,7 @@ class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of the new daemon."""
+    """A request that the new daemon sends to the old one."""
 
     verb: HandoverVerb
     successor: Successor | None = None
@@ -58,7 +58,7 @@ class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of the old daemon."""
+    """The old daemon's answer to a `HandoverCall`."""
 
     refused: str = ""
     """Why nothing was done, or an empty string. The request may be repeated."""
