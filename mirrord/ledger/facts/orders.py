@@ -44,7 +44,7 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """Removes the pin of a partition, which is then placed like any other. The fact takes effect if there was a pin."""
+    """Removes the pin of a partition, so that it is placed like any other. The fact takes effect if there was a pin."""
 
     topic: str
     """Name of the source topic."""

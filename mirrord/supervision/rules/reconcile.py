@@ -234,7 +234,8 @@ class _Places:
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Assign the lanes that are pinned to one of these replicators. Return the replicator's name for each of them."""
+        """Place the lanes that are pinned to one of these replicators. Return the name of the replicator for each of
+        these lanes."""
         placed: dict[LaneId, str] = {}
         for host, room in zip(self.hosts, self._rooms, strict=True):
             here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]

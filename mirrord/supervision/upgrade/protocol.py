@@ -13,9 +13,9 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""What the new daemon requests. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a flow,
-which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that was
-handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
+"""What the new daemon requests. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a
+flow, which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that
+was handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
 """
 
 
