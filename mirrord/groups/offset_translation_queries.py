@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The place where a reader continues. The fields after `there` are like those of
+    """Where a reader continues on the other side. The fields after `there` are like those of
     `mirrord.ledger.offset_map.Translation`."""
 
     flow: str

@@ -1,6 +1,6 @@
 """Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
 
-A commit made in a transaction counts once the transaction is committed. Nothing of a partition is reported before
+A commit made in a transaction is used once the transaction is committed. Nothing of a partition is reported before
 everything that was there at first has been read: until then there may be a newer commit. The topic is compacted, so its
 end may be without records. This is checked when nothing has arrived for a while (`mirrord.groups.empty_tail`).
 """

@@ -41,7 +41,7 @@ class Gaps:
         self._lanes: dict[LaneId, list[Gap]] = {}
         """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[VoidPiece]] = {}
-        """The pieces that open holes leave unexplained."""
+        """The ranges of source offsets that open holes leave unexplained."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():

@@ -21,7 +21,8 @@ def kept_below(hole: HoleFound, ordinal: int) -> HoleFound:
 
 
 def ended_at(hole: HoleFound, last: int) -> HoleFound:
-    """Let the records that a hole copies again end at an ordinal. If none are left, the hole must not count as open."""
+    """Let the records that a hole copies again end at an ordinal. If none are left, the hole must not be treated as
+    open."""
     if hole.until <= last:
         return hole
     return msgspec.structs.replace(hole, until=last, again=hole.again if last > hole.again else last + 1)

@@ -10,7 +10,7 @@ Offsets ascend from run to run, with three exceptions (`Runs.turns`):
 
 - Records that were copied again because of a hole or a difference are out of order, under later ordinals (`HoleFound`,
   `MapRebuilt`). The first record to be read may then not be the record that was asked for: "reordered".
-- After a difference, a record may be in the target twice. The first copy counts.
+- After a difference, a record may be in the target twice. The first copy is the one that translations use.
 - The source log was truncated, and its offsets are used again for other records (`LaneState.cuts`). The newer records
   count.
 
@@ -184,8 +184,8 @@ class LaneMap:
         return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
 
     def _first_from(self, stretch: _Stretch, offset: int) -> int:
-        """Return the first ordinal of a stretch that counts and has this source offset or a higher one; -1 if there is
-        none."""
+        """Return the first ordinal of a stretch that is still valid and has this source offset or a higher one; -1 if
+        there is none."""
         if offset >= stretch.limit:
             return -1
         runs = self._source

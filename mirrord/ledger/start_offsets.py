@@ -19,7 +19,7 @@ from mirrord.model.names import LaneKey
 
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
-    """Fold the start offsets and the selection of a fact. Once a lane has begun, its first run counts instead."""
+    """Fold the start offsets and the selection of a fact. Once a lane has begun, its first run is used instead."""
     for starts in fact.starts:
         known = state.starts.get(starts.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
@@ -56,8 +56,8 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
     """Return the topics to which `start` applies from this discovery on.
 
     `selected_before` returns whether the selection in the ledger includes a topic. If an older program opened the
-    ledger, it does not record which topics existed at the first discovery. All topics without a copy then count as
-    created later.
+    ledger, it does not record which topics existed at the first discovery. All topics without a copy are then treated
+    as created later.
     """
     if state.selected is None and not state.keeps_starts:
         return []
@@ -76,7 +76,7 @@ def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[st
     """Return the ledger's start offsets of those topics for which offsets still have to be queried under the current
     `start`.
 
-    An offset that was resolved under another value of `start` no longer counts, because nothing was copied from there.
+    An offset that was resolved under another value of `start` is no longer used, because nothing was copied from there.
     """
     found: list[TopicStarts] = []
     for topic in topics if state.starts else ():

@@ -82,7 +82,7 @@ class VerdictTally:
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
     def explained(self, ranges: Sequence[Interval]) -> None:
-        """Take back "unexplained" on these source offsets, because other facts now explain them."""
+        """Take back the verdict "unexplained" on these source offsets, because other facts now give the reason."""
         self._take_back(ranges, ("unexplained",))
 
     def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:

@@ -58,7 +58,7 @@ class FlowFigures:
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget the lag of all other lanes. Lanes that briefly have no host are kept."""
+        """Forget the lag of all other lanes. Lanes that no replicator hosts for a moment are kept."""
         self.behind.keep(lanes)
         self.headroom.keep(lanes)
 
@@ -159,7 +159,7 @@ class Behind:
 
 
 class _Lane:
-    """The last counters that one host has reported for one lane."""
+    """The last counters that one replicator has reported for one lane."""
 
     __slots__ = ("bytes", "raw", "rebuilt", "records")
 
@@ -186,12 +186,12 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
-        """Hosts whose next report is the starting point for counting."""
+        """Replicators whose next report is the starting point for counting."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Count the increase, and forget hosts and lanes that are gone."""
+        """Count the increase, and forget replicators and lanes that are gone."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
         seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
         for host, report in reports.items():

@@ -32,7 +32,7 @@ class OwnSettings:
     async def round(self, target: ClusterTopics) -> None:
         """Correct wrong configs.
 
-        Raises EnvironmentFault, also if a correction is refused, because facts may be deleted soon.
+        Raises EnvironmentFault, also if the cluster refuses a correction, because facts may be deleted soon.
         """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]

@@ -267,7 +267,7 @@ def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_
 
     There are two estimates. The first is `held_s`, the time since an end of the source was seen that has been copied by
     now. The second is the time of the newest copied record, because a missing record is newer. Both err on the high
-    side, so the lower one counts. A record time in the future gives no estimate.
+    side, so the lower one is returned. A record time in the future gives no estimate.
     """
     if lag_records is None:
         return None

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class Desk:
-    """The place where a flow that is served here accepts commands."""
+    """Accepts operator commands for a flow whose lease this daemon holds."""
 
     def __init__(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
         self._store = store
@@ -78,7 +78,7 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
 def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
     """Yield a line for each pause, each drained replicator and each pending order to seek ahead.
 
-    `hosts` are the existing replicators.
+    `hosts` are the names of the existing replicators.
     """
     orders = state.orders
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):

@@ -1,9 +1,9 @@
 """Recognises a source cluster whose alias was changed in the configuration file.
 
 The names of target topics contain the alias, so all topics would be copied again under other names. The ledger knows
-the cluster by its id, and it knows the names of the target topics. A changed alias is refused rather than followed,
-because flows of the opposite direction recognise copies by the alias in the name. They would copy the topics that carry
-the former alias back to their origin.
+the cluster by its id, and it knows the names of the target topics. A start with a changed alias is refused, and the new
+alias is not adopted, because flows of the opposite direction recognise copies by the alias in the name. They would copy
+the topics that carry the former alias back to their origin.
 """
 
 from collections.abc import Callable

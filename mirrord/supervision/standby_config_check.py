@@ -1,6 +1,6 @@
 """Checks whether a standby daemon would continue with the same configuration as the daemon that holds the lease.
 
-The lease holder is asked what `apply` would change. After a takeover the standby's own file counts, so an operator who
+The lease holder is asked what `apply` would change. After a takeover the standby's own file applies, so an operator who
 looks at the standby must learn about a difference before that.
 """
 

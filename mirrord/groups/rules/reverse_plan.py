@@ -5,7 +5,7 @@ has committed must not come back as if a consumer had moved there. The two match
 remembered as a `PositionPair`, and a side counts as moved only when its position differs from the pair's:
 
 - moved on one side only: the other side follows, also backwards.
-- moved on both sides: the higher position counts. Neither side is set back.
+- moved on both sides: the lower position is raised to the higher one. Neither side is set back.
 - moved on neither side: nothing is done.
 
 A pair that this process has made or found itself is `seen`. A pair known only from a checkpoint is as old as that
@@ -35,7 +35,8 @@ class PositionPairs:
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Take in a pair from a checkpoint. The last checkpoint counts, but a pair that was seen takes precedence."""
+        """Take in a pair from a checkpoint. The last checkpoint replaces earlier ones, but a pair that was seen takes
+        precedence."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = PositionPair(source, target)
@@ -70,7 +71,8 @@ class Asked(NamedTuple):
 
     once: bool = False
     force: bool = False
-    """Whether the target also counts where the source is ahead, or where it is unknown which side moved last."""
+    """Whether the target's position is also used where the source is ahead, or where it is unknown which side moved
+    last."""
 
 
 def plan_back(

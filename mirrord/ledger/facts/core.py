@@ -191,7 +191,8 @@ class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
 class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
     """mirrord is about to add these ACLs at the target.
 
-    Until the next `AclsSynced` records the outcome, those of them that exist at the target count as mirrord's.
+    Until the next `AclsSynced` records the outcome, those of them that exist at the target are treated as ACLs that
+    mirrord added.
     """
 
     rules: tuple[AclRule, ...]
@@ -318,7 +319,7 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
     """The target log went back, and the lane's ordinals from `first` on were mapped to other source records.
 
-    A resume position that was saved before that counts only up to this one.
+    A resume position that was saved before that is valid only up to this one.
     """
 
     first: int

@@ -44,7 +44,7 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """Removes the pin of a partition, so that it is placed like any other. The fact takes effect if there was a pin."""
+    """Removes the pin of a partition, which is then placed like any other. The fact takes effect if it was pinned."""
 
     topic: str
     """Name of the source topic."""
@@ -62,7 +62,8 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
-    """Ends the drain of a replicator: an operator has resumed it, so that it gets lanes again, or its process has ended.
+    """Ends the drain of a replicator: an operator has resumed it, so that it gets lanes again, or its process has
+    ended.
 
     The fact takes effect if the replicator was drained.
     """

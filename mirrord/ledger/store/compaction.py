@@ -182,7 +182,7 @@ async def compact(
 async def _begin(store: LedgerStore, folder: Path) -> int:
     """Return the number of a compaction that is ours alone.
 
-    The folder may hold generations of a ledger that was lost, so their numbers count as well.
+    The folder may hold generations of a ledger that was lost, so their numbers are taken into account as well.
     """
     state = store.state
     number = 1 + max([state.compaction, *await asyncio.to_thread(generation_numbers, folder)])

@@ -1,14 +1,14 @@
 """The lease on a flow: who may write, until when, and when a former holder can have written for the last time.
 
-Clocks of different processes are never compared. The holder counts its time from before it sent a renewal, and everyone
-else counts from when they saw it. So a lease ends for its holder before it ends for others. A renewal may be
-acknowledged although another daemon has taken the flow in the meantime. It therefore counts only if the ledger was then
-read to its end and still showed the lease.
+Clocks of different processes are never compared. The holder measures the lease from before it sent a renewal, and
+everyone else measures it from when they saw the renewal. So a lease ends for its holder before it ends for others. A
+renewal may be acknowledged although another daemon has taken the flow in the meantime. It therefore takes effect only
+if the ledger was then read to its end and still showed the lease.
 
-A renewal that was sent before a `LeaseTaken` may count until its time is over. For this reason a daemon that takes the
-flow keeps in `settled_from` when the last writer under an older lease must have stopped. After that, its renewals say
-so (`LeaseRenewed.settled`). Lanes wait according to the times in `LaneTaken` (`FlowSetup.barrier_s`), which are those
-of the former holder.
+A renewal that was sent before a `LeaseTaken` may remain valid for its sender until its time is over. For this reason a
+daemon that takes the flow keeps in `settled_from` when the last writer under an older lease must have stopped. After
+that, its renewals say so (`LeaseRenewed.settled`). Lanes wait according to the times in `LaneTaken`
+(`FlowSetup.barrier_s`), which are those of the former holder.
 
 A daemon on Ray outlives its supervisor's process. The process that replaces it appends `LeaseContinued` and continues
 under the same epoch, so the writers under the lease are not affected. A process that had continued the lease before,

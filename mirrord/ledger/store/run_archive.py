@@ -31,7 +31,7 @@ from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.run_codec import RunColumns, pack
 
 SCHEMA = 1
-"""The schema version in a manifest. Manifests with another version are refused."""
+"""The schema version in a manifest. A reader rejects a manifest with another version."""
 RANGE_PARTITIONS = 64
 READ_S = 2.0
 """Time limit for reading, in seconds. A folder that does not answer must not block a caller that has a lease to

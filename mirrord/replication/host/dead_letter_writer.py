@@ -29,7 +29,8 @@ class DeadLetterWriter:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def ask(self, hosted: HostedLane, effect: Park) -> None:
-        """Park a lane's record, and tell the lane the record's place or the reason why it was not parked."""
+        """Park a lane's record, and tell the lane at which offset of the dead-letter topic it is, or why it was not
+        parked."""
         self._begin(self._park(hosted, effect))
 
     async def _park(self, hosted: HostedLane, effect: Park) -> None:

@@ -1,9 +1,9 @@
 """Finds copies at the target that the ledger does not know: the ledger was lost, or the flow had another name.
 
-A lane that begins would copy them again. So before a lane without a history begins, some places of both logs are
-examined. Records of the source are looked up at the target by their times, and records of the target in the source.
-Records that other clients write there do no harm: they do not exist in the source. Records that the source got from
-the target through an opposite flow are not copies either.
+A lane that begins would copy them again. So before a lane without a history begins, samples of both logs are read.
+Records from the source are looked up at the target by their times, and records from the target in the source. Records
+that other clients write there do no harm: they do not exist in the source. Records that the source got from the target
+through an opposite flow are not copies either.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ log = structlog.get_logger()
 
 LOOK_OFFSETS = 500
 LOOK_BYTES = 2 << 20
-"""A place is limited to this number of offsets or bytes, whichever is reached first."""
+"""A sample is limited to this number of offsets or bytes, whichever is reached first."""
 PLACES = 4
-"""Number of places in each log, evenly spread: the first one is its beginning, the last one its end."""
+"""Number of samples from each log, evenly spread: the first one is taken at its beginning, the last one at its end."""
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
@@ -41,7 +41,7 @@ CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection
 
 
 class _Place:
-    """The batches and records at one place that can be related to a copy."""
+    """The batches and records of one sample that can be related to a copy."""
 
     def __init__(self, batches: Sequence[ReadBatch]) -> None:
         self.batches: list[ReadBatch] = []

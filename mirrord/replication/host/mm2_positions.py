@@ -2,7 +2,7 @@
 
 A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name can be
 chosen if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the last record that was
-copied. The newest value of a key counts, and a record without a value deletes it
+copied. The newest value of a key is the valid one, and a record without a value deletes it
 (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 

@@ -29,7 +29,7 @@ class MoveTrace:
         self._passed: dict[Station, float] = {}
 
     def passes(self, station: Station) -> None:
-        """Record that the lane has reached a station; only the first time counts."""
+        """Record that the lane has reached a station; only the first time is kept."""
         self._passed.setdefault(station, round((self._loop.time() - self._began) * 1000, 1))
 
     def follow(self, lane: Lane, signal: Input) -> bool:

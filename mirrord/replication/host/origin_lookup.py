@@ -1,6 +1,6 @@
 """Finds the lanes that write into the partitions that a replicator reads, from the ledgers on the source cluster.
 
-Every ledger on that cluster counts, whichever daemon and configuration its flow belongs to. The ledgers are found when
+Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are found when
 a lane first asks, and followed from then on. To answer a question, the topics are listed and the ledgers are read to
 their ends, and both begin after the question was asked. So everything that the ledgers held when a batch became visible
 is known (`mirrord.replication.lane.source.loop_detection`). Questions that arrive in the meantime share the next scan.

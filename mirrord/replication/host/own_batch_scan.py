@@ -15,8 +15,8 @@ async def own_batches(
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
     """Return the lane's own batches in the requested offsets, in log order, and the ranges of other batches.
 
-    A batch counts with all the ordinals that it was written with, because records that a cleaner has removed since did
-    exist. Raises ReadFailed.
+    A batch is returned with all the ordinals that it was written with, although a cleaner may have removed some of its
+    records since. Raises ReadFailed.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []

@@ -45,8 +45,8 @@ def window(lane: Lane) -> int:
 
 
 def explained_below(lane: Lane) -> int | None:
-    """Intent before gap: return the ordinal below which batches may be produced, or None if the ledger explains all of
-    them."""
+    """Intent before gap: return the ordinal below which batches may be produced, or None if the ledger maps all of them
+    to source offsets."""
     return lane.intents[0][1] if lane.intents else None
 
 

@@ -5,7 +5,7 @@ MirrorMaker 2 copies in the order of the source and writes its position down fro
 the position may be too low, and the last records may be in the target twice. But for each record in the target, all
 records that come before it in the source are in the target before it.
 
-A `Tail` receives the last records of the target, then the source's records in order, starting some way before the
+A `Tail` receives the last records from the target, then the source's records in order, starting some way before the
 position, until it has seen enough. It holds only digests, of as many records as the tail has and some more.
 """
 

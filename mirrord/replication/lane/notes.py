@@ -9,7 +9,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts. Only the progress record waits for them: it must not exceed what the ledger explains."""
+    """Append facts. Only the progress record waits for them: it must not exceed what the runs and verdicts in the
+    ledger cover."""
     if not facts:
         return []
     effect = append(lane, facts)

@@ -1,7 +1,7 @@
 """Opening a lane: producer id, grant and first source offset, each bound by the ledger.
 
-First fact wins: a `LaneOpened` or a `LaneTaken` counts only if it was read back from the ledger and no earlier one was
-there. A producer id that did not bind is never used.
+The first fact wins: a `LaneOpened` or a `LaneTaken` is used only after it was read back from the ledger and no earlier
+one was there. A producer id whose fact did not take effect is never used.
 """
 
 import msgspec

@@ -6,8 +6,8 @@ target then does not match the map: records may be missing, or appear twice. The
 1. The ledger learns of the difference and of the halt, before anything else.
 2. Wait until nothing that was sent earlier can still be appended.
 3. The resume sandwich up to the high watermark, as in every resume (`resuming`).
-4. Both logs are read from the first doubtful ordinal on (`target.batch_relocation`) to find the source offsets of
-   the own batches.
+4. Both logs are read from the first doubtful ordinal on (`target.batch_relocation`) to find the source offsets of the
+   lane's own batches.
 5. The ledger learns the true map, which records are in the target twice, and under which ordinals the missing records
    follow, in one entry. Then an ordinary resume continues from there.
 

@@ -389,7 +389,8 @@ class AskScan(msgspec.Struct, frozen=True):
 
 
 class AskCheck(msgspec.Struct, frozen=True):
-    """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source.
+    """Compare the lane's own batches of ordinals [first, last], somewhere in target offsets [start, end), with the
+    source.
 
     If a `position` is given, first read the leader epoch of the source batch before it. The compared batches are read
     after that, so the first fetch from there detects a truncation in between.

@@ -165,7 +165,7 @@ class TargetLog:
     went_back: WentBack | None = None
     """Set while the ledger does not record yet what is copied again after the log went back."""
     look_back: int = 0
-    """How far below the target's end the lane searches for its last own batch."""
+    """How far below the target's end the lane searches for the last of its own batches."""
 
 
 @dataclass(slots=True)
@@ -328,7 +328,7 @@ class Lane:
     """Ordinals below it are known to have been sent, by this attempt or another one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
-    """A resume position below which the ledger is known to explain everything."""
+    """A resume position below which the ledger is known to hold a run or a verdict for everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
 
@@ -411,7 +411,7 @@ class Lane:
     appends: set[int] = field(default_factory=set[int])
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
-    """(tag, first ordinal that it explains) of intents that are not bound yet."""
+    """(tag, first ordinal that it maps) of intents of which it is not known yet whether they took effect."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
@@ -430,7 +430,7 @@ class Lane:
     """The target's broker is far away."""
 
     def go(self, transition: Transition) -> None:
-        """Ask `step` to enter another phase. The last request of a handler counts."""
+        """Ask `step` to enter another phase. If a handler asks several times, `step` follows its last request."""
         self.transition = transition
 
     @property

@@ -427,13 +427,13 @@ class Fleet:
         self._ended(member)
 
     def _ended(self, member: Member) -> None:
-        """Handle a replicator whose process has ended; its lanes have no host now."""
+        """Handle a replicator whose process has ended; no replicator hosts its lanes now."""
         self._custody.ended(member.name)
         self._cut_off.ended(member.name)
         self._lost(member)
 
     def _give_up(self, member: Member, reason: str) -> None:
-        """Handle a replicator of which it is unknown whether it has ended; its lanes have no host now."""
+        """Handle a replicator of which it is unknown whether it has ended; its lanes have no known replicator now."""
         if member.name in self._members:
             self._log.error("replicator_cut_off", replicator=member.name, lanes=len(member.lanes), reason=reason)
             self._cut_off.add(member)

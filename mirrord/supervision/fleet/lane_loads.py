@@ -17,7 +17,7 @@ PAUSE_S = 30.0
 
 
 class Loads:
-    """The rates of all lanes. They survive a move: a lane has the same weight at its new host as before."""
+    """The rates of all lanes. They survive a move: a lane has the same weight on its new replicator as before."""
 
     def __init__(self) -> None:
         self.by_bytes = True
@@ -28,7 +28,7 @@ class Loads:
         self._even_after = 0.0
 
     def note(self, report: ReplicatorReport, now: float) -> None:
-        """Update the rates from the counts of a replicator."""
+        """Update the rates from the counters that a replicator reports."""
         if not self.by_bytes:
             return
         for lane in report.lanes:

@@ -63,7 +63,7 @@ class FlowView(NamedTuple):
     """Other partitions that were copied in the past."""
     hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
-    """The hosts to which lanes may be moved, and whether each has room."""
+    """The names of the replicators to which lanes may be moved, and whether each has room."""
     alone: Collection[LaneId]
     """Lanes that have a dedicated replicator."""
     orders: Orders

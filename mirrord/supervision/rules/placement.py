@@ -1,7 +1,7 @@
 """How many replicators a flow gets, which of them hosts a new lane, and which lanes move to balance the load.
 
-Placement is sticky: a hosted lane stays where it is unless the loads have drifted far apart. The load of a host is the
-sum of its lanes' weights. The caller decides what a lane weighs: one each, or the bytes that it copies.
+Placement is sticky: a hosted lane stays where it is unless the loads have drifted far apart. The load of a replicator
+is the sum of its lanes' weights. The caller decides what a lane weighs: one each, or the bytes that it copies.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Weights:
         return self.by_lane.get(lane, self.unknown)
 
     def sum(self, lanes: Iterable[LaneId]) -> float:
-        """Return the load of a host with these lanes."""
+        """Return the load of a replicator with these lanes."""
         return sum(map(self.of, lanes))
 
     def apart(self, loads: Collection[float]) -> bool:
@@ -57,7 +57,7 @@ EQUAL = Weights()
 
 @dataclass
 class PlacementCandidate:
-    """A host that may take more lanes."""
+    """A replicator that may take more lanes."""
 
     name: str
     load: float
@@ -67,7 +67,8 @@ class PlacementCandidate:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """Choose a host for each lane while there is room; no host gets more than `most` lanes. Updates the rooms."""
+    """Choose a replicator for each lane while there is room; no replicator gets more than `most` lanes. Updates the
+    rooms."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]
@@ -81,7 +82,7 @@ def place(
 
 
 def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = EQUAL) -> list[LaneId]:
-    """Return the lanes that should leave a host for another one whose load is lower by `gap`, heaviest first.
+    """Return the lanes that should leave a replicator for another one whose load is lower by `gap`, heaviest first.
 
     Each move reduces the gap between the two by at least a tenth, so the moves come to an end.
     """

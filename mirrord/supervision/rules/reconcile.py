@@ -8,7 +8,7 @@ fail.
 The lanes of a crashed replicator do not wait for its replacement: the remaining replicators take them, an empty spare
 first. Once the replacement has started, lanes move a few at a time until the loads are even. A lane that should run
 alone gets a dedicated replicator. The operators' requests (`Wishes`) are followed unless they would leave a lane
-without a host.
+without a replicator.
 
 With several nodes (`mirrord.supervision.rules.node_spread`), a node that has too many replicators gives one up: another
 one starts on another node first, and takes over its lanes like those of a drained replicator.
@@ -68,21 +68,21 @@ class StartReplicator(msgspec.Struct, frozen=True):
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Assign these lanes to the host."""
+    """Assign these lanes to the replicator."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Have the host drain these lanes and give them back."""
+    """Have the replicator drain these lanes and give them back."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class StopReplicator(msgspec.Struct, frozen=True):
-    """Stop the host, because it is no longer needed."""
+    """Stop the replicator, because it is no longer needed."""
 
     host: str
 
@@ -169,7 +169,7 @@ def takers(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, bool]:
-    """Return the names of the hosts to which a lane may be pinned, and whether each has room for another one."""
+    """Return the names of the replicators to which a lane may be pinned, and whether each has room for another one."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -185,7 +185,7 @@ def destinations(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, list[LaneId]]:
-    """Return where departing lanes would go if they had already left their hosts. They may still go elsewhere."""
+    """Return where departing lanes would go if they had already left their replicators. They may still go elsewhere."""
     gone = frozenset(leaving).intersection(desired)
     found: dict[str, list[LaneId]] = {}
     if not gone:
@@ -205,7 +205,7 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
     """Return how many replicators host shared lanes, and how many replicators there should be in total.
 
     Replicators that are to be emptied count towards the total. More are started only if lanes would otherwise have no
-    place.
+    replicator.
     """
     shared = replicators_wanted(config, together, cores)
     least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
@@ -225,11 +225,11 @@ class _Places:
         self._rooms = [PlacementCandidate(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
 
     def has_room(self, host: ObservedReplicator) -> bool:
-        """Whether the host may take another lane."""
+        """Whether the replicator may take another lane."""
         return self._most is None or len(host.lanes) < self._most
 
     def has_newcomer(self) -> bool:
-        """Whether one of the hosts has so few lanes that it must be new."""
+        """Whether one of the replicators has so few lanes that it must be new."""
         lanes = [len(host.lanes) for host in self.hosts]
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
@@ -243,7 +243,7 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Yield the lanes that must leave their host for the one that they are pinned to."""
+        """Yield the lanes that must leave their replicator for the one that they are pinned to."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -266,11 +266,12 @@ class _Places:
                 yield Release(host.name, (lane,))
 
     def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Return places for lanes whose replicator died."""
+        """Choose replicators for lanes whose replicator died. Return the name of the new one for each lane."""
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Return places for the other lanes without a host. With a share, no replicator gets more lanes than that."""
+        """Choose replicators for the other lanes that have none. Return the name for each lane. With a share, no
+        replicator gets more lanes than that."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
 
@@ -278,9 +279,9 @@ class _Places:
 def _hosts_of_many(
     serving: Sequence[ObservedReplicator], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
 ) -> list[ObservedReplicator]:
-    """Return the hosts for shared lanes: those that have lanes, and empty ones up to the wanted number.
+    """Return the replicators for shared lanes: those that have lanes, and empty ones up to the wanted number.
 
-    The other empty hosts are spares, or surplus.
+    The other empty replicators are spares, or surplus.
     """
     free = [host for host in serving if host.lanes.isdisjoint(alone) and host.name not in placed.values()]
     used = sorted((host for host in free if host.lanes), key=lambda host: (-len(host.lanes), host.slot))[:wanted]
@@ -361,7 +362,7 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
 def _leaves_drained(
     serving: Sequence[ObservedReplicator], open_hosts: Sequence[ObservedReplicator], places: _Places, wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Release lanes from a host that is to be emptied, if there is another place for them."""
+    """Release lanes from a replicator that is to be emptied, if another one can take them."""
     for host in serving:
         if host.name not in wishes.drained:
             continue

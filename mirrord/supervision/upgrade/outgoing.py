@@ -1,8 +1,8 @@
 """Handover to another daemon: this daemon gives its flows away and stays until the other one has taken over all lanes.
 
 A flow is handed over when the other daemon continues its lease. From then on this daemon makes no decisions for the
-flow. Its replicators keep copying, and it forwards the commands of the other daemon to them. If the other daemon
-vanishes before it has finished, this daemon takes the flow back.
+flow. Its replicators keep copying, and it forwards the commands that it gets from the other daemon to them. If the
+other daemon vanishes before it has finished, this daemon takes the flow back.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class FlowHandover:
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
     def has(self, name: str) -> bool:
-        """Return whether the named replicator belongs to the flow and follows the commands of the other daemon."""
+        """Return whether the named replicator belongs to the flow and follows commands from the other daemon."""
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:

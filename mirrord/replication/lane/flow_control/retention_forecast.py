@@ -5,7 +5,7 @@ keeps moving as it did over the last hour; the lane's own pace over the same tim
 lane. In addition, the topic's configs show what may be deleted before the log start shows it: records that grow too old
 (`retention.ms`), by the newest timestamp in the batch that is copied next, and records with too many bytes after them
 (`retention.bytes`), by the average size of the records copied so far. A value that is not known is ignored; of the
-others the earliest counts.
+others the earliest is returned.
 """
 
 from collections import deque

@@ -30,6 +30,6 @@ class StableEnd:
     def waited_s(self, position: int, now: float) -> float:
         """Return how long a reader at this position has waited there at least; 0 if it does not wait.
 
-        The time counts from when the offset was first seen there: a reader that came later may have waited less.
+        The time is measured from when the offset was first seen there: a reader that came later may have waited less.
         """
         return max(0.0, now - self._since) if 0 <= self.offset <= position else 0.0

@@ -42,7 +42,8 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 def recorded_before(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
-    epochs recorded from this ordinal on were revoked (`epochs_again`), the record of the previous ordinal counts."""
+    epochs recorded from this ordinal on were revoked (`epochs_again`), what is recorded about the previous ordinal
+    applies."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return recorded_at(epochs, ordinal - 1 if is_anew else ordinal)
 

@@ -2,7 +2,7 @@
 
 First by headers alone: a raw copy has the source batch's records checksum. If the checksums differ (rebuilt by the
 second path, recompressed by the target), the records themselves are compared. If one side no longer has a record, it
-cannot be compared; that does not count as a difference.
+cannot be compared; that is not treated as a difference.
 """
 
 import sys
@@ -106,8 +106,8 @@ def _difference(copy: DecodedRecord, original: DecodedRecord, *, timed: bool) ->
 
 
 def together(findings: Iterable[BatchFinding]) -> BatchFinding:
-    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first one
-    counts."""
+    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first finding is
+    returned."""
     worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":

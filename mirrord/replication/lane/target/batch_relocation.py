@@ -1,10 +1,10 @@
-"""What the target really holds: own batches, found again in the source by the content of their records.
+"""What the target really holds: the source offsets of the lane's own batches, found by the content of their records.
 
 The writers of these batches saw different views of one source, because a cleaner removed records in between. So the
 records of one batch, without those that were removed since, are consecutive records of the source. One record that the
-source holds only once is enough to place a batch, and its other records follow from their order. A record that the
-source no longer holds is placed only if there is exactly one way to do it. Nothing is guessed: records that cannot be
-placed are reported.
+source holds only once is enough to find the source offsets of a batch, and those of its other records follow from their
+order. A record that the source no longer holds is assigned a source offset only if there is exactly one way to do it
+(it is "placed"). Nothing is guessed: records that cannot be placed are reported.
 """
 
 import sys
@@ -26,8 +26,8 @@ LOOK_AROUND = 1_000
 
 
 class TargetBatch(NamedTuple):
-    """An own batch in the target: the ordinal of its first record, and the content of each record; None for a record
-    that the target's cleaner removed."""
+    """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record;
+    None for a record that the target's cleaner removed."""
 
     first: int
     contents: Sequence[Hashable]
@@ -235,8 +235,8 @@ def _fill(
     before: int,
     opens: Callable[[int], bool],
 ) -> list[int | None]:
-    """Assign offsets to the records that were removed from the source: there must be exactly as many places as records.
-    Return None where the offset is left open."""
+    """Assign offsets to the records that were removed from the source: there must be exactly as many free offsets as
+    records. Return None where the offset is left open."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

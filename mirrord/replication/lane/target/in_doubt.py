@@ -10,7 +10,7 @@ that could still arrive then may have arrived since.
 from mirrord.replication.lane.state import Lane
 
 NO_ANSWER = 13
-"""NETWORK_EXCEPTION: the host returns it for a question whose connection was lost."""
+"""NETWORK_EXCEPTION: `LaneHost` returns it for a question whose connection was lost."""
 
 
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
@@ -30,9 +30,10 @@ def unreachable(lane: Lane) -> None:
 def answered(lane: Lane, now: float) -> None:
     """Note that the leader of the target partition answered the question where its log ends.
 
-    A broker that was suspended or cut off reads data that arrived earlier only afterwards. So if that may have
-    happened, the request timeout counts from this answer: if it is the first one since something was left in flight, or
-    since no answer came, and once if it was slow. A broker that is always slow must not delay the lane forever.
+    A broker that was suspended or cut off reads data that arrived in the meantime only afterwards. So if that may have
+    happened, the request timeout is measured from this answer: if it is the first one since something was left in
+    flight, or since no answer came, and once if it was slow. A broker that is always slow must not delay the lane
+    forever.
     """
     slow = (
         _is_pending(lane)

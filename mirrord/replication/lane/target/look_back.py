@@ -1,4 +1,4 @@
-"""Looking back in the target log, to find the lane's last own batch in a log that is shorter than expected."""
+"""Looking back in a target log that is shorter than expected, to find the last of the lane's own batches in it."""
 
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Stage

@@ -61,8 +61,8 @@ def ask_shared(lane: Lane) -> Effects:
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last own batch that
-    were acknowledged."""
+    """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last of the lane's
+    own batches that were acknowledged."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.log.entry is None or not lane.log.cleaned else next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
@@ -78,8 +78,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def look_up_between(lane: Lane, found: Reading, log: Log) -> Effects:
-    """Ask about the ordinals missing between own batches, if there are any: what was lost counts as a difference, and
-    what a cleaner removed does not."""
+    """Ask about the ordinals missing between the lane's own batches, if there are any: what was lost counts as a
+    difference, and what a cleaner removed does not."""
     differs = lane.comparison.differs
     limit = (
         NEVER if differs is None else differs.first
@@ -143,8 +143,9 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
-    """Return what may have been appended after all own batches and removed since: at most as many as there is room for.
-    A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
+    """Return the records that may have been appended after all of the lane's own batches and removed since: at most as
+    many as there is room for. A broker that remembers the producer knows how far it came, and the cleaner keeps the
+    producer's last batch."""
     limit = lane.sent_below if lane.takeover.knows_sent else NEVER
     # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     recorded = lane.record.holes if lane.record is not None else ()
@@ -187,8 +188,8 @@ def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> lis
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
     """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
-    the ordinal from which a former resume position no longer counts (`position_rewind`): if the ledger does not take
-    it, look it up again."""
+    the ordinal from which a former resume position is no longer valid (`position_rewind`): if the ledger does not
+    accept the fact, the lane looks the ordinals up again."""
     remember_position(lane)
     lane.log.copied_again, lane.log.copied_again_until = kept, copied_again_until(lane, ordinal)
 

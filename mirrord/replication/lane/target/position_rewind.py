@@ -1,9 +1,9 @@
-"""Which resume positions still count after the target log went back and its ordinals were reassigned.
+"""Which resume positions are still valid after the target log went back and its ordinals were reassigned.
 
 A resume position is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns
 ordinals and ends before it saves a lower one, the next holder reads the old one, which refers to the old map. On a
 compacted copy that would lose records: it would look up records that were never copied as if the log had lost them. So
-the fact that reassigns ordinals also records up to which resume position older ones count.
+the fact that reassigns ordinals also records up to which resume position older ones are valid.
 """
 
 import sys
@@ -45,7 +45,7 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
 
 
 def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[ResumePosition, int]:
-    """Return the resume position that counts, and the ordinal up to which its acknowledgements refer to the current
+    """Return the resume position that is valid, and the ordinal up to which its acknowledgements refer to the current
     map."""
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal

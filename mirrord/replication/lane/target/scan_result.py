@@ -37,8 +37,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals first..last that the target log may have held and does not hold."""
 
     kind: Literal["between", "last", "lost"]
-    """`between`: own batches are on both sides. `last`: after all own batches; they may never have been appended.
-    `lost`: acknowledged."""
+    """`between`: some of the lane's own batches are on both sides. `last`: after all of them, so these ordinals may
+    never have been appended. `lost`: acknowledged."""
     first: int
     last: int
     above: int
@@ -50,7 +50,7 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The outcome of one walk over own batches."""
+    """The outcome of one walk over the lane's own batches."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
@@ -67,4 +67,4 @@ class Reading(msgspec.Struct, frozen=True):
     missing: tuple[Missing, ...] = ()
     """Leaps in a compacted log: whether they are holes is not known yet."""
     behind: int = 0
-    """The target offset after the last own batch."""
+    """The target offset after the last of the lane's own batches."""

@@ -6,8 +6,8 @@ appended after a newer record of its key, no matter who wrote that. Both questio
 whose key occurs later in the log is not appended again; one whose key does not was not removed by the cleaner.
 
 Two cases remain open. A tombstone is removed `delete.retention.ms` after it was appended, although nothing follows it:
-it may be appended again, which changes no key. And records after all own batches may never have been appended: for
-these the newer record is the one with the later time.
+it may be appended again, which changes no key. And records after all of the lane's own batches may never have been
+appended: for these the newer record is the one with the later time.
 """
 
 from collections.abc import Hashable, Sequence
@@ -92,8 +92,8 @@ class SupersededJudge:
         """Process a committed record of the target log. `sequence`: that of the lane's own record; -1 for another
         writer's.
 
-        Own records of lower ordinals are older than a missing one, wherever they are in the log: the lane may have
-        begun to copy lost records again, and may have ended before it saved that.
+        The lane's own records of lower ordinals are older than a missing one, wherever they are in the log: the lane
+        may have begun to copy lost records again, and may have ended before it saved that.
         """
         wanted = self._wanted.get(key)
         if wanted is None:

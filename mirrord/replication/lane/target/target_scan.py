@@ -15,7 +15,7 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
-    """Follow the own batches from the one that should begin with the ordinal `expected`.
+    """Follow the lane's own batches from the one that should begin with the ordinal `expected`.
 
     Ordinals that a compacted log leaps over are `missing`; in any other log they are a hole.
     """
@@ -80,8 +80,8 @@ def is_later(lane: Lane, batch: OwnBatch) -> bool:
 
 
 def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
-    """Return the own batches from the resume position on, if the first batch contains it or ends there, and their first
-    ordinal."""
+    """Return those of the lane's own batches that are not below the resume position, if the first batch contains it or
+    ends there, and their first ordinal."""
     first = own[0]
     if first.base_offset + first.count <= lane.resume_position.target_offset:
         return own[1:], lane.resume_position.ordinal
@@ -101,7 +101,8 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note own batches that were read: the records to be compared later may begin among them, earlier than they did."""
+    """Note which of the lane's own batches were read: the records to be compared later may begin among them, earlier
+    than they did."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -173,8 +174,8 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
-    """Return whether the first own batch at or after target offset `start` is later than the one that the ledger has
-    there."""
+    """Return whether the first of the lane's own batches at or after target offset `start` is later than the one that
+    the ledger has there."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
