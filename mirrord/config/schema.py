@@ -198,7 +198,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnReject,
         Key(
             one_of(OnReject),
-            'What happens if the target refuses a record for its contents. `"halt"`: its partition waits for an '
+            'What happens if the target refuses a record because of its contents. `"halt"`: its partition waits for an '
             'operator\'s decision. `"skip"`: the record is parked in `mirrord.<name>.dead` and skipped. '
             '`"skip-unparked"`: it is skipped even if it cannot be parked.',
         ),

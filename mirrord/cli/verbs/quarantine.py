@@ -22,12 +22,12 @@ from mirrord.operations.quarantine_parking import WITHOUT, bring_back, park
 from mirrord.replication.dead_letters.records import letters_words
 from mirrord.runtime.clock import SystemClock
 
-_EPILOG = """A record that the target refuses for its content, or that the source cannot return, stops only its own
-partition: it waits in quarantine until an operator decides. `skip` skips it: that is a verdict (rejected) in the
-ledger, with author and reason. Before that, its bytes are parked in the topic mirrord.FLOW.dead of the target cluster.
-`replay` tries a waiting record again, for example with another max.message.bytes at the target. It appends a skipped
-and parked record to the target topic, or to another topic (--into), each record once: after what is there, so out of
-order, and the verdict stays. With on_reject = "skip" the flow parks and skips such records by itself.
+_EPILOG = """If the target refuses a record because of its content, or the source cannot return it, only the record's
+partition halts: the record waits in quarantine until an operator decides. `skip` skips it: that is a verdict
+(rejected) in the ledger, with author and reason. Before that, its bytes are parked in the topic mirrord.FLOW.dead of
+the target cluster. `replay` tries a waiting record again, for example with another max.message.bytes at the target. It
+appends a skipped and parked record to the target topic, or to another topic (--into), each record once: after what is
+there, so out of order, and the verdict stays. With on_reject = "skip" the flow parks and skips such records by itself.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
 WHY = "--why"

@@ -1,4 +1,4 @@
-"""Handling of a batch that the target refuses for its content, or that the source cannot return.
+"""Handling of a batch that the target refuses because of its content, or that the source cannot return.
 
 The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). The lane waits
 before that record, in quarantine with its exact range and the reason, until an operator decides. If the flow's policy
