@@ -232,7 +232,7 @@ class _Partition:
             self._waiting |= groups
 
     def _batches(self, chunk: Chunk) -> Iterator[list[DecodedRecord]]:
-        """Yield the records of each batch that counts."""
+        """Yield the records of each batch that is neither a control batch nor aborted."""
         start = chunk.start
         while start < chunk.end:
             batches, start, is_old = _scan(chunk, start)

@@ -8,7 +8,7 @@ from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends it: the shell reports it when a connection ended, so the outcome is unknown."""
+"""NETWORK_EXCEPTION. No broker sends it: `LaneHost` reports it when a connection ended, so the outcome is unknown."""
 
 
 class Produced(Enum):

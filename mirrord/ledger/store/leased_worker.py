@@ -47,7 +47,7 @@ class LeasedWorker:
         self._tasks = tasks
 
     async def until_lost(self) -> None:
-        """Wait until another holder has the lease. This worker then never has anything to do again."""
+        """Wait until another holder has the lease. This worker then has nothing to do any more."""
         await self._lease.lost.wait()
 
     async def _join(self, lease_epoch: int) -> None:

@@ -23,7 +23,7 @@ class BroughtBack(NamedTuple):
 async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> BroughtBack:
     """Return the records of a flow that were brought back.
 
-    The dead-letter topic is not read if the ledger knows of no parked record.
+    The dead-letter topic is not read if no record is parked according to the ledger.
     """
     first = parked_from(state)
     if first is None:

@@ -41,7 +41,7 @@ def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
 
 
 class HostedLane:
-    """A lane together with the state that the shell keeps for it."""
+    """A lane together with the state that its `LaneHost` keeps for it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class HostedLane:
 
     @property
     def record(self) -> LaneRecord:
-        """What the ledger knows of the lane."""
+        """What the ledger says about the lane."""
         if self.lane.record is None:
             raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
         return self.lane.record

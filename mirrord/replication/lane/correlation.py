@@ -42,7 +42,7 @@ def settles(lane: Lane, tag: int) -> bool:
 
 
 def new_round(lane: Lane) -> None:
-    """Void all open questions. Appends stay open, because their facts may still bind."""
+    """Void all open questions. Appends stay open, because their facts may still take effect."""
     lane.round += 1
     lane.questions.clear()
     lane.takeover.fast_handoff, lane.comparison.compared = None, -1

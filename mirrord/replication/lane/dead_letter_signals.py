@@ -1,4 +1,4 @@
-"""The messages between a lane and its shell about records that are parked before they are skipped."""
+"""The messages between a lane and its `LaneHost` about records that are parked before they are skipped."""
 
 import msgspec
 

@@ -43,7 +43,7 @@ def halt_unrecorded(lane: Lane) -> Effects:
 
 
 def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Append the facts to the ledger; the append is retried until it binds."""
+    """Append the facts to the ledger; the append is retried until the facts take effect."""
     lane.halt.facts = facts
     effect = append(lane, facts)
     lane.facts_tag = effect.tag

@@ -485,8 +485,5 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """Return the verdicts before this very ordinal that were appended to the ledger and are not bound yet.
-
-    If that entry were lost and the current one bound, nothing would show that these verdicts are missing.
-    """
+    """Return the verdicts before this very ordinal that were appended to the ledger and have not taken effect yet."""
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

@@ -117,7 +117,8 @@ def _trouble(lane: Lane) -> str:
 
 
 def describe(lane: Lane, source: SourceBounds, at_ms: int) -> LaneReport:
-    """Return the lane as its replicator sees it, at a wall time; `source` is what the shell knows of the source."""
+    """Return the lane as its replicator sees it, at a wall time; `source` is what the `LaneHost` knows about the
+    source."""
     known = resume_position(lane)
     return LaneReport(
         lane=lane.id,

@@ -15,7 +15,8 @@ def concerned(fact: AnyFact) -> LaneId:
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
-    """Return the signal for the lane if a fact binds; `replicator` names the attempt that hosts it."""
+    """Return the signal that the lane gets when a fact takes effect; None if it gets none. `replicator` is the name of
+    the replicator that hosts the lane."""
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None

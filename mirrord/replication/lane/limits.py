@@ -19,7 +19,7 @@ FAR = Reach(1_024, 24 << 20)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lane may hold and how long it waits. Times are in seconds of the shell's monotonic clock."""
+    """What a lane may hold and how long it waits. Times are in seconds of the monotonic clock of its `LaneHost`."""
 
     near: Reach = NEAR
     far: Reach = FAR

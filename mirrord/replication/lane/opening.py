@@ -1,4 +1,5 @@
-"""Opening a lane: producer id, grant and first source offset, each bound by the ledger.
+"""Opening a lane: producer id, grant and first source offset. Each of them is a fact that must take effect in the
+ledger first.
 
 The first fact wins: a `LaneOpened` or a `LaneTaken` is used only after it was read back from the ledger and no earlier
 one was there. A producer id whose fact did not take effect is never used.
@@ -87,7 +88,7 @@ def _take_position(lane: Lane, progress: Progress) -> None:
 
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
-    """Process the facts that the former holder could still append until the grant was bound: that ordinals were
+    """Process the facts that the former holder could still append until the new grant took effect: that ordinals were
     reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
     begun, lane.takeover.begun = lane.takeover.begun, None
     if begun is not None and position_rewind.valid_position(begun, record)[0] != lane.resume_position:
@@ -230,7 +231,8 @@ def append_failed(lane: Lane, failure: AppendFailed) -> Effects:
 
 
 def enter(lane: Lane, now: float, _: Reopen) -> Effects:
-    """Take a new grant. That settles the append with an unknown outcome: facts of older grants no longer bind."""
+    """Take a new grant. That settles the append with an unknown outcome: facts of older grants no longer take
+    effect."""
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:

@@ -1,4 +1,4 @@
-"""The phases of a lane, the ways between them, and the stages of a resume."""
+"""The phases of a lane, the transitions between them, and the stages of a resume."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ class Phase(Enum):
     """The phase of a lane. `WAYS` says which phases may follow each one."""
 
     OPENING = "opening"
-    """The lane's facts are being bound: producer id, grant, first source offset."""
+    """The lane appends its facts (producer id, grant, first source offset) and waits until they take effect."""
     WAITING = "waiting"
     """The lane waits until a former holder or a dead connection can no longer write."""
     RESUMING = "resuming"
@@ -43,7 +43,8 @@ against this table."""
 
 
 class Stage(Enum):
-    """The question of the resume sandwich that is open."""
+    """The step of a resume whose answer the lane is waiting for. The first three are the questions of the resume
+    sandwich."""
 
     END = "end"
     PRODUCERS = "producers"

@@ -79,7 +79,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue after the ledger has bound the difference, or the new map."""
+    """Continue after the difference, or the new map, has taken effect in the ledger."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []

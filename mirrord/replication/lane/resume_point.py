@@ -26,8 +26,9 @@ from mirrord.replication.lane.target.scan_result import Reading
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
-    """Return whether to wait before mending a hole, which reassigns the next ordinals. A broker that remembers the
-    producer would accept them from a former holder with the old meaning, so no one else may still be writing."""
+    """Return whether to wait before the records of a hole are copied again, which reassigns the next ordinals. A broker
+    that remembers the producer would accept them from a former holder with the old meaning, so no one else may still be
+    writing."""
     return bool(found.holes) and lane.late_writes.end_read_at < lane.late_writes.until
 
 
@@ -152,7 +153,7 @@ def _bind_holes(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Handle the binding of an intent of the current or an earlier round."""
+    """Handle that an intent of the current round, or an earlier one, has taken effect."""
     return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 

@@ -2,8 +2,8 @@
 
 That reassigns the next ordinal, so no batch may be in flight at that time, of the lane itself or of a former holder
 (`mirrord.replication.lane.target.in_doubt`). The ledger learns of the range as a verdict, in one entry with the run
-after it and the fact that the order is carried out. Until that entry is bound, each holder that takes the lane carries
-out the order again.
+after it and the fact that the order is carried out. Until that entry has taken effect, each holder that takes the lane
+carries out the order again.
 """
 
 import msgspec

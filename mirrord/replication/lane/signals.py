@@ -98,7 +98,7 @@ class ProducerIdAnswer(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The facts of an `Append` were read back from the ledger; `bound` says of each fact whether it binds."""
+    """The facts of an `Append` were read back from the ledger; `bound` says of each fact whether it takes effect."""
 
     tag: int
     bound: tuple[bool, ...]
@@ -123,7 +123,7 @@ class StartAnswer(msgspec.Struct, frozen=True):
     trouble: str = ""
     """Why the lane cannot begin, one line for people."""
     waits: bool = False
-    """The trouble passes by itself: ask again."""
+    """The trouble will pass without an operator: ask again."""
 
 
 class EndAnswer(msgspec.Struct, frozen=True):

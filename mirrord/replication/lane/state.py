@@ -89,7 +89,7 @@ class TakeOver:
     times: tuple[int, int] = (0, 0)
     """The times that `LaneTaken` records for the next holder."""
     begun: Progress | None = None
-    """The saved position that the lane started with, until its first grant is bound."""
+    """The saved position that the lane started with, until its first grant takes effect."""
     fast_handoff: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False

@@ -1,8 +1,8 @@
 """The lane: one source partition copied into one target partition. `step` is its only entry point.
 
 `step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because a
-copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the shell's monotonic
-clock in seconds.
+copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the `LaneHost`'s
+monotonic clock in seconds.
 """
 
 from collections.abc import Callable

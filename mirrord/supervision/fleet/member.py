@@ -91,7 +91,7 @@ def slot_of(name: str) -> int | None:
 
 
 def former_of(state: FlowState, lane: LaneId) -> Former:
-    """Return what the ledger knows of the lane's last holder.
+    """Return what the ledger says about the lane's last holder.
 
     It is accurate if the ledger was read after the lease was taken.
     """

@@ -140,7 +140,7 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
 
 def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
     """Yield source offsets from an ordinal on for which the ledger has neither a run nor a verdict: their fact was
-    lost, and a later one was bound. Nothing after such a gap was produced."""
+    lost, and a later one took effect. Nothing after such a gap was produced."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return

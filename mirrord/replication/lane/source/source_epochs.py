@@ -138,7 +138,8 @@ def continues_at(record: LaneRecord, ordinal: int) -> int | None:
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """Return the source offset after the last copied record below the position that is not known to be lost, and the
-    record's epoch, if that is known. Facts that are not bound yet do not count: within a round, see `read_until`."""
+    record's epoch, if that is known. Facts that have not taken effect yet are ignored: within a round, see
+    `read_until`."""
     record, ordinal = lane.record, lane.next_ordinal - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
@@ -198,8 +199,8 @@ def before(lane: Lane, offset: int) -> int:
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
-    """Return the epochs of the records that are to be copied again, as this round recorded them, bound already or
-    not."""
+    """Return the epochs of the records that are to be copied again, as this round recorded them, whether or not these
+    facts have taken effect."""
     return lane.history.epochs_again or (lane.record.epochs if lane.record is not None else ())
 
 

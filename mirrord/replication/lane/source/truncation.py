@@ -4,8 +4,8 @@ A fetch carries the epoch before its position, so the source's broker sees that 
 (KIP-595, `diverging_epoch`). The copied records stay at the target; the ledger records the range with the verdict
 "truncated", and the lane goes back and copies the new records under new ordinals.
 
-That reassigns the next ordinals, as the mending of a hole does. So first all batches in flight are answered and the
-target is asked for its end, and no one else may be writing any more.
+That reassigns the next ordinals, as copying the records of a hole again does. So first all batches in flight are
+answered and the target is asked for its end, and no previous holder may be able to write any more.
 """
 
 from itertools import pairwise

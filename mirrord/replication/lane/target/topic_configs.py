@@ -1,4 +1,5 @@
-"""The messages between a lane and its shell about the target topic's configs, after the topic has refused a record."""
+"""The messages between a lane and its `LaneHost` about the configs of the target topic, after the topic has refused a
+record."""
 
 import msgspec
 
