@@ -150,7 +150,7 @@ async def _check(logs: LogReader, wanted: LogRange, *, committed: bool) -> None:
 
 
 async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> int:
-    """Estimate the size of a range from samples at some places."""
+    """Estimate the size of a range from samples at some of its offsets."""
     samples: list[tuple[int, int, int]] = []
     for number in range(SAMPLES):
         place = whole.start + (whole.end - whole.start) * number // SAMPLES

@@ -1,7 +1,7 @@
 """One of the topics that MirrorMaker 2's clients read: created if it is missing, written and read.
 
 It has one partition and is compacted. It works the same for all its writers: MirrorMaker 2, another mirrord, or this
-one. Only partition 0 counts. Records are written without transactions (the Java clients also read uncommitted records)
+one. Only partition 0 is used. Records are written without transactions (the Java clients also read uncommitted records)
 and by a producer whose repetitions the broker recognizes.
 """
 

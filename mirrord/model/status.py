@@ -1,8 +1,8 @@
 """The status document: the answer of `/status` and `mirrord status --json`.
 
 Tables, metrics and the status page are derived from it. Names carry their units: `_s` seconds, `_ms` milliseconds,
-`_bytes`, `_records`. An `_ms` that names a moment counts from the epoch. None means "not known", which is the case when
-the daemon or the source cannot be asked. It never means zero.
+`_bytes`, `_records`. An `_ms` that is a point in time is measured from the Unix epoch. None means "not known", which is
+the case when the daemon or the source cannot be asked. It never means zero.
 """
 
 from collections import Counter
@@ -283,7 +283,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LossStatus(msgspec.Struct, frozen=True):
-    """Source offsets that are lost with a deleted topic. No lane of the status counts them."""
+    """Source offsets that are lost with a deleted topic. They are not included in the losses of any lane in the
+    status."""
 
     topic: str
     partition: int

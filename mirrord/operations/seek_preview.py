@@ -21,7 +21,7 @@ from mirrord.supervision.rules.seek_orders import rule
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The place where a lane is to continue. Exactly one field is set."""
+    """Where a lane is to continue: at an offset, an end of the log, or a time. Exactly one field is set."""
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None

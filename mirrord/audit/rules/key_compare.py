@@ -102,10 +102,10 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
     A later record at the target accounts for a missing one: compaction may have removed older records because of it.
 
-    A newer record of another writer counts as that writer's. If that record also reached the source and is the newest
-    one there, an older record of this lane must not be the newest one at the target. A tombstone, and everything that
-    it deletes, may be gone at the target. If the source itself no longer has a copied record, its newest known record
-    is older than the copy, which is no difference.
+    A newer record that another writer wrote is reported as that writer's. If that record also reached the source and is
+    the newest one there, an older record of this lane must not be the newest one at the target. A tombstone, and
+    everything that it deletes, may be gone at the target. If the source itself no longer has a copied record, its
+    newest known record is older than the copy, which is no difference.
     """
     if newest.source < 0:
         return None

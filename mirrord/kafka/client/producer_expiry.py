@@ -41,7 +41,7 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
 
 
 class ProducerExpiry:
-    """The current expiry of one cluster. Brokers may differ, and any may lead next, so the shortest value counts."""
+    """The current expiry of one cluster. Brokers may differ, and any may lead next, so the shortest value is used."""
 
     def __init__(self, alias: str, cluster: ClusterConfig, nodes: Callable[[], list[int]], clock: Clock) -> None:
         """`nodes` returns those brokers of the cluster that are known."""

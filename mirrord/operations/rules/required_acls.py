@@ -83,7 +83,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class LeftByMm2(NamedTuple):
-    """The places at the target where MirrorMaker 2 would have recorded its progress."""
+    """The topic and the consumer group at the target in which MirrorMaker 2 would have recorded its progress."""
 
     offsets_topic: str
     group: str

@@ -485,5 +485,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """Return the verdicts before this very ordinal that were appended to the ledger and have not taken effect yet."""
+    """Return the verdicts before this very ordinal that were appended to the ledger and have not taken effect yet.
+
+    If that entry were lost and the current one took effect, nothing would show that these verdicts are missing.
+    """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

@@ -1,8 +1,8 @@
 """Where a lane without a history starts in its source partition.
 
-`partition_start` is the only place of this decision. Replicators apply it when a lane opens, and the reports of
-`mirrord start --dry-run` and `mirrord check` apply it to say what would happen. The offsets of `start` itself are
-resolved earlier, when a topic is first selected (`mirrord.ledger.start_offsets`).
+Only `partition_start` makes this decision. Replicators apply it when a lane opens, and the reports of `mirrord start
+--dry-run` and `mirrord check` apply it to say what would happen. The offsets of `start` itself are resolved earlier,
+when a topic is first selected (`mirrord.ledger.start_offsets`).
 """
 
 from typing import Literal, NamedTuple
