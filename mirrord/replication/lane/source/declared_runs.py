@@ -63,9 +63,16 @@ def _rest(record: LaneRecord, ordinal: int, least: int) -> RestOfPlan | None:
     end = _continues_at(record, ordinal, least, kept, pieces)
     pieces = [*pieces[:end], (pieces[end][0], pieces[end][1], 1)]
     differs = any(at != former for at, former, _ in pieces)
-    if end == 0 and not (differs and any(mapped(record, ordinal, ordinal))):
+    if end == 0 and not (
+        differs and (any(mapped(record, ordinal, ordinal)) or kept[0].offset < _lost_from(record, ordinal))
+    ):
         return None
     return RestOfPlan(_joined(kept[: end + 1]), pieces, pieces[end][1], differs)
+
+
+def _lost_from(record: LaneRecord, ordinal: int) -> int:
+    """Return the source offset from which on the source has lost the records of this ordinal and of those after it."""
+    return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
 def ahead(record: LaneRecord, ordinal: int, least: int = -1) -> tuple[list[Run], Pieces]:
