@@ -6,6 +6,7 @@ and the kernel writes the rest directly into it.
 
 import asyncio
 import ctypes
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from struct import Struct
@@ -100,7 +101,7 @@ class Frame:
             pool.release(self.buffer)
 
 
-class FrameReceiver(asyncio.BufferedProtocol):
+class FrameReceiver(asyncio.BufferedProtocol, ABC):
     """The receiving side of a connection: it cuts arriving bytes into frames, and gives each of them to `_deliver`."""
 
     def __init__(self, pool: BufferPool, frame_limit: int) -> None:
@@ -132,9 +133,9 @@ class FrameReceiver(asyncio.BufferedProtocol):
             self._low_watermark = ReceiveLowWatermark(self._transport)
         self._low_watermark.set(size)
 
+    @abstractmethod
     def _deliver(self, frame: Frame) -> None:
         """Take a whole frame."""
-        raise NotImplementedError
 
     def _received(self, nbytes: int) -> None:
         """Take bytes that have arrived in the buffer. Raises WireError."""
