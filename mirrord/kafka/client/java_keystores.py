@@ -21,7 +21,7 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
+"""Lengths in bytes. A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
@@ -44,7 +44,8 @@ class _Broken(Exception):
 
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
-    """Return the store in a file. Without a password only the certificates of a JKS store are read, unchecked.
+    """Read a key store from a file. Without a password, only the certificates of a JKS store are read, and its digest
+    is not checked.
 
     Raises EnvironmentFault when the file is missing or not a key store, or when a password is wrong.
     """
