@@ -1,4 +1,4 @@
-"""Reading, checking and patching of the header of a v2 record batch. The records after the header are not examined.
+"""Reads, checks and patches the headers of v2 record batches. The records after the header are not examined.
 
 Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of the bytes
 that follow it), partition leader epoch, magic, CRC (of the bytes that follow it), attributes, last offset delta, base
@@ -79,8 +79,8 @@ def first_batch_bytes(buffer: bytearray, start: int) -> int:
 def scan(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
     """Return the complete batches of the records section buffer[start:end], and the position after the last of them.
 
-    A broker may cut the last batch short. Such a batch is omitted, which the position shows. Raises OldMagic,
-    UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
+    A broker may cut the last batch short. Such a batch is omitted, and the position is where it begins. Raises
+    OldMagic, UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
     """
     unpack = HEADER.unpack_from
     batches: list[ScannedBatch] = []
@@ -149,8 +149,8 @@ def patch(
 
 
 def intact(buffer: Bytes, start: int, end: int) -> bool:
-    """Return whether the CRC in the header matches the complete batch buffer[start:end]. Reads and copies all of the
-    batch."""
+    """Return whether the CRC in the header matches the complete batch buffer[start:end]. This reads and copies the
+    whole batch."""
     if end - start < HEADER_LENGTH:
         raise Truncated(f"{end - start} bytes are no record batch")
     header: HeaderTuple = HEADER.unpack_from(buffer, start)

@@ -21,7 +21,7 @@ _RELEASES: tuple[tuple[str, int, int], ...] = (
 
 
 def like_release(offered: Mapping[int, tuple[int, int]]) -> str:
-    """Return a name such as "Kafka 3.9".
+    """Return the release that the broker matches, such as "Kafka 3.9".
 
     `offered` is the answer to ApiVersions: each API key with its lowest and highest version.
     """
