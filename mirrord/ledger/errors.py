@@ -39,7 +39,7 @@ class AliasChanged(ForeignFlow):
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """Return the error that says what happened to the ledger and what to do about it."""
+    """Return the error for a ledger that has lost facts. It says what was noticed and what to do about it."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 

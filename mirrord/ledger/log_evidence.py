@@ -1,4 +1,4 @@
-"""What one process knows about its ledger's log, and detection of reads that contradict that knowledge.
+"""Keeps what one process knows about its ledger's log, and detects reads that contradict it.
 
 A log that lost its end in an unclean election can grow past a reader's position before the reader fetches again.
 Offsets alone therefore do not reveal the loss. Leader epochs do (KIP-595): they ascend with the offsets, and a log that
@@ -12,7 +12,7 @@ from mirrord.model.names import TopicId
 
 
 class Contradicted(Exception):
-    """The log no longer holds what a recorded end says."""
+    """The log no longer holds what it held according to a recorded end."""
 
     def __init__(self, recorded: LedgerEnd) -> None:
         super().__init__(recorded)
@@ -20,7 +20,7 @@ class Contradicted(Exception):
 
 
 class Evidence:
-    """The evidence collected since the snapshots were loaded."""
+    """What this process has learned about the ledger's log since it loaded the snapshots."""
 
     def __init__(self, topic_id: TopicId, offset: int, leader_epoch: int) -> None:
         """Start reading at `offset`. Everything below it has `leader_epoch` or an earlier epoch."""
@@ -58,7 +58,8 @@ class Evidence:
             self._ahead.append(recorded)
 
     def replaced(self, offset: int) -> LedgerEnd:
-        """Return the end after an acknowledged entry at whose offset another entry was read."""
+        """Return the recorded end that proves a loss: an entry was acknowledged at this offset, but another one was
+        read there."""
         epoch = max((epoch for epoch, first in self._epochs if first <= offset), default=self.read.leader_epoch)
         return LedgerEnd(self.read.topic_id, offset + 1, epoch - 1)
 

@@ -132,8 +132,12 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return the changes to the records of deleted topics. Records about partitions without a lane are kept as a loss,
-    found at this time; the others are removed. `unrecorded`: lanes whose losses are not in the ledger yet."""
+    """Return how the records of deleted topics change: the records to be saved, and the keys of those to be removed.
+
+    If a record covers partitions that lost records and never had a lane, it is kept as a loss that was found at
+    `at_ms`. Otherwise it is removed. `unrecorded` are lanes whose losses are not in the ledger yet; the records of
+    their topics do not change.
+    """
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
@@ -184,8 +188,8 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
 
 
 def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
-    """Return the newest lane of each source partition. A former copy of the partition that was deleted is no longer
-    filled."""
+    """Return the newest lane of each source partition. A former lane wrote into a copy that was deleted, and no longer
+    copies anything."""
     newest: dict[tuple[TopicId, int], LaneState] = {}
     for lane in lanes:
         key = (lane.key.source_topic_id, lane.partition)
