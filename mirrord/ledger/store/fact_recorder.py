@@ -44,7 +44,8 @@ class Recorder:
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Record the chosen names in the ledger. Names that cannot be recorded are chosen again the next time."""
+        """Record chosen names of target topics in the ledger. Names that cannot be recorded are chosen again the next
+        time."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):
@@ -77,7 +78,8 @@ class Recorder:
                 await self._store.remove(records)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write these facts after any that are left from before; return False if some are kept for the next time."""
+        """Write these facts, after earlier ones that could not be written. Return False if some could not be written
+        now; they are kept for the next call."""
         self._unwritten += facts
         async with self._writing:
             while taken := self._unwritten[:FACTS_AT_ONCE]:

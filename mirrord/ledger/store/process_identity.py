@@ -1,4 +1,4 @@
-"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is dead for sure."""
+"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is certainly dead."""
 
 import os
 import socket

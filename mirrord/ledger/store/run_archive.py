@@ -5,8 +5,8 @@
 
 Each row is a run: it starts at this ordinal and at this offset of its side. Each row group is what the ledger knows as
 one part (`ArchivedRuns`), so a lookup by ordinals reads only that group. The manifest is written last and makes the
-generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that is
-never asked does not need it.
+generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that
+never reads the dataset does not need it.
 """
 
 import importlib
@@ -258,7 +258,8 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """Return the dataset of a flow by `[compact] path`, or `known` if that is the same dataset."""
+    """Return the dataset of a flow in the folder of `[compact] path`; None if no folder is configured. Return `known`
+    if that is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name
