@@ -58,7 +58,7 @@ class LogReader:
         return PartitionId(topic.name, topic.topic_id, named.partition)
 
     async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
-        """Return (start, end) of the readable range.
+        """Return (start, end): the range of offsets that can be read from a partition.
 
         With `committed`, the range ends at the last stable offset, otherwise at the high watermark. Raises
         EnvironmentFault, ConfigError.

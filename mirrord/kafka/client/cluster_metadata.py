@@ -151,7 +151,7 @@ class ClusterView:
         return list(self._brokers)
 
     def link(self, node: int, purpose: str) -> Link:
-        """Return the link to a broker for a purpose. Each purpose has a separate connection."""
+        """Return the `Link` to a broker for one purpose, such as "groups". Each purpose has a separate connection."""
         link = self._links.get((node, purpose))
         if link is None:
             link = self._links[node, purpose] = Link(lambda: self._connect(node))

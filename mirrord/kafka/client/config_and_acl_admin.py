@@ -65,8 +65,8 @@ class UpkeepAdmin(Protocol):
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, a topic whose configs have not changed since the last call
-        with `watch` keeps its object."""
+        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
+        call with `watch` for each topic whose configs have not changed."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
@@ -87,8 +87,8 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return those of these topics that do not exist, according to the cluster. A topic that mirrord may not
-        describe is not among them."""
+        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
+        describe are not returned."""
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
@@ -109,8 +109,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, a topic whose configs have not changed since the last call
-        with `watch` keeps its object."""
+        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
+        call with `watch` for each topic whose configs have not changed."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -183,8 +183,8 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return those of these topics that do not exist, according to the cluster. A topic that mirrord may not
-        describe is not among them."""
+        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
+        describe are not returned."""
         answer = await self._metadata(topics)
         return frozenset(
             topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -224,7 +224,8 @@ class _Group:
         self.refused: dict[str, str] = {}
 
     def take(self, answers: Iterable[configs.TopicSettings]) -> None:
-        """Store an answer that differs from the last one. Topics with unchanged configs keep their objects."""
+        """Store an answer that differs from the last one. For topics with unchanged configs, the earlier objects are
+        kept."""
         former, self.seen, self.refused = self.seen, {}, {}
         for each in answers:
             if not each.error:

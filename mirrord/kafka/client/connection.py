@@ -1,9 +1,9 @@
 """Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
 transport.
 
-aiokafka handles SASL and TLS well, but sending requests through it costs too much. So it only does the handshake and
-looks up the API versions that the broker supports. After that, the transport gets another protocol, and aiokafka's
-object is no longer used.
+aiokafka handles SASL and TLS well, but sending requests through it takes too much CPU time. So it only does the
+handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
+protocol, and aiokafka's object is no longer used.
 """
 
 # pyright: reportMissingTypeStubs=false

@@ -20,7 +20,7 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----E
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments that every client class of aiokafka accepts, and its connections as well."""
+    """Keyword arguments that all client classes and connections of aiokafka accept."""
 
     security_protocol: str
     ssl_context: ssl.SSLContext

@@ -1,4 +1,5 @@
-"""Consumer groups of one cluster: finds their coordinators, reads their committed offsets, and commits for them.
+"""Finds the coordinators of consumer groups on one cluster, reads the committed offsets of the groups, and commits for
+them.
 
 Many groups share a request if the broker supports that (Kafka 3.0 and newer). Commits need one request for each group,
 and many of them are in flight at once. If the coordinator of a group does not answer now, the result for that group

@@ -1,8 +1,8 @@
 """Reads Java key stores, JKS and PKCS12, as the PEM texts that Python's ssl accepts.
 
-PKCS12 is read by cryptography. JKS is a list of DER certificates and of keys that are encrypted with a special cipher
-(JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are needed. The
-format is detected from the file's content, as in Java. Nothing is written to disk.
+PKCS12 is read by the package `cryptography`. JKS is a list of DER certificates and of keys that are encrypted with a
+special cipher (JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are
+needed. The format is detected from the file's content, as in Java. Nothing is written to disk.
 """
 
 import base64
@@ -26,7 +26,7 @@ _WHITENER = b"Mighty Aphrodite"
 
 
 class Store(msgspec.Struct, frozen=True):
-    """The contents of a store, as PEM. `key` and its `chain` are empty if there is no private key."""
+    """The contents of a key store, as PEM. `key` and its `chain` are empty if there is no private key."""
 
     authorities: str
     """Certificates that are trusted directly."""

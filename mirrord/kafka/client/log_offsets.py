@@ -2,9 +2,9 @@
 
 Three different offsets are called the end of a log:
 
-- the high watermark: what consumers of uncommitted records can read. It is the default here.
-- the last stable offset: what consumers of committed records can read, below which no transaction is open (KIP-98).
-  Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
+- the high watermark: the end for consumers that also read uncommitted records. This module reports it.
+- the last stable offset: the end for consumers that read only committed records. No transaction is open below it
+  (KIP-98). Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
 - the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
   (`mirrord.kafka.client.partition_queries`).
 
@@ -100,7 +100,7 @@ class LogOffsets:
             asker.close()
 
     async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
-        """Return an offset for each partition that exists, as `time` says.
+        """Return one offset for each partition that exists. `time` says which offset.
 
         `time` is EARLIEST, LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp (ms), which means the first
         record with this timestamp or a later one. The offset is -1 if there is no such record, or if the message format
@@ -189,7 +189,8 @@ class LogOffsets:
     async def _try(
         self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
-        """Return the leader's answer, or why it should be asked again. Raises EnvironmentFault."""
+        """Ask one leader about these partitions. Return its answer, or the error after which it should be asked again.
+        Raises EnvironmentFault."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
             return partitions, await self._list(address, questions)
@@ -215,7 +216,8 @@ class LogOffsets:
         }
 
     async def _leaders(self, names: Collection[str]) -> dict[TopicPartition, "_Led"]:
-        """Return all partitions of these topics that exist, from any broker. Raises EnvironmentFault."""
+        """Ask any broker for all existing partitions of these topics, and return their topic ids and leaders. Raises
+        EnvironmentFault."""
         described = await self._topics(names)
         self._any.brokers = tuple((broker.host, broker.port) for broker in described.brokers)
         addresses = {broker.node: (broker.host, broker.port) for broker in described.brokers}

@@ -398,7 +398,7 @@ class _Once:
         self._answer: asyncio.Future[tuple[int, tuple[int, ...]]] = asyncio.get_running_loop().create_future()
 
     def take(self, error: int, *offsets: int) -> None:
-        """Take the answer: the error, and the offsets."""
+        """Store the answer: the error, and the offsets."""
         if not self._answer.done():
             self._answer.set_result((error, offsets))
 

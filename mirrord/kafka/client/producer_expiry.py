@@ -58,7 +58,7 @@ class ProducerExpiry:
 
     @property
     def shortest_ms(self) -> int:
-        """The shortest expiry of all brokers that have answered."""
+        """The shortest time for which any of the brokers that have answered remembers a producer, in milliseconds."""
         return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:

@@ -42,10 +42,10 @@ _LIMITS = {
 REMOTE_CHUNK_BYTES = 4 << 20
 """Approximate size of one fetch from remote storage, where each fetch takes longer."""
 REMOTE_PATIENCE = 10
-"""Factor for the patience when the next batch is known to be in remote storage."""
+"""A read waits this many times longer for a batch that is known to be in remote storage."""
 AGAIN_S = 1.0
-"""While fetches return nothing, shortest time between two questions where the local part of the log begins, in
-seconds."""
+"""While fetches return nothing, the reader asks at most once in this number of seconds where the local part of the log
+begins."""
 _WAIT_GROWTH = 5
 _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
@@ -194,7 +194,7 @@ class Stretches:
 
 
 class _Place:
-    """The position of a read: whether its next batch is in remote storage (KIP-405), and how long to wait for it.
+    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long to wait for it.
 
     Remote batches are fetched over a separate connection with a longer max wait. A broker handles one request of a
     connection at a time, and before Kafka 3.8 it cancels a remote read when the request's max wait is over.
@@ -288,7 +288,7 @@ def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatc
 
 
 def _as_batch(messages: Group, position: int) -> ScannedBatch:
-    """Return a group of old messages as a batch; `position` is the first offset that a wrapper there can hold."""
+    """Return a group of old messages as a batch; `position` is the lowest offset that its messages can have."""
     first = messages.first if messages.first >= 0 else min(position, messages.last)
     length, delta = messages.end - messages.start, messages.last - first
     header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
@@ -315,7 +315,8 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 LOOK_S = 10.0
-"""While fetches are slow, shortest time between two questions where the local part of a log begins, in seconds."""
+"""While fetches are slow, the reader asks at most once in this number of seconds where the local part of a log
+begins."""
 
 
 SLOW_S = 0.1

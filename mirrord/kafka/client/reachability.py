@@ -19,7 +19,8 @@ log = structlog.get_logger()
 
 
 class ClusterWatch:
-    """The reachability of one cluster. Each change is logged once, however many observers notice it."""
+    """The reachability of one cluster, according to several observers: the parts of this daemon that send requests to
+    it. Each change is logged once."""
 
     def __init__(self, alias: Alias, clock: Clock) -> None:
         self.cluster_id: ClusterId | None = None
@@ -82,7 +83,7 @@ class WatchedAdmin:
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:

@@ -47,7 +47,7 @@ class BufferPool:
     def acquire(self, size: int) -> bytearray:
         """Return a buffer of at least `size` bytes with arbitrary content."""
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):  # the last one released is the warmest
+        for at in range(len(idle) - 1, -1, -1):  # the last one released may still be in the CPU cache
             if size <= len(idle[at]) <= 2 * size + _GRAIN:
                 buffer = idle[at]
                 del idle[at]

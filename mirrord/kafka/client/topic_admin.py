@@ -72,7 +72,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         ...
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():

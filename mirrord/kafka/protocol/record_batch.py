@@ -19,15 +19,16 @@ LENGTH_OFFSET = 12
 """The batch length counts only the bytes after its own field, so a batch is longer by this number of bytes."""
 SHORTEST_LENGTH = HEADER_LENGTH - LENGTH_OFFSET
 HEAD_OFFSET = 21
-"""The CRC covers the batch from here on."""
+"""The CRC covers the batch from this position on."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""The base timestamp is the delete horizon of that cluster's log cleaner (KIP-534). The timestamp deltas of the records
-are still relative to it, so clearing only this bit leaves the timestamp of every record unchanged."""
+"""The base timestamp is a delete horizon, which the log cleaner of the batch's cluster has set (KIP-534). The timestamp
+deltas of the records are still relative to it, so clearing only this bit leaves the timestamp of every record
+unchanged."""
 RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
 """A batch with no other attribute bit set may be copied raw."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)

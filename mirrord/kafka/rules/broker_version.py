@@ -1,4 +1,4 @@
-"""Determine which Kafka release a broker matches by the newest request versions that it accepts.
+"""Determines which Kafka release a broker matches, from the newest request versions that it accepts.
 
 A broker reveals nothing else about its release.
 """

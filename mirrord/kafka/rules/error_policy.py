@@ -1,4 +1,5 @@
-"""What every Kafka error code means to a lane: one decided meaning per code and side.
+"""What each Kafka error code means to a lane: one meaning in answers of the source (fetch), and one in answers of the
+target (produce).
 
 The codes are those of org.apache.kafka.common.protocol.Errors. A code that is in neither table is treated as a refusal
 (produce) or halts the lane (fetch): the lane must not guess the meaning of an answer that was not considered.
