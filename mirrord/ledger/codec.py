@@ -1,4 +1,4 @@
-"""Encoding and decoding of facts and state records: one version byte, then msgpack.
+"""Encodes and decodes facts and state records: one version byte, then msgpack.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,

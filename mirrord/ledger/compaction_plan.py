@@ -1,8 +1,8 @@
 """Selects the runs that a compaction moves out of the ledger: packed runs below the resume positions, in parts of many
 pieces.
 
-The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or goes back a little, still
-finds them there.
+The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or returns to a slightly
+earlier position, still finds them there.
 """
 
 from array import array

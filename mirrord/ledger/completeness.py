@@ -25,11 +25,11 @@ class Account(msgspec.Struct, frozen=True):
     lane has passed. This is not possible if the ledger no longer holds the lane's beginning, or if the lane has holes
     or truncations."""
     differences: tuple[str, ...] = ()
-    """Human-readable lines, one per difference; empty if everything that is known agrees."""
+    """Human-readable lines, one per difference that was found."""
 
 
 def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
-    """Return the lane's totals, compared with the end of the source log that it should have reached.
+    """Check one lane against the end of the source log that it should have reached.
 
     `target_end` is the high watermark of the target log, or None if the partition does not exist. `progress` is the
     lane's last progress record.

@@ -20,8 +20,8 @@ number of ordinals."""
 
 
 def void_pieces(runs: Runs, hole: HoleFound) -> list[VoidPiece]:
-    """Return the source offsets of an open hole. They were recorded as unexplained, and they count as unexplained until
-    a later run assigns the ordinals of the hole again."""
+    """Return the pieces of a hole if it is open, and otherwise nothing. Their source offsets were recorded as
+    unexplained, and they count as unexplained until a later run assigns the ordinals of the hole again."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 

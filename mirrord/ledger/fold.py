@@ -75,10 +75,10 @@ from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
-"""Maximum number of writers that are kept. Each replicator writes under its own name, and one lease may outlive many
-replicators."""
+"""Maximum number of writers whose last entries are remembered. Each replicator writes under its own name, and one lease
+may outlive many replicators."""
 FORGOTTEN_KEPT = 1000
-"""Maximum number of names of forgotten topics. All of them together must fit into one record."""
+"""Maximum number of forgotten topics whose names are remembered. All of them together must fit into one record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 

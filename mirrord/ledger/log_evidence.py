@@ -29,7 +29,7 @@ class Evidence:
         self._epochs: list[tuple[int, int]] = []
         """Pairs of (leader epoch, offset of its first entry), as read, in ascending order."""
         self._ahead: list[LedgerEnd] = []
-        """Recorded ends above the position that was read."""
+        """Recorded ends above the position up to which the log was read."""
 
     @property
     def end(self) -> int:
@@ -48,7 +48,7 @@ class Evidence:
             self._ahead = [recorded for recorded in self._ahead if recorded.end > offset + 1]
 
     def know(self, recorded: LedgerEnd) -> None:
-        """Accept a recorded end from this process or from another one. Raises Contradicted."""
+        """Take an end into account that this process or another one recorded. Raises Contradicted."""
         if recorded.topic_id != self.read.topic_id:
             raise Contradicted(recorded)
         if any(epoch > recorded.leader_epoch and offset < recorded.end for epoch, offset in self._epochs):

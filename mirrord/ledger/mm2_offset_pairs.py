@@ -1,13 +1,13 @@
 """Selects the offset pairs of a lane that are published for MirrorMaker 2's checkpoint tasks.
 
-A pair holds the offsets of one record on both sides. Only records below the lane's resume position are eligible: they
-are acknowledged, replicated and explained by the ledger. The first record of each run is published, because offsets
-advance together until the next run begins. The last record is published when it is far enough after the last published
-one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if there are many
-new runs only the latest are published.
+A pair holds the offsets of one record at the source and at the target. Only records below the lane's resume position
+are eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
+because offsets advance together until the next run begins. The last record is published when it is far enough after the
+last published one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if
+there are many new runs only the latest are published.
 
-MirrorMaker 2 translates with the newest pair at or below a group's position, so pairs must ascend on both sides. No
-pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
+MirrorMaker 2 translates with the newest pair at or below a group's position, so both offsets must ascend from pair to
+pair. No pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec
@@ -24,7 +24,7 @@ class PublishedPairs(msgspec.Struct, frozen=True):
     """What has been published for one lane."""
 
     considered_below: int
-    """The ordinal below which all ordinals have been considered."""
+    """All ordinals below this one have been considered for publishing."""
     last: int = -1
     """The highest ordinal that was published, or -1."""
     upstream: int = -1

@@ -36,8 +36,8 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
   follow it in one log precede it in the other.
 - "not_copied": this lane has no record at the offset that was asked for; `offset` is that of the next record.
 - "before_map": the offset precedes everything that the map knows.
-- "at_end": nothing follows it on the other side yet. The next record will be at `offset` or later; asking again later
-  gives the answer.
+- "at_end": no record at the requested offset or after it has been copied yet. The next one will be at `offset` or
+  later; asking again later gives the answer.
 - "unknown": no reliable answer is possible.
 """
 
@@ -48,7 +48,7 @@ class CopiedPosition(NamedTuple):
     ordinal: int
     """All ordinals below this one are in the target log."""
     target_offset: int
-    """The offset directly after the last of them."""
+    """The target offset directly after the last of their records."""
     source_offset: int
     """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
 
@@ -72,8 +72,8 @@ class Translation(msgspec.Struct, frozen=True):
 
     - not_copied: a `Reason` of the ledger. "pending": the record will be copied, after those already there. "foreign":
       not a record of this lane. Empty: the ledger keeps only the newest verdicts, and this one is older.
-    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that was not written down. "forgotten": both logs
-      began after it when the map was pruned. "start": the lane began after it.
+    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that is not recorded. "forgotten": both logs began
+      after it when the map was pruned. "start": the lane began after it.
     - unknown: a human-readable line.
     """
     ahead: int = 0

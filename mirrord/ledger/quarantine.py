@@ -1,6 +1,5 @@
-"""The quarantine of a lane: records that cannot be copied, because the target refuses them or the source cannot be read
-there. The lane waits until an operator decides what happens to them.
-"""
+"""The quarantine of a lane: records that cannot be copied, because the target refuses them or because they cannot be
+read from the source. The lane waits until an operator decides what happens to them."""
 
 from collections.abc import Iterable
 
@@ -22,7 +21,7 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     error: int
     line: str
     skipped: Origin | None = None
-    """The origin of the decision to skip it, or None if the lane waits for a decision."""
+    """Who decided to skip the entry, when and why; None while the lane waits for a decision."""
     letters: int = -1
     """`letters` and `letters_at` are the same as in `QuarantineSkipped`."""
     letters_at: int = -1
@@ -59,7 +58,7 @@ def _holds(entry: Parked, other: Parked) -> bool:
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     """Return the quarantine after a command.
 
-    Return None if no entry waits for a decision there. The command then does not take effect.
+    Return None if no entry waits for a decision at these offsets. The command then does not take effect.
     """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):

@@ -21,7 +21,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True):
     log_start: int
     origin: Origin
     done: bool = False
-    """Whether the lane has skipped [start, end). It skips the range again if it comes there again."""
+    """Whether the lane has skipped [start, end). It skips the range again if it reaches the range again."""
 
 
 Seeks = tuple[Seek, ...]

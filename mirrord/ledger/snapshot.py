@@ -78,7 +78,7 @@ class SnapshotCut(NamedTuple):
         return [*(record for records in self.groups(1) for record in records), self.flow]
 
     def groups(self, count: int) -> Iterator[list[RunsPiece | LaneSnapshot]]:
-        """Yield all records except the flow's, in lists of up to `count`. Pieces are loaded only at that point, because
+        """Yield all records except the flow's, in lists of up to `count`. Pieces are loaded one list at a time, because
         all of them together may be large."""
         pieces = (piece.record(self.tenure) for piece in self.pieces)
         records = chain[RunsPiece | LaneSnapshot](pieces, self.lanes)

@@ -1,12 +1,12 @@
 """The last known end of every selected source partition, whether or not a lane copies it.
 
 Lanes record the end of the source in their progress records, but only while they fetch. For a partition that is paused,
-limited, halted or not yet opened, these records are the only source of information about its backlog. A record covers a
+limited, halted or not yet opened, only the records of this module show the size of its backlog. Such a record covers a
 block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
 changed are written.
 
-In the state topic, such a record has the layout and the kind of key of a lane's progress record, under the id of a lane
-without a target topic. No such lane exists, so a program that does not know these records ignores them.
+In the state topic, a record of this module has the layout and the kind of key of a lane's progress record, under the id
+of a lane without a target topic. No such lane exists, so a program that does not know these records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -26,8 +26,8 @@ BLOCK = 256
 """Number of partitions in one record."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
-"""Returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if it is
-not known."""
+"""A function that returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if
+it is not known."""
 
 
 class SourcePartition(NamedTuple):
@@ -173,7 +173,8 @@ def unopened_losses(state: FlowState) -> Iterator[Unopened]:
 
 
 def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
-    """Return the losses of deleted topics, except those of the lanes that the status shows."""
+    """Return the losses of lanes that are not in `shown`, and of topics that never had a lane. The status lists the
+    losses of the lanes in `shown` separately."""
     found = [
         LossStatus(lane.source_topic, lane.partition, reason, count)
         for lane_id, lane in state.lanes.items()

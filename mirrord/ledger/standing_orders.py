@@ -24,7 +24,7 @@ ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
 POLICY = "policy"
-"""Author of a command that no person gave."""
+"""Author of a command that mirrord issues itself, without a person."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

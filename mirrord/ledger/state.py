@@ -115,7 +115,7 @@ class LaneState:
     """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """The times in the last `LaneTaken`."""
+    """The longest lease and the longest request timeout, in milliseconds, as in the last `LaneTaken`."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
@@ -128,7 +128,7 @@ class LaneState:
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
-    """What MirrorMaker 2 left, if the lane resumed from there."""
+    """The copy of MirrorMaker 2 that the lane continues, if there is one."""
     quarantine: Quarantine = ()
     seeks: Seeks = ()
     """Operator commands to skip ahead in the source, and the ranges that were skipped because of them."""

@@ -7,7 +7,7 @@
    read it.
 4. The next trim of the ledger omits the runs. The lease holder trims it, or this compaction if the lease was released.
 
-The next compaction finishes or removes what an earlier run left behind at any of these steps.
+The next compaction finishes or removes what an interrupted one left at any of these steps.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ from mirrord.runtime.clock import SystemClock
 FILE_PARTS = 16
 """Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
 FILES_AT_ONCE = 32
-"""Number of files in progress. Their packed runs are in memory together, which takes some megabytes."""
+"""Number of files that are written at the same time. Their packed runs are in memory together, which takes some
+megabytes."""
 PARTS_PER_ENTRY = 10_000
 """Largest number of parts in one entry of the ledger."""
 
@@ -72,7 +73,7 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
 """A function that writes these files. It may distribute them over several workers."""
 OnRunsWritten = Callable[[int, int], None]
-"""A callback with the number of runs written so far and the total number of runs."""
+"""A callback that gets the number of runs written so far and the total number of runs."""
 
 
 class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,13 +105,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     left: int
-    """Lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next compaction."""
+    """Number of lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next
+    compaction."""
     trimmed: bool
     """Whether the ledger has been trimmed. If not, the lease holder will trim it."""
 
 
 def write(work: FileWork) -> ArchiveFile:
-    """Write one file. Raises EnvironmentFault."""
+    """Write one file of a generation, and return its description. Raises EnvironmentFault."""
     path = file_path(work.topic, work.partition, work.side, work.parts[0].runs.first_ordinal, work.lane)
     try:
         columns = [unpacked(iter(part.pieces)) for part in work.parts]

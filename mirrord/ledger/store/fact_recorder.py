@@ -1,4 +1,5 @@
-"""Writes the supervisor's actions to the flow's ledger, in order, and keeps them until the write succeeds."""
+"""Writes facts about the supervisor's actions to the flow's ledger, in order, and keeps them until the write
+succeeds."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -72,7 +73,8 @@ class Recorder:
         return True
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about source topics from the state topic. If that fails, the next caller tries it again."""
+        """Remove records about the ends of source partitions from the state topic. If that fails, the next caller tries
+        it again."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)

@@ -83,7 +83,7 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """Take the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
+    """Read the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.accept_progress(record)

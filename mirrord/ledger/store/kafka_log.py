@@ -54,7 +54,7 @@ class KafkaLog:
         return await self._topics.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
-        """Read the state topic again from its start."""
+        """Yield all records of the state topic, from its start to its current end."""
         if self._alone:
             return
         ends, start = await self._topics.ends()
@@ -64,7 +64,7 @@ class KafkaLog:
                 yield _state_row(record)
 
     def seek(self, offset: int) -> None:
-        """Read the ledger from this offset on."""
+        """Make `read` continue at this offset of the ledger."""
         self._ledger.seek(offset)
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:

@@ -94,7 +94,7 @@ class LedgerLog(Protocol):
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append values to the ledger and return their offsets (-1 if unknown) when all of them are replicated.
 
-        A failed append may have added all of them, or only the first few.
+        After a failed append, all of them, only the first ones, or none may be in the ledger.
         """
         ...
 

@@ -168,7 +168,7 @@ class PartitionReader:
         self._empty = 0
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset."""
+        """Make the next `take` continue at this offset."""
         self.stop()
         self.position, self.last_epoch = offset, -1
         self._empty = 0
@@ -207,7 +207,7 @@ class PartitionReader:
                 return looked
 
     async def _read_next(self) -> _LogRead:
-        """Send one fetch."""
+        """Send one fetch, and return the records of its answer."""
         try:
             buffer, fetched = await self._fetch()
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -294,7 +294,7 @@ class PartitionWriter:
     async def write(self, records: Sequence[KeyValue]) -> list[int]:
         """Append records and return their offsets (-1 if unknown) when all of them are replicated.
 
-        Raises LedgerUnavailable, after which all of them may be in the log, or only the first few.
+        Raises LedgerUnavailable. After that, all of them, only the first ones, or none may be in the log.
         """
         async with self._writing:
             return await self._write(deque(_batches(records)))

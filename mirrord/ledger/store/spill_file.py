@@ -29,7 +29,7 @@ class AtticLost(EnvironmentFault):
 class FileAttic:
     """Storage for runs (`Attic`) in a temporary file, which is created on first use and disappears with the process.
 
-    Freed space is reused for data that takes the same number of units.
+    Freed space is reused for data that takes the same number of units (`UNIT_BYTES`).
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -192,7 +192,7 @@ class LedgerStore:
             async with asyncio.timeout(self._deadline):
                 return await append.waiter
         except TimeoutError:
-            if append.bound is not None:  # in the same tick
+            if append.bound is not None:  # it arrived with the timeout
                 return append.bound
             self._outbox.give_up(append)
             raise LedgerUnavailable(f"no answer from {self._log.topic} within {self._deadline:g} s") from None
@@ -207,7 +207,7 @@ class LedgerStore:
             self._kept.note(state_key(record), record)
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about source topics from the state topic. Raises LedgerUnavailable."""
+        """Remove records about the ends of source partitions from the state topic. Raises LedgerUnavailable."""
         await self._save([StateRow(progress_key(record), None) for record in records])
 
     async def read_to_end(self) -> None:
