@@ -1,1 +1,1 @@
-"""Kafka without mirrord's subjects: the protocol's bytes, and clients for brokers."""
+"""Access to Kafka: the bytes of its protocol, clients for brokers, and rules about brokers and topics."""

@@ -1,4 +1,4 @@
-"""Encoding and decoding of facts and state records: one version byte, then msgpack.
+"""Encodes and decodes facts and state records: one version byte, then msgpack.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,
@@ -81,7 +81,7 @@ def decode_entry(data: bytes | None) -> Entry:
 
 
 def encode_state(record: StateRecord) -> bytes:
-    """Return the bytes of a record of the state topic. `records.state_key` returns its key."""
+    """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns its key."""
     return _PREFIX + _encode(record)
 
 
@@ -168,7 +168,7 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
-    """Return whether these can be the parts of one side, in ascending order."""
+    """Return whether these can be the archived parts of one side of a lane: plausible numbers, in ascending order."""
     behind = -1
     for part in parts:
         offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64

@@ -1,8 +1,8 @@
-"""Selection of the runs that a compaction moves out of the ledger: packed runs below the resume positions, in parts of
-many pieces.
+"""Selects the runs that a compaction moves out of the ledger: packed runs below the resume positions, in parts of many
+pieces.
 
-The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or goes back a little, still
-finds them there.
+The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or returns to a slightly
+earlier position, still finds them there.
 """
 
 from array import array
@@ -56,7 +56,7 @@ def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) ->
     for lane_id, lane in sorted(state.lanes.items()):
         progress = state.progress.get(lane_id)
         if progress is not None:
-            # A lane that resumes scans everything after a hole, so runs from there on are not moved.
+            # A lane that resumes scans everything after a hole, so runs from the first hole on are not moved.
             end = min([progress.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
                 yield from _of_side(lane_id, lane, side, end, most, least)
@@ -77,7 +77,7 @@ def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, 
 
 
 def unpacked(packed: Iterator[bytes]) -> RunColumns:
-    """Return consecutive packed runs as one pair of columns. Raises ValueError if they are damaged."""
+    """Return consecutive packed runs as two columns, ordinals and offsets. Raises ValueError if they are damaged."""
     ordinals, offsets = array("q"), array("q")
     for each in packed:
         more = Packed(each).unpack()
@@ -87,7 +87,7 @@ def unpacked(packed: Iterator[bytes]) -> RunColumns:
 
 
 def columns_checksum(columns: RunColumns) -> int:
-    """Return the checksum as defined for `ArchivedRuns.checksum`."""
+    """Return the checksum of two columns of runs, as defined for `ArchivedRuns.checksum`."""
     both = columns[0] + columns[1]
     if byteorder == "big":
         both.byteswap()

@@ -1,5 +1,7 @@
-"""Check, from the ledger and the ends of both logs and without reading any record, that each source offset is accounted
-for."""
+"""Checks that every source offset was copied or has a verdict.
+
+The check uses only the ledger and the ends of the source log and the target log. It reads no records.
+"""
 
 from collections import Counter
 from collections.abc import Container
@@ -12,21 +14,22 @@ from mirrord.ledger.state import FlowState, LaneState
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The totals of one lane."""
+    """The result of the check for one lane."""
 
     copied: int
     """Number of records copied."""
     position: int
     """The source offset that would be copied next."""
     counted: bool
-    """Whether copied records and verdicts were compared with the number of source offsets that the lane has passed.
-    This is not possible where the ledger no longer holds the lane's beginning, or records holes."""
+    """Whether the numbers of copied records and of verdicts were compared with the number of source offsets that the
+    lane has passed. This is not possible if the ledger no longer holds the lane's beginning, or if the lane has holes
+    or truncations."""
     differences: tuple[str, ...] = ()
-    """Human-readable lines, one per difference; empty if everything that is known agrees."""
+    """Human-readable lines, one per difference that was found."""
 
 
 def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
-    """Return the lane's totals, compared with the end of the source log that it should have reached.
+    """Check one lane against the end of the source log that it should have reached.
 
     `target_end` is the high watermark of the target log, or None if the partition does not exist. `progress` is the
     lane's last progress record.
@@ -52,8 +55,8 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
 
 
 def _begin(lane: LaneState) -> int | None:
-    """Return the source offset where the lane began, or None if the ledger does not say it for certain or offsets were
-    used twice."""
+    """Return the source offset where the lane began. Return None if the ledger does not show it with certainty, or if
+    the lane has holes or truncations."""
     if lane.holes or lane.verdicts.counts.get("truncated"):
         return None
     recent = lane.verdicts.recent

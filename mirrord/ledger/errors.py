@@ -1,4 +1,4 @@
-"""Errors in a ledger."""
+"""Exceptions about a flow's ledger."""
 
 from mirrord.model.errors import EnvironmentFault
 
@@ -18,8 +18,8 @@ class LedgerGone(LedgerWentBack):
 
 
 class StateLost(EnvironmentFault):
-    """The state topic lost rows that were read from it earlier. The ledger itself is complete. A store that is opened
-    again finds the rows that are left."""
+    """The state topic lost records that were read from it earlier. The ledger itself is complete. A store that is
+    opened again finds the records that are left."""
 
 
 class LedgerMissing(EnvironmentFault):
@@ -31,15 +31,15 @@ class LedgerUnavailable(EnvironmentFault):
 
 
 class ForeignFlow(EnvironmentFault):
-    """The ledger of this flow name belongs to other clusters."""
+    """The ledger with this flow's name belongs to a flow between other clusters."""
 
 
 class AliasChanged(ForeignFlow):
-    """The alias of the flow's source differs from the one under which it was copied."""
+    """The alias of the flow's source differs from the alias under which the flow has copied so far."""
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """Return the error that says what happened to the ledger and what to do about it."""
+    """Return the error for a ledger that has lost facts. It says what was noticed and what to do about it."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 

@@ -13,7 +13,7 @@ These facts take effect:
 - the first `LaneOpened` of a lane; `LaneTaken` if its grant is one more than the lane's; every other fact of a lane if
   it carries the lane's grant;
 - an operator command (`OrderFact`) if it changes something; a command about a quarantine while the lane waits there; a
-  command to skip ahead if no other one reaches as far;
+  command to skip ahead if no earlier one covers the same records;
 - no fact that follows, in the same entry, a `LeaseTaken` that did not take effect, because its writer is not the
   holder;
 - no fact of an entry that is already in the ledger, as its writer and number show.
@@ -75,10 +75,10 @@ from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
-"""Maximum number of writers that are kept. Each replicator writes under its own name, and one lease may outlive many
-replicators."""
+"""Maximum number of writers whose last entries are remembered. Each replicator writes under its own name, and one lease
+may outlive many replicators."""
 FORGOTTEN_KEPT = 1000
-"""Maximum number of names of forgotten topics. All of them together must fit into one record."""
+"""Maximum number of forgotten topics whose names are remembered. All of them together must fit into one record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
 """Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
@@ -360,7 +360,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         return False
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
-    if state.forgotten_lanes:  # state of this copy that is still stored counts again
+    if state.forgotten_lanes:  # stored records of this copy take effect again
         for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
             del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
@@ -406,7 +406,7 @@ def _change_lane(
             _add_runs(lane, fact)
         case TargetRun():
             doubt(lane, fact.ordinal)
-            # Runs above this offset under lower ordinals described a log that has since gone back.
+            # Runs above this offset under lower ordinals describe a log that has lost its end since then.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
@@ -427,8 +427,8 @@ def _change_lane(
             lane.inherited = fact
         case MapRebuilt():
             doubt(lane, fact.first)
-            # The records that follow are handled like those after a hole, one without ordinals. It supersedes an older
-            # hole here.
+            # The records that follow are handled like those after a hole without ordinals. It replaces an older hole
+            # here.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = [hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first]
             lane.holes = (*(carried_on(hole, fact.first, fact.first, fact.until) for hole in kept), mended)
@@ -436,7 +436,7 @@ def _change_lane(
 
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
-    # The fact itself says whether the check leaves something open.
+    # The fact itself says whether ordinals are left to check.
     if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven
     return fact.last + 1 if fact.more else -1
@@ -458,7 +458,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := invalidated_decisions(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.invalidate_decided(again)
-    # Ordinals that are assigned again are no longer void: the log went back below the hole and grows again.
+    # Ordinals that are assigned again no longer belong to a hole: the log went back below the hole and grows again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)

@@ -33,7 +33,8 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
 
 
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
-    """Return the ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
+    """Return the target offsets that belong to no lane of the flow, in ascending order, within the range that the
+    lane's map covers."""
     where = _where(state.lanes[lane_id])
     return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
 
@@ -65,7 +66,8 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 
 def _number(lane: LaneState, progress: Progress | None) -> int:
-    """Compute the number from the first record and the resume position alone: each record occupies one offset."""
+    """Compute the number of foreign offsets from the lane's first record and its resume position alone. This is
+    possible because each record of the lane occupies one offset."""
     first = lane.target_runs.first
     if first is None or progress is None or progress.ordinal <= first.ordinal:
         return 0

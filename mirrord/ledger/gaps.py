@@ -1,8 +1,9 @@
-"""Which source offsets were not copied, and why: the verdicts of a ledger, each offset once.
+"""Collects the source offsets that were not copied, and why, from the verdicts in a ledger.
 
-A later verdict overrides an earlier one. A lane that was taken over states the verdicts around its takeover again, and
-it may copy records that had been excluded before. A "truncated" verdict takes back everything recorded earlier about
-its offsets, and coexists with everything recorded later: the source uses these offsets again for other records.
+A later verdict overrides an earlier one on the same offsets: a lane that was taken over states the verdicts around its
+takeover again, and it may copy records that had been excluded before. A "truncated" verdict differs. It removes
+everything recorded earlier about its offsets, but not what is recorded later, because the source uses these offsets
+again for other records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,13 +32,16 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Gaps:
-    """The gaps of a ledger. Takes in its verdicts in ledger order, starting from the newest state that a trimmed ledger
-    left. The caller folds each fact into that state before it passes the fact to `take`."""
+    """The gaps of one ledger. They begin with the verdicts in a given state, which is all that a trimmed ledger still
+    holds of its older entries. Then `take` adds the verdicts of each fact, in ledger order.
+
+    The caller folds each fact into that state before it passes the fact to `take`.
+    """
 
     def __init__(self, state: FlowState) -> None:
         self._state = state
         self._decided: dict[LaneId, int] = {}
-        """For each lane, an offset that no decided verdict extends beyond."""
+        """For each lane, an offset beyond which it has no verdict with a reason in `DECIDED`."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[VoidPiece]] = {}
@@ -54,7 +58,7 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """Take in a fact that took effect, or one that is already part of the state."""
+        """Add what a fact says. It must have taken effect, or be part of the state already."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):
@@ -124,7 +128,8 @@ class Gaps:
 
 
 def _touched(gaps: list[Gap], where: Interval) -> Interval:
-    """Return the positions of the gaps that overlap a range."""
+    """Return the slice of the gaps that overlap a range: the index of the first one, and the index after the last
+    one."""
     first = bisect_right(gaps, where[0], key=lambda each: each.end)
     return first, bisect_left(gaps, where[1], key=lambda each: each.start)
 

@@ -18,7 +18,8 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     began_ms: int
     signs: int = 0
-    """Number of signs of life. A process that waits for the job to end sees from them that it is alive."""
+    """Number of signs of life. A process that waits for the job to end concludes from a rising number that the job is
+    alive."""
     done: int = 0
     every: int = 0
     outcome: JobOutcome | None = None

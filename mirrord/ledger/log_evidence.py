@@ -1,4 +1,4 @@
-"""What one process knows about its ledger's log, and detection of reads that contradict that knowledge.
+"""Keeps what one process knows about its ledger's log, and detects reads that contradict it.
 
 A log that lost its end in an unclean election can grow past a reader's position before the reader fetches again.
 Offsets alone therefore do not reveal the loss. Leader epochs do (KIP-595): they ascend with the offsets, and a log that
@@ -12,7 +12,7 @@ from mirrord.model.names import TopicId
 
 
 class Contradicted(Exception):
-    """The log no longer holds what a recorded end says."""
+    """The log no longer holds what it held according to a recorded end."""
 
     def __init__(self, recorded: LedgerEnd) -> None:
         super().__init__(recorded)
@@ -20,7 +20,7 @@ class Contradicted(Exception):
 
 
 class Evidence:
-    """The evidence collected since the snapshots were loaded."""
+    """What this process has learned about the ledger's log since it loaded the snapshots."""
 
     def __init__(self, topic_id: TopicId, offset: int, leader_epoch: int) -> None:
         """Start reading at `offset`. Everything below it has `leader_epoch` or an earlier epoch."""
@@ -29,7 +29,7 @@ class Evidence:
         self._epochs: list[tuple[int, int]] = []
         """Pairs of (leader epoch, offset of its first entry), as read, in ascending order."""
         self._ahead: list[LedgerEnd] = []
-        """Recorded ends above the position that was read."""
+        """Recorded ends above the position up to which the log was read."""
 
     @property
     def end(self) -> int:
@@ -48,7 +48,7 @@ class Evidence:
             self._ahead = [recorded for recorded in self._ahead if recorded.end > offset + 1]
 
     def know(self, recorded: LedgerEnd) -> None:
-        """Accept a recorded end from this process or from another one. Raises Contradicted."""
+        """Take an end into account that this process or another one recorded. Raises Contradicted."""
         if recorded.topic_id != self.read.topic_id:
             raise Contradicted(recorded)
         if any(epoch > recorded.leader_epoch and offset < recorded.end for epoch, offset in self._epochs):
@@ -58,7 +58,8 @@ class Evidence:
             self._ahead.append(recorded)
 
     def replaced(self, offset: int) -> LedgerEnd:
-        """Return the end after an acknowledged entry at whose offset another entry was read."""
+        """Return the recorded end that proves a loss: an entry was acknowledged at this offset, but another one was
+        read there."""
         epoch = max((epoch for epoch, first in self._epochs if first <= offset), default=self.read.leader_epoch)
         return LedgerEnd(self.read.topic_id, offset + 1, epoch - 1)
 

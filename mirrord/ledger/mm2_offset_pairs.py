@@ -1,13 +1,13 @@
-"""Selection of the offset pairs, taken from a lane's runs, that are published for MirrorMaker 2's checkpoint tasks.
+"""Selects the offset pairs of a lane that are published for MirrorMaker 2's checkpoint tasks.
 
-A pair holds the offsets of one record on both sides. Only records below the lane's resume position are eligible: they
-are acknowledged, replicated and explained by the ledger. The first record of each run is published, because offsets
-advance together between two of them. The last record is published when it is far enough after the last published one,
-and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if there are many new
-runs only the latest are published.
+A pair holds the offsets of one record at the source and at the target. Only records below the lane's resume position
+are eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
+because offsets advance together until the next run begins. The last record is published when it is far enough after the
+last published one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if
+there are many new runs only the latest are published.
 
-MirrorMaker 2 translates with the newest pair at or below a group's position, so pairs must ascend on both sides. No
-pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
+MirrorMaker 2 translates with the newest pair at or below a group's position, so both offsets must ascend from pair to
+pair. No pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec
@@ -24,12 +24,12 @@ class PublishedPairs(msgspec.Struct, frozen=True):
     """What has been published for one lane."""
 
     considered_below: int
-    """The ordinal below which all ordinals have been considered."""
+    """All ordinals below this one have been considered for publishing."""
     last: int = -1
     """The highest ordinal that was published, or -1."""
     upstream: int = -1
     downstream: int = -1
-    """The pair of that ordinal."""
+    """The source offset and the target offset of the record with the ordinal `last`."""
 
 
 def due_syncs(
@@ -37,8 +37,8 @@ def due_syncs(
 ) -> tuple[list[OffsetSync], PublishedPairs]:
     """Return the pairs to publish now, in the order of their records, and the state after publishing them.
 
-    All ordinals below the lane's `next_ordinal` are acknowledged. `published` is None at first. Then only the last
-    record is published, because the beginnings of earlier runs may already be in the topic.
+    All ordinals below the lane's `next_ordinal` are acknowledged. `published` is None in the first call. Then only the
+    last record is published, because the beginnings of earlier runs may already be in the topic.
     """
     if published is not None and _moved(lane, published):
         # A pair below the last one makes MirrorMaker 2 drop the pairs that it has (OffsetSyncStore.backfillOffsets).
@@ -79,8 +79,8 @@ def _begins(runs: Runs, first: int, end: int) -> list[int]:
 
 
 def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
-    """Return None where readers would skip records that were copied out of order, and where the offsets are not
-    certain."""
+    """Return the pair of an ordinal. Return None if readers would skip records that were copied out of order, or if the
+    offsets are not certain."""
     if lane.halted is not None or any(hole.first <= ordinal < hole.until for hole in lane.holes):
         return None
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)

@@ -11,11 +11,11 @@ Offsets ascend from run to run, with three exceptions (`Runs.turns`):
 - Records that were copied again because of a hole or a difference are out of order, under later ordinals (`HoleFound`,
   `MapRebuilt`). The first record to be read may then not be the record that was asked for: "reordered".
 - After a difference, a record may be in the target twice. The first copy is the one that translations use.
-- The source log was truncated, and its offsets are used again for other records (`LaneState.cuts`). The newer records
-  count.
+- The source log was truncated, and its offsets are used again for other records (`LaneState.truncations`). The newer
+  records count.
 
-Ordinals that a hole made void have no record anywhere. A lane is therefore divided into a few stretches within which
-both sides ascend, and each stretch is searched by bisection.
+The ordinals of a hole have no records. A lane is therefore divided into a few stretches of ordinals within which both
+source offsets and target offsets ascend, and each stretch is searched by bisection.
 """
 
 from bisect import bisect_right
@@ -36,8 +36,8 @@ TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_
   follow it in one log precede it in the other.
 - "not_copied": this lane has no record at the offset that was asked for; `offset` is that of the next record.
 - "before_map": the offset precedes everything that the map knows.
-- "at_end": nothing follows it on the other side yet. The next record will be at `offset` or later; asking again later
-  gives the answer.
+- "at_end": no record at the requested offset or after it has been copied yet. The next one will be at `offset` or
+  later; asking again later gives the answer.
 - "unknown": no reliable answer is possible.
 """
 
@@ -48,18 +48,18 @@ class CopiedPosition(NamedTuple):
     ordinal: int
     """All ordinals below this one are in the target log."""
     target_offset: int
-    """The offset directly after the last of them."""
+    """The target offset directly after the last of their records."""
     source_offset: int
     """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
-        """Return the values from the lane's progress record."""
+        """Return the position in the lane's progress record."""
         return CopiedPosition(progress.ordinal, progress.target_offset, progress.source_offset)
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """An answer."""
+    """The translation of one offset."""
 
     asked: int
     kind: TranslationKind
@@ -72,13 +72,13 @@ class Translation(msgspec.Struct, frozen=True):
 
     - not_copied: a `Reason` of the ledger. "pending": the record will be copied, after those already there. "foreign":
       not a record of this lane. Empty: the ledger keeps only the newest verdicts, and this one is older.
-    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that was not written down. "forgotten": both logs
-      began after it when the map was pruned. "start": the lane began after it.
+    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that is not recorded. "forgotten": both logs began
+      after it when the map was pruned. "start": the lane began after it.
     - unknown: a human-readable line.
     """
     ahead: int = 0
-    """The number of source offsets before the requested one that were not examined yet; 0 if the reader is level with
-    the copy. Set for "at_end", from source to target."""
+    """For "at_end", from source to target: the number of source offsets before the requested one that the lane has not
+    examined yet."""
 
 
 class _Stretch(NamedTuple):
@@ -184,8 +184,8 @@ class LaneMap:
         return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
 
     def _first_from(self, stretch: _Stretch, offset: int) -> int:
-        """Return the first ordinal of a stretch that is still valid and has this source offset or a higher one; -1 if
-        there is none."""
+        """Return the first ordinal of a stretch whose record was not truncated and has this source offset or a higher
+        one; -1 if there is none."""
         if offset >= stretch.limit:
             return -1
         runs = self._source
@@ -225,7 +225,7 @@ class LaneMap:
         return at >= 0 and ordinal <= self._voids[at][1]
 
     def _live_from(self, ordinal: int) -> int:
-        """Return the first ordinal from this one on that is not void."""
+        """Return the first ordinal from this one on that is not in a hole."""
         at = bisect_right(self._void_starts, ordinal) - 1
         return max(ordinal, self._voids[at][1] + 1) if at >= 0 else ordinal
 
@@ -240,7 +240,8 @@ class LaneMap:
 
 
 def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
-    """Return the ranges (first, last) of ordinals that have no record: ascending, and separated by other ordinals."""
+    """Return the ranges (first, last) of ordinals in holes, which have no records. They ascend, and adjacent ranges are
+    merged."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
         if found and first <= found[-1][1] + 1:
@@ -251,7 +252,7 @@ def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
 
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
-    """Return the stretches in the order of their ordinals."""
+    """Divide the lane's ordinals into stretches, in ascending order."""
     cuts = [ordinal for ordinal, _ in lane.truncations]
     edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
     return [

@@ -15,7 +15,7 @@ fit into the lane's snapshot."""
 
 
 def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
-    """Fold a fact at a ledger offset into its lane. Return whether it took effect."""
+    """Fold the fact of an audit or a repair, at a ledger offset, into its lane. Return whether it took effect."""
     if offset < lane.folded_to:
         return False
     if isinstance(fact, RangeAudited):
@@ -79,7 +79,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
         if fact.first > known.end or fact.end < known.end or (fact.end == known.end and not is_closer):
             return False
         if fact.first > known.first:
-            # The whole range counts as proven only as closely as its less closely proven part.
+            # The whole range gets the weaker of the two levels of proof.
             level = fact.level if fact.level == known.level else "digest"
             newest_ms = max(fact.newest_ms, known.newest_ms)
             fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)

@@ -1,4 +1,4 @@
-"""Removal of state that no reader can need any more."""
+"""Removes state that no reader can need any more."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from mirrord.model.runs import Runs
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
     """Drop a lane's runs whose records are below the log starts of both clusters. Return the number of runs dropped.
 
-    Only whole runs are dropped, from the front, and packed runs only piece by piece; the open run stays. Holes and
+    Only whole runs are dropped, from the front, and packed runs only piece by piece; the last run stays. Holes and
     truncations are dropped once everything that they refer to is gone. The ledger keeps its facts until it is trimmed.
     Pruning takes effect with the next snapshot, from which other readers learn about it (`prune_like`).
     """
@@ -28,8 +28,8 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
 
 def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
-    """Drop the runs that a snapshot of the current holder, or of a later one, no longer holds before its first
-    ordinals."""
+    """Drop the runs that the holder of the lease has pruned: those below the first ordinals of the lane's snapshot. A
+    snapshot of an earlier holder is ignored."""
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
         return
@@ -40,9 +40,11 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
 
 
 def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
-    """Drop the forgotten lanes of which the state topic holds nothing any more. A cut that is later than the
-    `CopyForgotten` fact and no longer lists these lanes was written after their removal. Otherwise a reader that never
-    trims would keep them forever."""
+    """Drop forgotten lanes whose records are no longer in the state topic.
+
+    A snapshot that is later than the `CopyForgotten` fact and no longer lists these lanes was written after their
+    removal. Without this function, a process that never trims would keep them forever.
+    """
     listed = set(snapshot.forgotten_copies)
     for lane, offset in list(state.forgotten_lanes.items()):
         if offset < snapshot.cut and LaneKey.parse(lane).topics not in listed:
@@ -50,7 +52,7 @@ def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
 
 
 def floor(lane: LaneState) -> int:
-    """Return the first ordinal for which both sides are known."""
+    """Return the first ordinal for which both the source offset and the target offset are known."""
     firsts = (lane.source_runs.first, lane.target_runs.first)
     return max((first.ordinal for first in firsts if first is not None), default=0)
 
@@ -64,7 +66,8 @@ def _forget_below_floor(lane: LaneState) -> None:
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:
-    """Return the first ordinal that may still be readable. Offsets do not have to ascend from run to run."""
+    """Return the first ordinal whose record may still be in a log that begins at `log_start`. Offsets do not have to
+    ascend from run to run."""
     edges = [0, *(runs.position(turn) for turn in runs.turns), len(runs)]
     for first, end in pairwise(edges):
         at = runs.floor(log_start, first, end)

@@ -1,6 +1,5 @@
-"""The quarantine of a lane: records that cannot be copied, because the target refuses them or the source cannot be read
-there. The lane waits until an operator decides what happens to them.
-"""
+"""The quarantine of a lane: records that cannot be copied, because the target refuses them or because they cannot be
+read from the source. The lane waits until an operator decides what happens to them."""
 
 from collections.abc import Iterable
 
@@ -15,16 +14,16 @@ KEPT = 128
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True):
-    """An entry of a lane's quarantine."""
+    """An entry of a lane's quarantine: the source offsets [start, end), and why they could not be copied."""
 
     start: int
     end: int
     error: int
     line: str
     skipped: Origin | None = None
-    """The origin of the decision to skip it, or None if the lane waits for a decision."""
+    """Who decided to skip the entry, when and why; None while the lane waits for a decision."""
     letters: int = -1
-    """The same as in `QuarantineSkipped`; this also applies to the next field."""
+    """`letters` and `letters_at` are the same as in `QuarantineSkipped`."""
     letters_at: int = -1
 
 
@@ -59,7 +58,7 @@ def _holds(entry: Parked, other: Parked) -> bool:
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     """Return the quarantine after a command.
 
-    None means that nothing waits there, so that the command does not take effect.
+    Return None if no entry waits for a decision at these offsets. The command then does not take effect.
     """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):
@@ -73,12 +72,13 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
 
 
 def waiting(quarantine: Quarantine) -> Parked | None:
-    """Return the entry for which the lane waits."""
+    """Return the entry for which the lane waits, or None."""
     return next((each for each in reversed(quarantine) if each.skipped is None), None)
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine when the lane tries again. A record that is refused again gets a new entry."""
+    """Return the quarantine without entries that wait for a decision, because the lane tries again. A record that is
+    refused again gets a new entry."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
@@ -88,8 +88,9 @@ def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return the offset in the dead-letter topic from which to look for parked records of undecided source offsets.
+    """Return the offset in the dead-letter topic from which to look for parked records whose skipping is not decided
+    yet.
 
-    Such records are after the records of all decided entries.
+    They come after the records of all decided entries.
     """
     return max((each.letters_at for each in quarantine), default=-1)

@@ -1,6 +1,5 @@
-"""The seeks of a lane: how far operators have sought forward in the source, and which source offsets the lane has
-skipped for that.
-"""
+"""The seeks of a lane: the source offsets at which operators ordered it to continue, and which source offsets it has
+skipped because of that."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,14 +14,14 @@ KEPT = 128
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True):
-    """The current state of a seek."""
+    """An operator command to skip ahead to the source offset `end`, and whether the lane has carried it out."""
 
     start: int
     end: int
     log_start: int
     origin: Origin
     done: bool = False
-    """Whether the lane has skipped [start, end). It skips the range again if it comes there again."""
+    """Whether the lane has skipped [start, end). It skips the range again if it reaches the range again."""
 
 
 Seeks = tuple[Seek, ...]
@@ -37,7 +36,7 @@ def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after the lane continued. Commands that do not reach further are done."""
+    """Return the seeks after a lane has carried one out. Commands that do not reach further are then done, too."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -46,7 +45,8 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Return the seeks without those that reach beyond an offset, because other records are there now."""
+    """Return the seeks without those that reach beyond an offset, because the source now has other records from there
+    on."""
     return tuple(each for each in seeks if each.end <= offset)
 
 
@@ -61,8 +61,8 @@ def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
 
 
 class Standing(NamedTuple):
-    """The state of a lane that has begun, as seek commands need it."""
+    """What seek commands need to know about a lane that has begun: its position and its seeks."""
 
     position: int
-    """The source offset that it copies next. Every record before it is copied or explained."""
+    """The source offset that the lane copies next. Every record before it is copied or explained."""
     seeks: Seeks = ()

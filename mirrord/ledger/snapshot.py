@@ -1,9 +1,10 @@
-"""Snapshots of the folded ledger: what is written to the state topic. At startup, a process restores them
+"""Makes snapshots of the folded ledger, which are written to the state topic. At startup, a process restores them
 (`mirrord.ledger.snapshot_restore`) and reads only the entries after them.
 
-A cut is written in three steps, in this order: pieces of runs, lanes, and then the flow. The flow record makes the cut
-valid. A crash in between leaves the former cut and some newer lanes. This is readable, because a lane's record says up
-to which entry it was folded, and the records that it refers to are removed only after a complete newer cut exists.
+A snapshot is written in three steps, in this order: pieces of runs, lanes, and then the flow. The record of the flow
+makes the snapshot valid. A crash in between leaves the former snapshot and some newer lanes. This is readable, because
+a lane's record says up to which entry it was folded, and the records that it refers to are removed only after a
+complete newer snapshot exists.
 
 The older runs of a lane are also packed into pieces in memory (`Runs.pieces`), and each of these is written once. The
 key of a piece identifies its content. If a lane takes back runs that a piece holds, this is detected, and only the
@@ -36,7 +37,8 @@ from mirrord.model.runs import Runs
 
 
 class PieceOfLane(NamedTuple):
-    """A piece that is to be written. Until then its data stays where it is stored."""
+    """A piece of a lane's runs that is to be written. Its data is loaded only when it is written, and may be in a file
+    before that."""
 
     lane: LaneId
     side: Side
@@ -59,23 +61,24 @@ class PieceOfLane(NamedTuple):
 
 
 class SnapshotCut(NamedTuple):
-    """A consistent cut: the records to be written, in this order, and the keys that a reader needs afterwards."""
+    """The snapshot of a flow at one ledger offset: the records to be written, in this order, and the keys that a reader
+    needs afterwards."""
 
     tenure: Tenure
     offset: int
     pieces: tuple[PieceOfLane, ...]
     lanes: tuple[LaneSnapshot, ...]
     flow: FlowSnapshot
-    """The flow's record, which is written last and on its own."""
+    """The flow's record, which is written last and separately."""
     keys: frozenset[str]
 
     @property
     def records(self) -> list[Snapshot]:
-        """All records of the cut."""
+        """All records of the snapshot."""
         return [*(record for records in self.groups(1) for record in records), self.flow]
 
     def groups(self, count: int) -> Iterator[list[RunsPiece | LaneSnapshot]]:
-        """Yield all records except the flow's, in lists of up to `count`. Pieces are loaded only at that point, because
+        """Yield all records except the flow's, in lists of up to `count`. Pieces are loaded one list at a time, because
         all of them together may be large."""
         pieces = (piece.record(self.tenure) for piece in self.pieces)
         records = chain[RunsPiece | LaneSnapshot](pieces, self.lanes)
@@ -83,14 +86,14 @@ class SnapshotCut(NamedTuple):
             yield group
 
     def stale(self, kept: Kept) -> list[str]:
-        """Return the keys that may be removed once the cut is complete. Keys that a later holder has written in the
-        meantime are not among them."""
+        """Return the keys that may be removed once the snapshot is complete. Keys that a later holder has written in
+        the meantime are not among them."""
         return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
 def snapshots(state: FlowState, kept: Kept, ledger: LedgerEnd) -> SnapshotCut:
-    """Return the cut at the state's current position. Records that are unchanged in the state topic are not written
-    again."""
+    """Return the snapshot at the state's current position. Records that are unchanged in the state topic are not
+    written again."""
     pieces: list[PieceOfLane] = []
     lanes: list[LaneSnapshot] = []
     keys: set[str] = set()
@@ -192,7 +195,8 @@ def _split(
 
 
 def _checksum(piece: PackedPiece) -> int:
-    """Return the checksum of the piece's bytes. The bytes may be stored elsewhere, so it is computed only once."""
+    """Return the checksum of the piece's bytes. It is computed only once, because the bytes may have to be loaded from
+    a file."""
     if piece.checksum is None:
         piece.checksum = checksum(piece.packed)
     return piece.checksum

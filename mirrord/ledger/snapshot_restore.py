@@ -1,4 +1,4 @@
-"""Restore the folded state of a flow from the snapshots in the state topic."""
+"""Restores the folded state of a flow from the snapshots in the state topic."""
 
 from collections import deque
 
@@ -25,11 +25,11 @@ from mirrord.model.runs import Runs
 
 
 def restore(read: StateTopicContents, memory: RunMemory = ALL_OF_IT) -> FlowState:
-    """Return the state of the newest valid cut, with the progress records. It is empty and at offset 0 if there is no
-    cut.
+    """Return the state of the newest valid snapshot, with the progress records. Without a snapshot, the state is empty
+    and at offset 0.
 
-    Lanes that are newer than the cut keep their state and skip the entries that they have already folded. Raises
-    LedgerCorrupt if a part of the cut is missing.
+    A lane whose record is newer than the flow's record keeps its state, and skips the entries that it has already
+    folded. Raises LedgerCorrupt if a part of the snapshot is missing.
     """
     records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]

@@ -1,12 +1,12 @@
 """The last known end of every selected source partition, whether or not a lane copies it.
 
 Lanes record the end of the source in their progress records, but only while they fetch. For a partition that is paused,
-limited, halted or not yet opened, these records are the only source of information about its backlog. A record covers a
+limited, halted or not yet opened, only the records of this module show the size of its backlog. Such a record covers a
 block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
 changed are written.
 
-In the state topic, such a record has the layout and the kind of key of a lane's progress record, under the id of a lane
-without a target topic. No such lane exists, so a program that does not know these records ignores them.
+In the state topic, a record of this module has the layout and the kind of key of a lane's progress record, under the id
+of a lane without a target topic. No such lane exists, so a program that does not know these records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -26,8 +26,8 @@ BLOCK = 256
 """Number of partitions in one record."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
-"""Returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if it is
-not known."""
+"""A function that returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if
+it is not known."""
 
 
 class SourcePartition(NamedTuple):
@@ -132,8 +132,12 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return the changes to the records of deleted topics. Records about partitions without a lane are kept as a loss,
-    found at this time; the others are removed. `unrecorded`: lanes whose losses are not in the ledger yet."""
+    """Return how the records of deleted topics change: the records to be saved, and the keys of those to be removed.
+
+    If a record covers partitions that lost records and never had a lane, it is kept as a loss that was found at
+    `at_ms`. Otherwise it is removed. `unrecorded` are lanes whose losses are not in the ledger yet; the records of
+    their topics do not change.
+    """
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
@@ -169,7 +173,8 @@ def unopened_losses(state: FlowState) -> Iterator[Unopened]:
 
 
 def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
-    """Return the losses of deleted topics, except those of the lanes that the status shows."""
+    """Return the losses of lanes that are not in `shown`, and of topics that never had a lane. The status lists the
+    losses of the lanes in `shown` separately."""
     found = [
         LossStatus(lane.source_topic, lane.partition, reason, count)
         for lane_id, lane in state.lanes.items()
@@ -184,8 +189,8 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
 
 
 def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
-    """Return the newest lane of each source partition. A former copy of the partition that was deleted is no longer
-    filled."""
+    """Return the newest lane of each source partition. A former lane wrote into a copy that was deleted, and no longer
+    copies anything."""
     newest: dict[tuple[TopicId, int], LaneState] = {}
     for lane in lanes:
         key = (lane.key.source_topic_id, lane.partition)

@@ -24,11 +24,11 @@ ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
 POLICY = "policy"
-"""Author of a command that no person gave."""
+"""Author of a command that mirrord issues itself, without a person."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A command that a daemon is asked to carry out."""
+    """A command from an operator to a daemon."""
 
     verb: OrderVerb
     name: str
@@ -109,14 +109,15 @@ class Orders:
                 return self.drained.pop(fact.replicator, None) is not None
 
     def pause_of(self, topic: str, partition: int) -> CopyingPaused | None:
-        """Return the pause that applies to a partition, with the widest scope first, or None if it is not paused."""
+        """Return the pause that applies to a partition, or None. If several apply, the one with the widest scope is
+        returned."""
         if not self.paused:
             return None
         keys = (pause_key("", -1), pause_key(topic, -1), pause_key(topic, partition))
         return next((self.paused[key] for key in keys if key in self.paused), None)
 
     def pin_of(self, lane: TopicPartition) -> LanePinned | None:
-        """Return the pin of a partition, or None."""
+        """Return the pin of a partition, or None if it has none."""
         return self.pins.get(str(lane)) if self.pins else None
 
 

@@ -19,7 +19,8 @@ from mirrord.model.names import LaneKey
 
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
-    """Fold the start offsets and the selection of a fact. Once a lane has begun, its first run is used instead."""
+    """Fold the start offsets and the selection of a fact. Start offsets of lanes that have begun are ignored, because
+    the first run of such a lane says where it began."""
     for starts in fact.starts:
         known = state.starts.get(starts.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
@@ -38,7 +39,7 @@ def note_begun(state: FlowState, key: LaneKey) -> None:
 
 
 def note_all_begun(state: FlowState) -> None:
-    """Do the same for all lanes, because a restored lane may be newer than the start offsets."""
+    """Drop the start offsets of all lanes that have begun. A restored lane may be newer than the start offsets."""
     for lane in state.lanes.values() if state.starts else ():
         if lane.source_runs:
             note_begun(state, lane.key)

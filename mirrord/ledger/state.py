@@ -52,8 +52,8 @@ class VerdictTally:
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
     beyond: int = field(default=0, compare=False, repr=False)
-    """No recent range extends beyond this offset. A filter gives thousands of verdicts at once, each after the previous
-    one."""
+    """No recent range extends beyond this offset. It saves searching for overlaps when a filter gives thousands of
+    verdicts, each after the previous one."""
     decided: int = field(default=0, compare=False, repr=False)
     """No recent range with a decided verdict (`mirrord.ledger.decided_verdicts`) extends beyond this offset."""
 
@@ -115,7 +115,7 @@ class LaneState:
     """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """The times in the last `LaneTaken`."""
+    """The longest lease and the longest request timeout, in milliseconds, as in the last `LaneTaken`."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
@@ -128,7 +128,7 @@ class LaneState:
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
-    """What MirrorMaker 2 left, if the lane resumed from there."""
+    """The copy of MirrorMaker 2 that the lane continues, if there is one."""
     quarantine: Quarantine = ()
     seeks: Seeks = ()
     """Operator commands to skip ahead in the source, and the ranges that were skipped because of them."""
@@ -155,13 +155,13 @@ class LaneState:
 
     @property
     def partition(self) -> int:
-        """The partition number, which is the same on both sides."""
+        """The partition number, which is the same in the source topic and the target topic."""
         return self.key.partition
 
     @property
     def age(self) -> tuple[int, int]:
-        """The lane's age for comparisons; a greater value is newer. A topic that was created again has other lanes for
-        the same partitions."""
+        """A value for comparing the ages of lanes; the lane with the greater value is newer. A topic that was created
+        again has other lanes for the same partitions."""
         return self.opened_at, self.changed_at
 
     @property
@@ -181,7 +181,7 @@ class FlowState:
     lease_epoch: int = 0
     """The epoch of the current lease; 0 until the first `LeaseTaken`."""
     turn: int = 0
-    """How many processes of one daemon have held the current lease, one after the other."""
+    """The number of processes of one daemon that have held the current lease, one after the other."""
     holder: Holder | None = None
     ttl_ms: int = 0
     released: bool = False
@@ -198,11 +198,13 @@ class FlowState:
     acls: frozenset[AclRule] = frozenset()
     """ACLs at the target that mirrord added and has not removed."""
     planned_acls: frozenset[AclRule] = frozenset()
-    """ACLs that mirrord was about to add when it last wrote to the ledger about them."""
+    """ACLs that mirrord has planned to add at the target, and of which the ledger does not say yet whether they were
+    added."""
     orders: Orders = field(default_factory=Orders)
     """Operator commands that have not been withdrawn."""
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
-    """Source topics about which nothing else is known any more, the newest last. Only the newest ones are kept."""
+    """Source topics whose copies were forgotten (`CopyForgotten`), the newest last. Nothing else is known about them,
+    and only the newest ones are kept."""
     compaction: int = 0
     """The number of compactions that have begun, which is also the number of the last one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
@@ -217,18 +219,19 @@ class FlowState:
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
-    `CopyForgotten`. The next trim by the lease holder removes these records, and a cut after that no longer lists the
-    lanes (`drop_removed`)."""
+    `CopyForgotten`. The next trim by the lease holder removes these records, and a snapshot after that no longer lists
+    the lanes (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """Memory for the runs of all lanes. It does not affect any decision."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest progress record of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
-    """The records about source topics (`mirrord.ledger.source_ends`). They come from the state topic as well."""
+    """The records of the ends of source partitions (`mirrord.ledger.source_ends`). They come from the state topic as
+    well."""
 
     @property
     def tenure(self) -> Tenure:
-        """The tenure of the holder's process."""
+        """The lease epoch, and the turn of the process that holds the lease."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
 
     def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
@@ -241,7 +244,7 @@ class FlowState:
         return found
 
     def standings(self) -> dict[LaneId, Standing]:
-        """Return the standings of all lanes that have begun."""
+        """Return the position and the seeks of each lane that has begun."""
         return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
 
     def standing(self, lane_id: LaneId) -> Standing:

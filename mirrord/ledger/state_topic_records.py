@@ -1,9 +1,10 @@
 """The records of the state topic other than `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their
 keys.
 
-Snapshots are kept separate by the lease epoch under which they were written and by the turn of the holder's process. A
-process that was suspended may wake up under a later lease or turn and still finish a cut. Because it writes under its
-own key, it cannot overwrite the newer cut, which may be all that is left of facts that were trimmed.
+The keys of a snapshot contain the lease epoch under which it was written, and the turn of the holder's process: 1 for
+the first process under that lease, 2 for the next one. A process that was suspended may wake up under a later lease or
+turn and still finish its snapshot. Because it writes under its own keys, it cannot overwrite a newer snapshot, which
+may be all that is left of facts that were trimmed.
 """
 
 from typing import NamedTuple
@@ -67,8 +68,8 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LedgerEnd(msgspec.Struct, frozen=True, array_like=True):
-    """How far the ledger was known to reach. If a ledger ends below it or has another topic id, the ledger
-    went back."""
+    """How far the ledger was known to reach. If a ledger ends below it or has another topic id, the ledger has lost
+    entries."""
 
     topic_id: TopicId
     end: int
@@ -139,7 +140,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state of the flow after all entries below the ledger offset `cut`. It is written last and makes the cut
+    """The state of the flow after all entries below the ledger offset `cut`. It is written last and makes the snapshot
     valid."""
 
     lease_epoch: int
@@ -161,7 +162,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     orders: tuple[OrderFact, ...] = ()
     forgotten_topics: tuple[str, ...] = ()
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
-    """Source and target topic ids of lanes that may still be stored in the state topic but no longer count."""
+    """Source and target topic ids of lanes that were forgotten, but may still have records in the state topic."""
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
     jobs: tuple[JobState, ...] = ()
@@ -175,8 +176,8 @@ StateRecord = Progress | LeaseRenewed | LedgerEnd | Snapshot
 
 
 class Tenure(NamedTuple):
-    """The period in which one process is the holder: the lease epoch, and the turn of the process under that lease.
-    Tenures are ordered."""
+    """The period in which one process holds the lease: the lease epoch, and the turn of the process under that lease.
+    Later tenures are greater."""
 
     lease_epoch: int
     turn: int = 1
@@ -202,7 +203,7 @@ def lane_key(tenure: Tenure, lane: LaneId) -> str:
 
 
 def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, checksum: int) -> str:
-    """Return the key of a piece."""
+    """Return the key of a piece of runs."""
     return f"{RUNS_KEY}/{tenure}/{lane}/{side}/{first}-{count}-{checksum:08x}"
 
 
@@ -212,7 +213,7 @@ def progress_key(lane: LaneId) -> str:
 
 
 def state_key(record: StateRecord) -> str:
-    """Return the key of a record in the state topic."""
+    """Return the key under which a record is stored in the state topic."""
     match record:
         case Progress():
             return progress_key(record.lane)
@@ -235,7 +236,8 @@ def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
 
 
 def recorded_end(record: StateRecord) -> LedgerEnd | None:
-    """Return how far the ledger reached according to a record of the state topic."""
+    """Return how far the ledger reached according to a record of the state topic, or None if the record does not say
+    it."""
     if isinstance(record, FlowSnapshot):
         return record.ledger
     return record if isinstance(record, LedgerEnd) else None
@@ -244,8 +246,8 @@ def recorded_end(record: StateRecord) -> LedgerEnd | None:
 def first_ordinal(runs: RunsSnapshot) -> int:
     """Return the ordinal at which the first of these runs begins, or -1 if there are no runs.
 
-    Older runs are stored apart, in pieces that are named by their keys. Raises LedgerCorrupt if the key of a piece is
-    invalid, or if the packed runs cannot be read.
+    Older runs are stored in separate pieces, and the snapshot holds their keys. Raises LedgerCorrupt if the key of a
+    piece is invalid, or if the packed runs cannot be read.
     """
     archived = [part.first_ordinal for part in runs.archived[:1]]
     try:

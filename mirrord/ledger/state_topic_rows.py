@@ -1,4 +1,4 @@
-"""The state topic as it is read and kept current: the newest row of each key, and which snapshots are there."""
+"""The contents of the state topic: the newest record of each key, and the keys of the snapshots in it."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
 
 class KeptLane(NamedTuple):
-    """What is known about a lane's record in the state topic."""
+    """What is remembered about a lane's snapshot in the state topic. The lane is written again only if it differs from
+    that."""
 
     changed_at: int
     first_ordinals: tuple[int, int]
@@ -27,7 +28,8 @@ class KeptLane(NamedTuple):
 
 
 class Kept:
-    """The snapshots in the state topic, kept current by every reader and writer of the topic."""
+    """The keys of the snapshots in the state topic. Every process that reads or writes the topic keeps them up to
+    date."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -52,8 +54,8 @@ class Kept:
 
 
 class StateTopicRows:
-    """The state topic as it is read: the newest row of each key. Packed runs are moved row by row to where `RunMemory`
-    has room."""
+    """The newest record of each key, while the state topic is read. Packed runs are passed to `RunMemory` record by
+    record, which keeps them in memory or in a file."""
 
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory
@@ -61,7 +63,7 @@ class StateTopicRows:
         self._pieces: dict[str, PackedPiece] = {}
 
     def take(self, key: str, value: bytes | None) -> None:
-        """Take in the next row."""
+        """Add the next record. A null value removes its key."""
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)
@@ -69,7 +71,7 @@ class StateTopicRows:
             self._rows[key] = value
 
     def _keep(self, key: str, value: bytes) -> bool:
-        """Return whether the row was a valid piece. An invalid piece is reported when something refers to it."""
+        """Return whether the record was a valid piece. An invalid piece is reported when something refers to it."""
         try:
             record = decode_state(key, value)
             if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:
@@ -81,7 +83,7 @@ class StateTopicRows:
         return True
 
     def read(self) -> "StateTopicContents":
-        """Return all rows, decoded. Raises LedgerCorrupt."""
+        """Return all records, decoded. Raises LedgerCorrupt."""
         return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
 
 
@@ -93,7 +95,7 @@ class StateTopicContents(NamedTuple):
     """Pieces of packed runs. Pieces that are not here are among the records."""
 
     def kept(self) -> Kept:
-        """Return the snapshots in the state topic."""
+        """Return the keys of the snapshots among these records."""
         kept = Kept()
         kept.keys.update(self.pieces)
         for key, record in self.records.items():

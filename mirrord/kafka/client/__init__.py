@@ -1,1 +1,1 @@
-"""Connections to brokers, cluster metadata, admin requests and readers."""
+"""Clients for brokers: connections, cluster metadata, admin requests, and readers of logs."""

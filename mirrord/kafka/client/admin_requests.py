@@ -22,11 +22,12 @@ class NotOffered(Unreachable):
 
 
 class Asker:
-    """A client that asks any broker of a cluster that answers."""
+    """A client that sends its requests to the first broker of a cluster that can be reached, or to a given broker."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[BrokerAddress, ...] = ()
-        """Brokers as last reported by the cluster, which may still exist when the configured addresses do not."""
+        """The brokers that the cluster last reported. They are tried after the configured addresses, which may no
+        longer exist."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
@@ -40,10 +41,11 @@ class Asker:
         decode: Callable[[int, Reader], T],
         at: BrokerAddress | None = None,
     ) -> T:
-        """Return the answer to a request that may safely be repeated. `at` names the only broker to ask.
+        """Send a request that may safely be repeated, and return the decoded answer. With `at`, only that broker is
+        asked.
 
-        Requests are sent one at a time. Both functions get the API version. Raises Unreachable, AuthenticationFailed,
-        TlsFailed, NotOffered or another EnvironmentFault when there is no answer.
+        Requests are sent one at a time. `encode` and `decode` get the API version. Raises Unreachable,
+        AuthenticationFailed, TlsFailed, NotOffered or another EnvironmentFault if there is no answer.
         """
         async with self._asking:
             return await self._ask(api, encode, decode, at)
@@ -67,7 +69,7 @@ class Asker:
             except UnsupportedBroker as error:
                 raise NotOffered(f"{error}") from error
             except EnvironmentFault:
-                # An idle connection may have been closed meanwhile, so try once more with a new one.
+                # An idle connection may have been closed in the meantime, so the request is tried again with a new one.
                 self.close()
                 if connection is None:
                     raise

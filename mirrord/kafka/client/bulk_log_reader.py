@@ -1,8 +1,8 @@
-"""Reads the logs of one cluster in bulk, for jobs: topics by name, within bounds, and by batches. It is not made for
-copying.
+"""Reads ranges of offsets from the logs of one cluster, for work such as audits. Lanes do not use it.
 
-It uses the daemon's connections and wire code, and has no consumer group. It follows a leader that moves. A partition
-that does not come back within `patience_s` raises an error.
+Topics are given by name, and whole batches are returned. The reader uses the same code for connections and for the
+protocol as the daemon, and no consumer group. When the leader of a partition moves, it continues at the new leader. It
+raises an error if it cannot read a partition for `patience_s`.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import Alias, TopicId, TopicPartition
 
 PATIENCE_S = 30.0
-"""Time for which a partition may return nothing, or have no leader, in seconds."""
+"""How long a partition may return nothing, or have no leader, before reading it fails, in seconds."""
 
 
 class RangeGone(EnvironmentFault):
@@ -32,7 +32,7 @@ class RangeGone(EnvironmentFault):
 
 
 class LogReader:
-    """A reader of one cluster, made by `open_logs`."""
+    """A reader of the logs of one cluster. `open_logs` creates it."""
 
     def __init__(self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float) -> None:
         self.topics = topics
@@ -44,7 +44,7 @@ class LogReader:
         self._watched: set[TopicId] = set()
 
     def close(self) -> None:
-        """Stop asking questions."""
+        """Cancel all requests for offsets that are not answered yet."""
         self._asks.close()
 
     def partition(self, named: TopicPartition) -> PartitionId:
@@ -58,7 +58,7 @@ class LogReader:
         return PartitionId(topic.name, topic.topic_id, named.partition)
 
     async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
-        """Return (start, end) of the readable range.
+        """Return (start, end): the range of offsets that can be read from a partition.
 
         With `committed`, the range ends at the last stable offset, otherwise at the high watermark. Raises
         EnvironmentFault, ConfigError.
@@ -76,7 +76,7 @@ class LogReader:
     async def read(
         self, named: TopicPartition, start: int, end: int, *, committed: bool
     ) -> AsyncGenerator[ReadBatch, None]:
-        """Yield the batches that hold offsets of [start, end), in order; see `Stretches.read`.
+        """Yield the batches that hold offsets of [start, end), in order, as `Stretches.read` does.
 
         Raises RangeGone, another EnvironmentFault, ConfigError.
         """
@@ -101,7 +101,7 @@ class LogReader:
     async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
         """Wait a moment before a retry.
 
-        Raises EnvironmentFault if the failure is not temporary or the deadline is over.
+        Raises EnvironmentFault if the failure is not temporary or the deadline has passed.
         """
         if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
             raise _fault(named, failed) from failed

@@ -22,11 +22,10 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 REFRESH_S = 60.0
-"""Time after which a view is refreshed in any case, in seconds. Most changes are discovered from errors long before
-that.
-"""
+"""Longest time between two refreshes of a view, in seconds. Most changes cause errors, which lead to an earlier
+refresh."""
 WAIT_SHARE = 0.6
-"""Share of a request's timeout that a broker may wait before it answers."""
+"""How long a broker may wait for data before it answers, as a share of the request timeout."""
 LEAST_PAUSE_S = 0.1
 """Shortest pause between two refreshes, no matter how many callers want one, in seconds."""
 
@@ -36,7 +35,8 @@ log = structlog.get_logger()
 class PartitionId(NamedTuple):
     """A partition of a topic, by the topic's name and id.
 
-    Old requests name topics, and a name may move to another topic.
+    Older requests contain the name. The id is needed as well, because a topic can be deleted and created again under
+    the same name.
     """
 
     topic: str
@@ -45,7 +45,7 @@ class PartitionId(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The leader of a partition in this view; node -1 while there is none."""
+    """The leader of a partition and its leader epoch. The node is -1 while the partition has no leader."""
 
     node: int
     epoch: int
@@ -53,7 +53,7 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class WatchedTopic:
-    """A topic that the view keeps up to date."""
+    """A topic whose partition leaders a `ClusterView` keeps up to date."""
 
     topic: str
     topic_id: TopicId
@@ -64,9 +64,10 @@ class WatchedTopic:
 
 
 class ClusterView:
-    """A view that follows one cluster and opens connections to its brokers.
+    """The metadata of one cluster, which is kept up to date, and the connections to its brokers.
 
-    It keeps trying while the cluster cannot be reached, and logs each change once.
+    While the cluster cannot be reached, the view keeps trying. It logs when the cluster becomes unreachable and when it
+    can be reached again.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class ClusterView:
         self.on_change: list[Callable[[], None]] = []
         """Callbacks that run after every refresh that got an answer."""
         self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
-        """Statistics of the requests that carry records."""
+        """Statistics of the Fetch and Produce requests."""
         self._config = config
         self._pool = pool
         self._options = options
@@ -92,7 +93,7 @@ class ClusterView:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start to follow the cluster."""
+        """Start the task that keeps the metadata up to date."""
         for address in self._config.bootstrap:
             host, _, port = address.rpartition(":")
             self._bootstrap.append(Link(partial(self._open, host.strip("[]"), int(port))))
@@ -100,7 +101,7 @@ class ClusterView:
         self._task = self._loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Close all connections that were opened here."""
+        """Stop that task, and close all connections that this view has opened."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -108,7 +109,7 @@ class ClusterView:
             link.close()
 
     def watch(self, topic: str, topic_id: TopicId) -> None:
-        """Keep one more topic up to date."""
+        """Add a watcher of a topic. The leaders of a topic's partitions are kept up to date while it has watchers."""
         known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
         known.watchers += 1
         if not known.leaders:
@@ -123,23 +124,25 @@ class ClusterView:
                 del self._topics[topic_id]
 
     def leader(self, partition: PartitionId) -> Leader | None:
-        """Return the partition's leader if it is known. The result is None for a topic that no longer exists."""
+        """Return the partition's leader, or None if it is not known, if there is none, or if the topic no longer
+        exists."""
         known = self._topics.get(partition.topic_id)
         leader = None if known is None or known.gone else known.leaders.get(partition.partition)
         return None if leader is None or leader.node < 0 else leader
 
     def gone(self, topic_id: TopicId) -> bool:
-        """Return whether the cluster no longer knows a topic of this id."""
+        """Return whether a watched topic no longer exists under this id."""
         known = self._topics.get(topic_id)
         return known is not None and known.gone
 
     def refresh(self) -> None:
-        """Request a refresh soon. Callers within a short time share one."""
+        """Request a refresh of the metadata. Requests that follow each other closely share one refresh."""
         self._wanted.set()
 
     @property
     def longest_wait_ms(self) -> int:
-        """How long a broker may wait before it answers, so that the answer still arrives in time."""
+        """The longest time that a broker may wait before it answers, so that the answer arrives before the request
+        timeout."""
         return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
 
     @property
@@ -148,7 +151,7 @@ class ClusterView:
         return list(self._brokers)
 
     def link(self, node: int, purpose: str) -> Link:
-        """Return the link to a broker for a purpose. The same purpose gets the same link."""
+        """Return the `Link` to a broker for one purpose, such as "groups". Each purpose has a separate connection."""
         link = self._links.get((node, purpose))
         if link is None:
             link = self._links[node, purpose] = Link(lambda: self._connect(node))
@@ -157,7 +160,7 @@ class ClusterView:
     async def any_broker(self) -> Connection:
         """Return a connection to any broker that answers, for requests that every broker can serve.
 
-        Raises EnvironmentFault with the reason of the last attempt.
+        Raises EnvironmentFault with the error of the last attempt.
         """
         fault = EnvironmentFault(f"no broker of {self.alias} is known")
         for link in self._candidates():
@@ -245,8 +248,8 @@ class ClusterView:
 
 def _take_topic(known: WatchedTopic, topic: TopicMetadata) -> None:
     if topic.error == 0 and topic.id == ZERO_UUID:
-        # The broker does not know topic ids, because its cluster is being upgraded. It cannot say whether this is the
-        # watched topic. Discovery reports such a cluster.
+        # The broker does not know topic ids, because its cluster is being upgraded. So it is unknown whether this is
+        # the watched topic. Discovery reports such a cluster.
         return
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
         known.gone = True

@@ -1,7 +1,7 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
-Unchanged answers are not decoded again: topics are asked for in fixed groups, and an answer that equals the last one
-byte for byte yields the same objects.
+The configs of watched topics are requested in fixed groups of topics. An answer that equals the last one of its group
+byte for byte is not decoded again, and the same objects are returned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 
 GROUP_SIZE = 100
-"""Number of topics in one request."""
+"""Largest number of topics in one request."""
 RULES_AT_ONCE = 200
 _THROTTLE_BYTES = 4
 """Size of the throttle time at the beginning of an answer."""
@@ -44,32 +44,34 @@ class NoAuthorizer(EnvironmentFault):
 
 
 class RequestRefused(EnvironmentFault):
-    """The cluster answers that we lack a permission, or that it cannot fulfil the request."""
+    """The cluster has refused a request, because mirrord lacks a permission or because the cluster cannot fulfil the
+    request."""
 
 
 class SeenSettings(msgspec.Struct, frozen=True):
-    """The configs of topics that are visible to us."""
+    """The configs of those topics that mirrord may describe."""
 
     topics: Mapping[str, Settings]
-    """Configs by topic. The object is the same as before if nothing has changed."""
+    """The configs of each topic. The object of a watched topic is the same as before if nothing has changed."""
     refused: Mapping[str, str]
-    """Kafka's error for each topic that was refused. A topic that does not exist is in neither mapping."""
+    """Kafka's error for each topic whose configs cannot be read. A topic that does not exist is in neither mapping."""
 
 
 class UpkeepAdmin(Protocol):
-    """The operations that upkeep needs from a cluster.
+    """The operations on a cluster that are needed to keep topic configs and ACLs in sync.
 
-    Every call raises an EnvironmentFault when there is no answer. It is
+    Every method raises an EnvironmentFault if the cluster does not answer. It is
     `mirrord.kafka.client.admin_requests.NotOffered` if the brokers do not support the request.
     """
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, the answer is compared with that of the last watched
-        call."""
+        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
+        call with `watch` for each topic whose configs have not changed."""
         ...
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics; None removes a config. Return the topics that were refused as a whole, and why."""
+        """Set configs of topics; None removes a config. Return the topics that were refused, and why; none of their
+        configs has changed."""
         ...
 
     async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
@@ -85,7 +87,8 @@ class UpkeepAdmin(Protocol):
         ...
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return the topics that do not exist according to the cluster, without those that are not visible to us."""
+        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
+        describe are not returned."""
         ...
 
     async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
@@ -106,8 +109,8 @@ class KafkaUpkeepAdmin:
         self._groups: list[_Group] = []
 
     async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
-        """Return all configs of these topics. With `watch`, the answer is compared with that of the last watched
-        call."""
+        """Return all configs of these topics. With `watch`, the result contains the same object as that of the last
+        call with `watch` for each topic whose configs have not changed."""
         if watch:
             self._groups = regrouped(self._groups, topics)
             groups = self._groups
@@ -131,7 +134,8 @@ class KafkaUpkeepAdmin:
         await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
 
     async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
-        """Set configs of topics; None removes a config. Return the topics that were refused as a whole, and why."""
+        """Set configs of topics; None removes a config. Return the topics that were refused, and why; none of their
+        configs has changed."""
         refused: dict[str, str] = {}
         for part in _parts(list(changes), GROUP_SIZE):
             body = configs.encode_alter({topic: changes[topic] for topic in part})
@@ -179,7 +183,8 @@ class KafkaUpkeepAdmin:
         return refused
 
     async def missing(self, topics: Collection[str]) -> frozenset[str]:
-        """Return the topics that do not exist according to the cluster, without those that are not visible to us."""
+        """Return the topics among these that do not exist, according to the cluster. Topics that mirrord may not
+        describe are not returned."""
         answer = await self._metadata(topics)
         return frozenset(
             topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -210,7 +215,7 @@ class KafkaUpkeepAdmin:
 
 
 class _Group:
-    """Topics that are asked for together, with the last answer about them."""
+    """Topics whose configs are requested together, with the last answer about them."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)
@@ -219,7 +224,8 @@ class _Group:
         self.refused: dict[str, str] = {}
 
     def take(self, answers: Iterable[configs.TopicSettings]) -> None:
-        """Take an answer that differs from the last one. Topics with unchanged configs keep their objects."""
+        """Store an answer that differs from the last one. For topics with unchanged configs, the earlier objects are
+        kept."""
         former, self.seen, self.refused = self.seen, {}, {}
         for each in answers:
             if not each.error:
@@ -230,7 +236,8 @@ class _Group:
 
 
 def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]:
-    """Return the groups without unwanted topics; new topics are added to the last group or form further groups."""
+    """Return the groups of these topics. A group whose topics are all still wanted stays as it is. New topics are added
+    to the last group, or form further groups."""
     wanted = set(topics)
     kept: list[_Group] = []
     for group in groups:

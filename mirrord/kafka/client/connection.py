@@ -1,7 +1,9 @@
-"""Connections to brokers: aiokafka opens, authenticates and negotiates versions; then a frame pipe takes over.
+"""Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
+transport.
 
-aiokafka handles SASL and TLS well, but its way of sending requests costs too much. So an aiokafka connection does the
-handshake, and then its transport gets another protocol. Nothing of aiokafka's object is used after that.
+aiokafka handles SASL and TLS well, but sending requests through it takes too much CPU time. So it only does the
+handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
+protocol, and aiokafka's object is no longer used.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -57,7 +59,7 @@ class TlsFailed(EnvironmentFault):
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The behaviour of a connection. Times are in seconds."""
+    """Options of a connection. Times are in seconds."""
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
@@ -65,13 +67,14 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_s: float = 30.0
     """How long the oldest request may wait for its response; must be longer than a fetch's max_wait_ms."""
     user_timeout_s: float | None = None
-    """The value of TCP_USER_TIMEOUT."""
+    """The value of TCP_USER_TIMEOUT; None leaves the kernel's default."""
     reset_on_close: bool = False
-    """Reset the connection, so that the kernel delivers nothing more once it is closed or the process has ended."""
+    """Whether the connection is reset when it is closed or the process ends, so that the kernel delivers nothing after
+    that."""
     frame_limit: int = FRAME_LIMIT
     socket_buffer_bytes: int | None = None
     unsent_bytes: int = 4 << 20
-    """Above this number of unsent bytes in the process itself, `pipe.writable` is false."""
+    """`pipe.writable` is false while the process itself holds more unsent bytes than this."""
 
 
 class Connection:
@@ -92,7 +95,7 @@ class Connection:
         ends the SASL session and with it the connection (KIP-368)."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the version to use. Raises UnsupportedBroker."""
+        """Return the version to use for requests of this API. Raises UnsupportedBroker."""
         return choose(api, self.versions, at_most)
 
     async def call(self, api: Api, body: bytes, version: int) -> Reader:
@@ -183,7 +186,8 @@ class _Opening(AIOKafkaConnection):
         """Give the transport to the pipe; return the versions that the broker supports."""
         private = cast(Any, self)
         writer, reading = private._writer, private._read_task
-        # Without a reader this object considers itself closed, and leaves the transport alone when it is collected.
+        # Without a reader this object considers itself closed, and does not touch the transport when it is
+        # garbage-collected.
         private._reader = private._writer = private._read_task = None
         reading.cancel()
         with suppress(asyncio.CancelledError, OSError, EOFError):

@@ -1,4 +1,4 @@
-"""Builds the security settings that the client library expects. Secrets are read here, right before they are used."""
+"""Builds the security options that aiokafka expects. Secrets are read here, right before they are used."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -20,7 +20,7 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----E
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments that every client class of aiokafka accepts, and its connections as well."""
+    """Keyword arguments that all client classes and connections of aiokafka accept."""
 
     security_protocol: str
     ssl_context: ssl.SSLContext
@@ -31,7 +31,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 def client_options(security: Security) -> ClientOptions:
-    """Return the options that let an aiokafka client, producer, consumer, admin client or connection into the cluster.
+    """Return the options with which aiokafka's clients and connections authenticate to the cluster.
 
     The options hold secrets in plain text: pass them on, but do not store or show them. Raises EnvironmentFault.
     """
@@ -49,10 +49,10 @@ def client_options(security: Security) -> ClientOptions:
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
-    """Return a TLS context.
+    """Return the TLS context for connections to a cluster.
 
-    It trusts the configured authorities, or else those of the machine, and holds our certificate, if there is one.
-    Raises EnvironmentFault when a configured file or value cannot be used.
+    It trusts the configured certificate authorities, or those of the machine if none are configured. It holds mirrord's
+    client certificate, if one is configured. Raises EnvironmentFault if a configured file or value cannot be used.
     """
     authorities = _authorities(security)
     if authorities is None:
@@ -71,9 +71,9 @@ def tls_context(security: Security) -> ssl.SSLContext:
 
 
 def client_chain(security: Security) -> tuple[str, str] | None:
-    """Return our certificate with its chain and key, as PEM, and the key's password; None if there is none.
+    """Return (PEM, password): mirrord's client certificate with its chain and key, and the key's password.
 
-    Raises EnvironmentFault.
+    Return None if no certificate is configured. Raises EnvironmentFault.
     """
     if security.keystore is not None:
         password = security.keystore_password.resolve() if security.keystore_password else ""
@@ -89,9 +89,9 @@ def client_chain(security: Security) -> tuple[str, str] | None:
 
 
 def pem_lines(text: str) -> str:
-    """Return PEM in the form that OpenSSL requires.
+    """Return a PEM text with the line breaks that OpenSSL requires.
 
-    In a properties file it is often a single line, which Kafka also accepts.
+    In a properties file, PEM is often a single line, which Kafka also accepts.
     """
     if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines must stay
         return text
@@ -112,8 +112,8 @@ def _authorities(security: Security) -> str | None:
 
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
-    # OpenSSL reads a client's chain from files only, and a chain that may come from the environment must not reach a
-    # disk.
+    # OpenSSL reads a client's certificate chain only from a file. The chain may be a secret from the environment, so it
+    # is passed in a file that exists only in memory.
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, pem.encode())

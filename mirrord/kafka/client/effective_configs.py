@@ -25,7 +25,7 @@ class Effective(NamedTuple):
 async def topic_settings(
     cluster: ClusterConfig, topics: Sequence[str], keys: Iterable[str], timeout_s: float
 ) -> dict[str, Effective]:
-    """Return the configs of the topics that may be described; other topics are omitted. Raises Unreachable."""
+    """Return these configs of each topic that mirrord may describe; other topics are omitted. Raises Unreachable."""
     wanted = dict.fromkeys(keys)
     found: dict[str, Effective] = {}
     async with Admin(cluster, timeout_s) as admin:
@@ -42,7 +42,7 @@ async def topic_settings(
 async def broker_settings(
     cluster: ClusterConfig, node: int, keys: Iterable[str], timeout_s: float
 ) -> dict[str, str] | None:
-    """Return the configs of one broker; None if they may not be described. Raises Unreachable."""
+    """Return these configs of one broker, or None if mirrord may not describe them. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), dict.fromkeys(keys))
     async with Admin(cluster, timeout_s) as admin:
         for code, _, entries in _resources(await admin.describe_configs([wanted])):

@@ -1,8 +1,9 @@
-"""Consumer groups of one cluster: finds their coordinators, reads their committed offsets, and commits for them.
+"""Finds the coordinators of consumer groups on one cluster, reads the committed offsets of the groups, and commits for
+them.
 
 Many groups share a request if the broker supports that (Kafka 3.0 and newer). Commits need one request for each group,
-and many of them are in flight at once. If a group cannot be asked about now, its answer holds an error. An exception is
-raised only if the cluster cannot be reached.
+and many of them are in flight at once. If the coordinator of a group does not answer now, the result for that group
+holds an error. An exception is raised only if the cluster cannot be reached.
 """
 
 import asyncio
@@ -34,14 +35,14 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which another attempt may get another answer."""
+"""Errors that may be temporary, so that another attempt can succeed."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
 T = TypeVar("T")
 
 
 class GroupAdmin:
-    """Asks one cluster about groups, and commits for them."""
+    """A client that reads and commits the offsets of consumer groups of one cluster."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -76,7 +77,7 @@ class GroupAdmin:
     async def commit(
         self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
     ) -> dict[str, dict[TopicAndPartition, int]]:
-        """Commit for groups without members; return the error of each partition.
+        """Commit offsets for groups that have no members; return the error code of each partition.
 
         Raises EnvironmentFault as `offsets` does.
         """

@@ -1,4 +1,4 @@
-"""Creates mirrord's own topics, each with one partition, in the same way for every purpose."""
+"""Creates mirrord's own topics, such as the ledger. Each has one partition."""
 
 import asyncio
 
@@ -13,7 +13,8 @@ _NO_SUCH_SETTING = "INVALID_CONFIG"
 
 
 def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
-    """Return the shape of a topic that must lose nothing, on this number of brokers."""
+    """Return the replicas and configs of a topic that must not lose records, for a cluster with this number of
+    brokers."""
     replicas = max(1, min(REPLICAS, brokers))
     return TopicShape(1, replicas, settings | {MIN_IN_SYNC: str(IN_SYNC if replicas == REPLICAS else 1)})
 
@@ -21,10 +22,11 @@ def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
 async def create(
     admin: TopicAdmin, name: str, shape: TopicShape, brokers: int, later: dict[str, str] | None = None
 ) -> None:
-    """Create a topic. If another client has created it in the meantime, that is a success. With too few brokers, it
-    gets fewer replicas.
+    """Create a topic, with fewer replicas if the cluster has too few brokers. It is no error if the topic already
+    exists.
 
-    `later` are configs that only newer brokers know. Raises EnvironmentFault.
+    `later` are configs that only newer brokers know; an older broker creates the topic without them. Raises
+    EnvironmentFault.
     """
     settings = {**shape.settings, **(later or {})}
     replicas = shape.replication_factor
@@ -44,7 +46,8 @@ async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
 
 
 async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
-    """Wait until the brokers show a new topic, which the controller knows first. Raises EnvironmentFault."""
+    """Wait until a broker lists a new topic. The controller knows a new topic before the other brokers do. Raises
+    EnvironmentFault."""
     try:
         async with asyncio.timeout(patience_s):
             while True:

@@ -1,8 +1,8 @@
 """Reads Java key stores, JKS and PKCS12, as the PEM texts that Python's ssl accepts.
 
-PKCS12 is read by cryptography. JKS is a list of DER certificates and of keys that are encrypted with a special cipher
-(JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are needed. The
-format is detected from the file's content, as in Java. Nothing is written to disk.
+PKCS12 is read by the package `cryptography`. JKS is a list of DER certificates and of keys that are encrypted with a
+special cipher (JavaKeyStore and KeyProtector in sun.security.provider). This module implements the parts of it that are
+needed. The format is detected from the file's content, as in Java. Nothing is written to disk.
 """
 
 import base64
@@ -21,12 +21,12 @@ _JCEKS = b"\xce\xce\xce\xce"
 _DER_SEQUENCE = 0x30
 _DER_OCTETS = 0x04
 _SALT = _CHECK = 20
-"""A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
+"""Lengths in bytes. A JKS key is stored as a salt, the cipher text and a SHA-1 digest."""
 _WHITENER = b"Mighty Aphrodite"
 
 
 class Store(msgspec.Struct, frozen=True):
-    """The contents of a store, as PEM. `key` and its `chain` are empty if there is no private key."""
+    """The contents of a key store, as PEM. `key` and its `chain` are empty if there is no private key."""
 
     authorities: str
     """Certificates that are trusted directly."""
@@ -44,7 +44,8 @@ class _Broken(Exception):
 
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
-    """Return the store in a file. Without a password only the certificates of a JKS store are read, unchecked.
+    """Read a key store from a file. Without a password, only the certificates of a JKS store are read, and its digest
+    is not checked.
 
     Raises EnvironmentFault when the file is missing or not a key store, or when a password is wrong.
     """

@@ -1,17 +1,17 @@
-"""Where logs begin and end: the client of ListOffsets.
+"""A client of ListOffsets, which reports where logs begin and end.
 
-A log has several ends, and each question names the one that it means:
+Three different offsets are called the end of a log:
 
-- the high watermark: what consumers of uncommitted records can read. It is the default here.
-- the last stable offset: what consumers of committed records can read, below which no transaction is open (KIP-98).
-  Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
+- the high watermark: the end for consumers that also read uncommitted records. This module reports it.
+- the last stable offset: the end for consumers that read only committed records. No transaction is open below it
+  (KIP-98). Only lanes ask for it (`mirrord.kafka.client.partition_queries`).
 - the leader's own log end, which includes records that are not replicated yet. Only OffsetForLeaderEpoch reports it
   (`mirrord.kafka.client.partition_queries`).
 
-`LogOffsets.of` answers for all partitions that exist or not at all, so its result can be summed up. The answers of
-`LogOffsets.high_watermarks` are about exactly the requested topic ids, and cover the partitions whose leaders answer
-now. Lanes do not use this client: `partition_queries.Asks` merges the questions of thousands of lanes, on the
-connections of their replicator.
+`LogOffsets.of` returns an offset for every partition that exists, or raises an error, so its result can be added up.
+`LogOffsets.high_watermarks` verifies the topic ids, and omits partitions whose leaders do not answer now. Lanes do not
+use this client: `partition_queries.Asks` merges the questions of thousands of lanes, on the connections of their
+replicator.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ from mirrord.model.names import TopicId, TopicPartition
 ANSWER_S = 5.0
 """Time limit for an answer, in seconds."""
 TRIES = 3
-"""A leader that does not answer within this fraction of the limit is asked again: another broker may lead by now."""
+"""A leader that does not answer within 1 / `TRIES` of the time limit is asked again, because another broker may lead by
+now."""
 
 Answers = dict[TopicPartition, ListedOffset]
 
@@ -57,7 +58,8 @@ class OffsetsRequest(NamedTuple):
 
 
 def offsets_request(questions: Collection[OffsetQuestion]) -> OffsetsRequest:
-    """Return the request for these offsets. A broker refuses two questions about one partition in one request."""
+    """Return the ListOffsets request with these questions. A broker refuses two questions about one partition in one
+    request."""
 
     def decode(reader: Reader) -> Answers:
         found = {TopicPartition(each.topic, each.partition): each for each in decode_list_offsets(reader)}
@@ -98,13 +100,15 @@ class LogOffsets:
             asker.close()
 
     async def of(self, partitions: Collection[TopicPartition], time: int) -> dict[TopicPartition, ListedOffset]:
-        """Return an offset of each partition that exists: of the first record with this time (ms) or a later one, or
-        EARLIEST or LATEST (`mirrord.kafka.protocol.list_offsets`).
+        """Return one offset for each partition that exists. `time` says which offset.
 
-        While a partition has no leader, or its leader does not answer, it is asked for again. The offset is -1 if there
-        is no such record, or if the message format is too old to have times. Raises Unreachable if no broker can be
-        reached at first, or if the time limit passes before all leaders have answered; and another EnvironmentFault if
-        waiting does not help.
+        `time` is EARLIEST, LATEST (`mirrord.kafka.protocol.list_offsets`), or a timestamp (ms), which means the first
+        record with this timestamp or a later one. The offset is -1 if there is no such record, or if the message format
+        is too old to have timestamps.
+
+        While a partition has no leader, or its leader does not answer, the question is repeated. Raises Unreachable if
+        no broker can be reached at first, or if the time limit passes before all leaders have answered. Raises another
+        EnvironmentFault if waiting does not help.
         """
         if not partitions:
             return {}
@@ -131,8 +135,8 @@ class LogOffsets:
         """Return the high watermarks of the partitions that exist under these topic ids and whose leaders answer.
 
         Each leader is asked once. ListOffsets identifies topics by name, so the leader is asked for the topics' ids
-        after it has answered. A broker knows of a new topic before it serves it. So if it still reports the expected
-        id, its answer was about that topic. Raises EnvironmentFault when no broker answers.
+        after it has answered. A broker learns the id of a recreated topic before it serves that topic. So if the leader
+        still reports the expected id, its answer was about that topic. Raises EnvironmentFault if no broker answers.
         """
         if not partitions:
             return {}
@@ -154,7 +158,7 @@ class LogOffsets:
     ) -> tuple[list[TopicPartition], EnvironmentFault | None]:
         """Ask the leaders of these partitions once, and add their answers to `found`.
 
-        Return the partitions to ask for again, and a reason.
+        Return the partitions to ask for again, and the last error.
         """
         by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         again: list[TopicPartition] = []
@@ -185,7 +189,8 @@ class LogOffsets:
     async def _try(
         self, address: BrokerAddress, partitions: list[TopicPartition], time: int
     ) -> tuple[list[TopicPartition], Answers | EnvironmentFault]:
-        """Return the leader's answer, or why it should be asked again. Raises EnvironmentFault."""
+        """Ask one leader about these partitions. Return its answer, or the error after which it should be asked again.
+        Raises EnvironmentFault."""
         questions = [OffsetQuestion(each.topic, each.partition, time) for each in partitions]
         try:
             return partitions, await self._list(address, questions)
@@ -211,7 +216,8 @@ class LogOffsets:
         }
 
     async def _leaders(self, names: Collection[str]) -> dict[TopicPartition, "_Led"]:
-        """Return all partitions of these topics that exist, from any broker. Raises EnvironmentFault."""
+        """Ask any broker for all existing partitions of these topics, and return their topic ids and leaders. Raises
+        EnvironmentFault."""
         described = await self._topics(names)
         self._any.brokers = tuple((broker.host, broker.port) for broker in described.brokers)
         addresses = {broker.node: (broker.host, broker.port) for broker in described.brokers}
@@ -237,23 +243,23 @@ class LogOffsets:
 
 
 class _Led(NamedTuple):
-    """A partition that exists."""
+    """The topic id and the leader's address of a partition that exists."""
 
     topic_id: TopicId
     address: BrokerAddress | None
-    """The address of its leader; None while there is none."""
+    """None while the partition has no leader."""
 
 
 _NOBODY = _Led(TopicId(""), None)
-"""For a partition that a broker does not know now, although it existed before."""
+"""Used for a partition that existed before, but is unknown to the broker that answers now."""
 
 
 async def log_offsets(
     cluster: ClusterConfig, partitions: Collection[TopicPartition], which: Literal["start", "end"]
 ) -> dict[TopicPartition, int]:
-    """Return the log start or the high watermark of each partition that exists, with connections of its own.
+    """Return the log start or the high watermark of each partition that exists, over new connections.
 
-    Raises EnvironmentFault unless all of them answer in time.
+    Raises EnvironmentFault if the leader of one of them does not answer in time.
     """
     with closing(LogOffsets(cluster)) as client:
         found = await client.of(partitions, EARLIEST if which == "start" else LATEST)
@@ -265,7 +271,8 @@ async def offsets_at(
 ) -> dict[TopicPartition, tuple[int, int] | None]:
     """Return the offset and timestamp (ms) of the first record at or after this time, for each partition that exists.
 
-    The result is None for a partition without such a record. Raises EnvironmentFault unless all answer in time.
+    The result is None for a partition without such a record. Raises EnvironmentFault if the leader of a partition does
+    not answer in time.
     """
     with closing(LogOffsets(cluster)) as client:
         found = await client.of(partitions, time_ms)

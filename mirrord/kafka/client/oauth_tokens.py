@@ -1,4 +1,5 @@
-"""OAUTHBEARER tokens: from a reference, from a token endpoint, or unsigned for brokers that require no signature."""
+"""Provides OAUTHBEARER tokens: configured ones, tokens from a token endpoint, or unsigned ones for brokers that require
+no signature."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -13,13 +14,13 @@ from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
 
 FETCH_S = 8.0
-"""How long the token endpoint may take; a connection has 10 s for everything."""
+"""Time limit for a request to the token endpoint, in seconds. Opening a connection may take 10 s in total."""
 _KEPT_SHARE = 0.8
 """Share of its lifetime during which a token is used for further connections."""
 _UNSIGNED_S = 3_600
 
 _kept: dict[tuple[str, str, str], tuple[str, float]] = {}
-"""Tokens by address, client and scope, with the time until which they are used (monotonic)."""
+"""Tokens by token endpoint, client and scope, with the time until which they are used (monotonic)."""
 
 
 def token_provider(security: Security) -> AbstractTokenProvider:
@@ -43,8 +44,8 @@ class _Token(AbstractTokenProvider):
 
 def unsigned_token(subject: str, now: float) -> str:
     """Return an unsigned token as OAuthBearerUnsecuredLoginCallbackHandler makes it. `now` is in epoch seconds."""
-    # The time is cut to whole milliseconds, because brokers count in them. They would refuse a token from a later part
-    # of the current millisecond as not issued yet.
+    # The time is rounded down to whole milliseconds, because brokers count in milliseconds. Otherwise a broker could
+    # refuse the token because its time of issue seems to lie in the future.
     issued = int(now * 1000) / 1000
     claims: dict[str, object] = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_S}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."

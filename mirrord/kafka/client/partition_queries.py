@@ -1,10 +1,11 @@
-"""The rare requests: where a log begins and ends, what a leader remembers of producers, a new producer id.
+"""Infrequent questions to brokers: where a log begins and ends, which producers a leader remembers, and a new producer
+id.
 
-Questions from one tick of the event loop that go to the same broker share a request: a thousand lanes that start
-together must not send a thousand requests. The answer arrives through a callback, with a Kafka error code. A question
-that cannot be asked now waits a short time for the next metadata change of the cluster. After that the error is
-NETWORK_EXCEPTION if the broker could not be asked, LEADER_NOT_AVAILABLE if no leader is known, and UNKNOWN_TOPIC_ID if
-the topic no longer exists. UNSUPPORTED_VERSION means that the broker is too old for the question.
+Questions to the same broker that are added in one iteration of the event loop share a request. Otherwise, a thousand
+lanes that start together would send a thousand requests. The answer is passed to a callback, with a Kafka error code. A
+question that cannot be asked now waits a short time for the next metadata change of the cluster. If it still cannot be
+asked then, the error is NETWORK_EXCEPTION if the broker did not answer, LEADER_NOT_AVAILABLE if no leader is known, and
+UNKNOWN_TOPIC_ID if the topic no longer exists. UNSUPPORTED_VERSION means that the broker is too old for the question.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long a question may wait until it can be asked."""
+"""How long a question may wait until it can be asked, in seconds."""
 
 
 class PartitionAnswer(Protocol):
@@ -75,7 +76,7 @@ AnswerCallback = Callable[[int, AnswerT | None], None]
 
 
 class PartitionQuestion(Generic[AnswerT]):
-    """One partition in a shared request."""
+    """A question about one partition. It shares a request with questions about other partitions."""
 
     __slots__ = ("give_up_at", "leader", "leader_epoch", "on_answer", "partition", "time")
 
@@ -92,7 +93,8 @@ class PartitionQuestion(Generic[AnswerT]):
 
 
 class _Kind(Generic[AnswerT]):
-    """Questions of one kind: those that were added within the current tick, and those that cannot be asked yet."""
+    """The open questions of one kind: those added in this iteration of the event loop, and those that cannot be asked
+    yet."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class _Kind(Generic[AnswerT]):
         self._waiting: list[PartitionQuestion[AnswerT]] = []
 
     def add(self, question: PartitionQuestion[AnswerT]) -> None:
-        """Ask the question, together with the others that are added in this tick."""
+        """Ask the question, together with the others that are added in this iteration of the event loop."""
         if not self._fresh:
             self._loop.call_soon(self._flush)
         self._fresh.append(question)
@@ -126,7 +128,7 @@ class _Kind(Generic[AnswerT]):
         self._spread(fresh)
 
     def _spread(self, questions: Sequence[PartitionQuestion[AnswerT]]) -> None:
-        """Send one request to each leader."""
+        """Send the questions, in one request to each leader."""
         by_node: dict[int, list[PartitionQuestion[AnswerT]]] = {}
         unknown: list[PartitionQuestion[AnswerT]] = []
         for question in questions:
@@ -182,7 +184,7 @@ class _Kind(Generic[AnswerT]):
 
 
 class Asks:
-    """Asks one cluster."""
+    """A client that asks the brokers of one cluster about partitions. Each method passes the answer to a callback."""
 
     def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
         self.view = view
@@ -191,7 +193,7 @@ class Asks:
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
         self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
-        # A broker refuses two questions about one partition in one request, so each one has a separate kind.
+        # A broker refuses two questions about one partition in one request, so each question has a separate `_Kind`.
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
@@ -200,7 +202,7 @@ class Asks:
         view.on_change.append(self._again)
 
     def close(self) -> None:
-        """Stop asking. Open questions remain without an answer."""
+        """Cancel all requests. The callbacks of open questions are not called."""
         self._tasks.cancel()
 
     def end(self, partition: PartitionId, report: Callable[[int, int, int], None]) -> None:
@@ -214,9 +216,9 @@ class Asks:
         self._ends.add(PartitionQuestion(partition, answered))
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
-        """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and its end (KIP-101, KIP-320).
+        """Report (error, epoch, end): the newest leader epoch of the log that is not above `epoch`, and where it ends.
 
-        Epoch and end are -1 if the log knows of none.
+        Epoch and end are -1 if the log has no such epoch (KIP-101, KIP-320).
         """
 
         def answered(error: int, answer: EpochEnd | None) -> None:
@@ -227,11 +229,13 @@ class Asks:
     def producer(
         self, partition: PartitionId, producer_id: int, report: Callable[[int, ActiveProducer | None], None]
     ) -> None:
-        """Report (error, entry): what the leader remembers of this producer (KIP-664); None if it remembers nothing."""
+        """Report (error, entry): what the leader remembers of this producer (KIP-664). The entry is None if that is
+        nothing."""
 
         def answered(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
-            # An entry without a sequence says nothing: another client's marker created the producer's state.
+            # An entry without a sequence says nothing: a transaction marker of another client created the producer's
+            # state.
             known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
             report(error, next(known, None))
 
@@ -259,7 +263,7 @@ class Asks:
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset): where a lane without history begins.
+        """Report (error, offset): the offset that `start` means, where a lane without history begins.
 
         For a time after the last record, that is the log end.
         """
@@ -356,7 +360,7 @@ def _offset_question(question: PartitionQuestion[ListedOffset]) -> OffsetQuestio
 
 
 async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
-    """Return (high watermark, log start): the end and the begin of what a consumer can read, whether committed or not.
+    """Return (high watermark, log start): the end and the beginning of what a consumer can read, committed or not.
 
     Raises ReadFailed when no broker answers.
     """
@@ -387,13 +391,14 @@ async def start_offset(asks: Asks, partition: PartitionId, start: StartPoint) ->
 
 
 class _Once:
-    """Waits for one answer. The caller may be cancelled before it arrives."""
+    """The answer to one question, for a caller that waits for it. The caller may be cancelled before the answer
+    arrives."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[tuple[int, tuple[int, ...]]] = asyncio.get_running_loop().create_future()
 
     def take(self, error: int, *offsets: int) -> None:
-        """Take the answer: the error, and the offsets."""
+        """Store the answer: the error, and the offsets."""
         if not self._answer.done():
             self._answer.set_result((error, offsets))
 

@@ -1,4 +1,4 @@
-"""How long the target remembers a producer. This config limits how long its refusal of repeated batches is reliable."""
+"""Reads how long the target's brokers remember a producer. After that time, they may accept a repeated batch again."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -19,7 +19,7 @@ OLD_EXPIRY = "transactional.id.expiration.ms"
 """The config that applied before Kafka 3.4 (KIP-854)."""
 
 LOOK_S = 300.0
-"""Interval between two reads of the config, which is dynamic."""
+"""Interval between two reads of the config, in seconds. The config can change while brokers run."""
 TIMEOUT_S = 5.0
 NOT_VISIBLE = 0
 """Expiry assumed if the config is not visible: producers may be forgotten at any time, so no lane is protected."""
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
-    """Return the config of a broker, or None when it is not visible to us. Raises Unreachable."""
+    """Return how long a broker remembers a producer, or None if mirrord may not read the config. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
     async with Admin(cluster, timeout_s) as admin:
         answers = cast(Any, await admin.describe_configs([wanted]))
@@ -41,10 +41,13 @@ async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float
 
 
 class ProducerExpiry:
-    """The current expiry of one cluster. Brokers may differ, and any may lead next, so the shortest value is used."""
+    """The time for which the brokers of one cluster remember a producer.
+
+    Brokers may have different values, and any of them may become the leader, so the shortest value is used.
+    """
 
     def __init__(self, alias: str, cluster: ClusterConfig, nodes: Callable[[], list[int]], clock: Clock) -> None:
-        """`nodes` returns those brokers of the cluster that are known."""
+        """`nodes` returns the ids of the cluster's brokers that are known now."""
         self._alias = alias
         self._cluster = cluster
         self._nodes = nodes
@@ -55,11 +58,12 @@ class ProducerExpiry:
 
     @property
     def shortest_ms(self) -> int:
-        """The shortest expiry of all brokers that have answered."""
+        """The shortest time for which any of the brokers that have answered remembers a producer, in milliseconds."""
         return min(self._known.values(), default=NOT_VISIBLE)
 
     async def until_known(self) -> None:
-        """Wait until one broker has answered. While none does, no lane could write anyway."""
+        """Wait until one broker has answered. This costs no time, because lanes cannot write while no broker
+        answers."""
         backoff = Backoff()
         while True:
             for node in self._nodes():
@@ -68,7 +72,7 @@ class ProducerExpiry:
             await self._clock.sleep(backoff.next_s())
 
     async def follow(self, report: Callable[[int], None]) -> None:
-        """Ask all brokers again and again, and report the shortest expiry."""
+        """Ask all brokers every `LOOK_S` seconds, and report the shortest expiry each time."""
         while True:
             nodes = self._nodes()
             for node in nodes:

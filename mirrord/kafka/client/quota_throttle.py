@@ -1,4 +1,4 @@
-"""How long a broker throttles one of our connections, because a quota is used up.
+"""Tracks how long a broker throttles a connection of mirrord because a quota is used up.
 
 The broker answers immediately, states the throttle time in the answer, and reads nothing from the connection for that
 long (KIP-219).
@@ -11,7 +11,7 @@ from mirrord.kafka.client.request_stats import RequestStats
 
 
 class Throttle:
-    """The throttling of one connection."""
+    """The throttle time of one connection."""
 
     __slots__ = ("_stats", "_until")
 

@@ -1,7 +1,7 @@
-"""Reading a stretch of a partition once, by batch headers, for scans of the target and comparisons with the source.
+"""Reads a range of a partition's offsets once, to scan the target or to compare it with the source.
 
-This is not the hot path, but it reads the same bytes: raw fetches without a session, one after the other, of bounded
-size.
+It decodes only the headers of batches, as lanes do. Its fetches use no session, follow one after the other, and are of
+bounded size.
 """
 
 import asyncio
@@ -42,9 +42,10 @@ _LIMITS = {
 REMOTE_CHUNK_BYTES = 4 << 20
 """Approximate size of one fetch from remote storage, where each fetch takes longer."""
 REMOTE_PATIENCE = 10
-"""Factor for the patience when the next batch is known to be in remote storage."""
+"""A read waits this many times longer for a batch that is known to be in remote storage."""
 AGAIN_S = 1.0
-"""Pause between two questions about the contents of remote storage, while answers are empty."""
+"""While fetches return nothing, the reader asks at most once in this number of seconds where the local part of the log
+begins."""
 _WAIT_GROWTH = 5
 _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
@@ -53,7 +54,7 @@ _MAGIC = 2
 
 
 class ReadFailed(EnvironmentFault):
-    """The stretch could not be read. `error` is the Kafka error code, or NETWORK_EXCEPTION if there was no answer."""
+    """The range could not be read. `error` is the Kafka error code, or NETWORK_EXCEPTION if there was no answer."""
 
     def __init__(self, error: int) -> None:
         super().__init__(f"reading failed with {ErrorCode.name_of(error)}")
@@ -63,8 +64,9 @@ class ReadFailed(EnvironmentFault):
 class ReadBatch(NamedTuple):
     """A batch as it is stored in a log: buffer[start:end].
 
-    Messages of formats 0 and 1 are returned in groups. Only the magic and the offsets of their header are valid, and a
-    wrapper may begin later than its header says.
+    Messages of formats 0 and 1 are returned in groups. In the header of a group, only the magic and the offsets are
+    valid. If the group is a wrapper of compressed messages, the first of them may have a higher offset than the header
+    says.
     """
 
     header: Header
@@ -86,10 +88,12 @@ class ReadBatch(NamedTuple):
 
 
 class Stretches:
-    """A reader of stretches of one cluster's partitions. It reads a few of them at the same time."""
+    """A reader of ranges of the partitions of one cluster. It limits how many fetches are in flight at the same
+    time."""
 
     def __init__(self, view: ClusterView, patience_s: float) -> None:
-        """A read fails when no batch arrives for `patience_s`, or `REMOTE_PATIENCE` times that from remote storage."""
+        """A read fails when no batch arrives for `patience_s`, or for `REMOTE_PATIENCE` times that from remote
+        storage."""
         self._view = view
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -102,8 +106,8 @@ class Stretches:
     ) -> AsyncGenerator[ReadBatch, None]:
         """Yield the batches that hold offsets of [start, end), including those of open and aborted transactions.
 
-        With `committed`, yield only batches below the last stable offset, and mark aborted ones. Raises ReadFailed.
-        Batches that were read before remain valid.
+        With `committed`, yield only batches below the last stable offset, and mark aborted ones. A batch remains valid
+        after the next one is read. Raises ReadFailed.
         """
         position = start
         place = _Place(self._view, partition, self._patience_s)
@@ -146,9 +150,11 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Return the point where the log diverges from one in which a batch of this epoch ends at `position`.
+        """Return where the partition's log diverges from a log in which a batch of this leader epoch ends at
+        `position`.
 
-        The point is an (epoch, end) pair, or (-1, -1) if the logs do not diverge (KIP-595). Raises ReadFailed.
+        The result is the diverging epoch and its end offset, as the broker reports them (KIP-595), or (-1, -1) if the
+        two logs do not diverge. Raises ReadFailed.
         """
         async with self._slots:
             _, fetched = await self._fetch(partition, FetchPosition(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
@@ -188,7 +194,7 @@ class Stretches:
 
 
 class _Place:
-    """The position of a read: whether its next batch is in remote storage (KIP-405), and how long to wait for it.
+    """Tracks, for one read, whether the next batch is in remote storage (KIP-405), and how long to wait for it.
 
     Remote batches are fetched over a separate connection with a longer max wait. A broker handles one request of a
     connection at a time, and before Kafka 3.8 it cancels a remote read when the request's max wait is over.
@@ -201,7 +207,8 @@ class _Place:
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._local_start = 0
-        """Records below this offset are in remote storage. -1: the broker does not say, and answers are empty."""
+        """Records below this offset are in remote storage. -1 if the broker does not report it and fetches return
+        nothing."""
         self._looked = float("-inf")
         self._last = self._loop.time()
         """When the last batch arrived."""
@@ -211,7 +218,8 @@ class _Place:
         return self._local_start < 0 or position < self._local_start
 
     async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
-        """Record that a fetch took `took_s`. `lacking`: it returned nothing from below the visible end of the log."""
+        """Record that a fetch took `took_s`. `lacking` means that it returned nothing, although the log has readable
+        records at the position."""
         if self.is_remote(position):
             if lacking:
                 self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)
@@ -228,7 +236,7 @@ class _Place:
         self._last = self._loop.time()
 
     def came_empty(self, position: int) -> None:
-        """Record that a fetch returned no batches. Raises ReadFailed when the patience is over."""
+        """Record that a fetch returned no batches. Raises ReadFailed if there were none for too long."""
         waited_s = self._loop.time() - self._last
         if position < self._local_start:
             if waited_s > REMOTE_PATIENCE * self._patience_s:
@@ -238,7 +246,8 @@ class _Place:
 
 
 async def local_start(view: ClusterView, partition: PartitionId) -> int:
-    """Return where the local part of a log begins; records below are remote. Return -1 when that is not known."""
+    """Return the offset at which the local part of a log begins; records below it are in remote storage. Return -1 if
+    the offset is not known."""
     leader = view.leader(partition)
     if leader is None:
         return -1
@@ -279,7 +288,7 @@ def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatc
 
 
 def _as_batch(messages: Group, position: int) -> ScannedBatch:
-    """Return a group of old messages as a batch; `position` is the first offset that a wrapper there can hold."""
+    """Return a group of old messages as a batch; `position` is the lowest offset that its messages can have."""
     first = messages.first if messages.first >= 0 else min(position, messages.last)
     length, delta = messages.end - messages.start, messages.last - first
     header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
@@ -287,7 +296,10 @@ def _as_batch(messages: Group, position: int) -> ScannedBatch:
 
 
 def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
-    """Return which batches of one answer belong to its aborted transactions (producer id, first offset; KIP-98)."""
+    """Return the indexes of the batches in a fetch response that belong to aborted transactions.
+
+    `aborted` lists the response's aborted transactions as (producer id, first offset) (KIP-98).
+    """
     ahead = sorted((first, producer) for producer, first in aborted)
     begun: set[int] = set()
     found: set[int] = set()
@@ -303,8 +315,9 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 LOOK_S = 10.0
-"""A partition whose records seem to be in remote storage is not looked up again for this long."""
+"""While fetches are slow, the reader asks at most once in this number of seconds where the local part of a log
+begins."""
 
 
 SLOW_S = 0.1
-"""An answer that takes this much longer than the request's max wait may have waited for remote storage."""
+"""A fetch that takes this many seconds longer than its max wait may have waited for remote storage."""

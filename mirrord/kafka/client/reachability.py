@@ -19,7 +19,8 @@ log = structlog.get_logger()
 
 
 class ClusterWatch:
-    """The reachability of one cluster. Each change is logged once, however many observers notice it."""
+    """The reachability of one cluster, according to several observers: the parts of this daemon that send requests to
+    it. Each change is logged once."""
 
     def __init__(self, alias: Alias, clock: Clock) -> None:
         self.cluster_id: ClusterId | None = None
@@ -40,13 +41,13 @@ class ClusterWatch:
         self._note(was_reachable=was_reachable, was_asked=was_asked)
 
     def forget(self, observer: str) -> None:
-        """Forget an observer that no longer exists."""
+        """Drop an observer that no longer exists, together with its last error."""
         was_reachable = not self._errors
         self._errors.pop(observer, None)
         self._note(was_reachable=was_reachable, was_asked=self._asked)
 
     def status(self) -> ClusterStatus:
-        """Return the current status."""
+        """Return whether the cluster is reachable, since when, and the error if it is not."""
         error = next(iter(self._errors.values()), None)
         reachable = self._asked and error is None
         return ClusterStatus(self._alias, self.cluster_id, reachable, self._since_ms, error)
@@ -71,7 +72,8 @@ class WatchedAdmin:
         self._observer = observer
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
+        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
+        perform on them."""
         seen = await self._watched(self._admin.describe(names, rights=rights))
         self._watch.cluster_id = seen.cluster_id
         return seen
@@ -81,7 +83,7 @@ class WatchedAdmin:
         return await self._watched(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         return await self._watched(self._admin.grow(topics))
 
     async def close(self) -> None:
@@ -99,7 +101,8 @@ class WatchedAdmin:
 
 
 async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
-    """Return the ids of both clusters. Both are always asked, so that the status covers both."""
+    """Return the cluster ids of source and target. Both clusters are always asked, so that the status of each is
+    current."""
     answers = await asyncio.gather(source.describe([]), target.describe([]), return_exceptions=True)
     one, other = answers
     if isinstance(one, BaseException):

@@ -1,4 +1,4 @@
-"""Receives frames, and the buffers that they are received into.
+"""Receives the responses of a broker (frames), and manages the buffers that hold them.
 
 Small frames are copied out of one receive buffer. A large frame that has arrived only in part gets a separate buffer,
 and the kernel writes the rest directly into it.
@@ -17,11 +17,12 @@ from mirrord.kafka.protocol.primitives import Reader
 
 RECEIVE_BYTES = 128 * 1024
 DIRECT_BYTES = 16 * 1024
-"""Size from which an incomplete frame is worth a separate buffer."""
+"""An incomplete frame of at least this size gets a separate buffer."""
 WAKE_BYTES = 1 << 20
 """While a much larger frame is being received, the event loop wakes only once for this many bytes."""
 FRAME_LIMIT = 128 << 20
-"""Far more than a fetch asks for, because a broker returns a batch whole even if it exceeds the limits (KIP-74)."""
+"""Largest size of a response. It is far larger than a fetch requests, because a broker returns a whole batch even if
+that exceeds the limits (KIP-74)."""
 
 _SIZE = Struct(">i")
 _LEAST_FRAME = 5
@@ -34,7 +35,7 @@ _M_MMAP_THRESHOLD = -3
 class BufferPool:
     """Large receive buffers that are reused.
 
-    A fresh buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying that much. Buffers are never
+    A new buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying 1 MiB. Buffers are never
     resized. One pool serves all pipes of an event loop; it holds at most `limit_bytes` of idle buffers.
     """
 
@@ -46,7 +47,7 @@ class BufferPool:
     def acquire(self, size: int) -> bytearray:
         """Return a buffer of at least `size` bytes with arbitrary content."""
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):  # the last one released is the warmest
+        for at in range(len(idle) - 1, -1, -1):  # the last one released may still be in the CPU cache
             if size <= len(idle[at]) <= 2 * size + _GRAIN:
                 buffer = idle[at]
                 del idle[at]
@@ -74,8 +75,8 @@ class BufferPool:
 class Frame:
     """One response: the body is buffer[start:end], after the response header.
 
-    The receiver of a frame owns its buffer. `release` returns it once nothing refers to its bytes any more, neither the
-    owner nor a transport. A frame that is never released is simply freed.
+    The receiver of a frame owns its buffer. It calls `release` when nothing refers to the bytes any more, neither the
+    receiver nor a transport. The buffer of a frame that is never released is garbage-collected.
     """
 
     __slots__ = ("_pool", "buffer", "end", "start")
@@ -127,7 +128,8 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
         return self._receive_view[self._filled :]
 
     def wake_for(self, size: int) -> None:
-        """Wake only when this many bytes have arrived. The caller must not ask for more than is still to come."""
+        """Let the event loop wake only when this many bytes have arrived. The number must not exceed what is still to
+        come."""
         if self._low_watermark is None:
             assert self._transport is not None  # noqa: S101
             self._low_watermark = ReceiveLowWatermark(self._transport)
@@ -135,10 +137,10 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def _deliver(self, frame: Frame) -> None:
-        """Take a whole frame."""
+        """Handle a complete frame."""
 
     def _received(self, nbytes: int) -> None:
-        """Take bytes that have arrived in the buffer. Raises WireError."""
+        """Process `nbytes` bytes that have arrived in the buffer. Raises WireError."""
         if self._large is None:
             self._filled += nbytes
             self._cut_frames()
@@ -150,7 +152,7 @@ class FrameReceiver(asyncio.BufferedProtocol, ABC):
                 self._finish_large(self._large)
 
     def _stop_receiving(self) -> None:
-        """Deliver nothing more."""
+        """Deliver no further frames."""
         self._stopped = True
         # The transport has not been stopped yet and may still write into the buffer of a large frame, so that buffer is
         # not reused.
@@ -211,8 +213,8 @@ def keep_large_memory_apart() -> None:
     """Give each large buffer a separate memory mapping, which returns to the kernel when the buffer is freed.
 
     The GNU C library takes buffers of up to 32 MiB from the heap once it has seen one freed (mallopt(3)). Memory that
-    is freed below another allocation stays with the process; one and a half times the limit was observed. With another
-    C library, this function does nothing.
+    is freed below another allocation is not returned to the kernel; a process was observed to hold one and a half times
+    its limit. With another C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _APART_BYTES)

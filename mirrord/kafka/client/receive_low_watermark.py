@@ -19,13 +19,13 @@ class ReceiveLowWatermark:
     def __init__(self, transport: Socketed) -> None:
         self._bytes = 1
         self._socket: socket.socket | None = None
-        # On an encrypted connection the kernel counts different bytes than the protocol, and some of them were read
-        # before.
+        # On an encrypted connection, the kernel counts encrypted bytes, and the TLS layer may hold some that it has
+        # already read. So the mark is not set there.
         if transport.get_extra_info("ssl_object") is None:
             self._socket = duplicate(transport)
 
     def set(self, size: int) -> None:
-        """Wake when this number of bytes has arrived. A change costs one system call."""
+        """Let the event loop wake when this number of bytes has arrived. A change costs one system call."""
         if size == self._bytes or self._socket is None:
             return
         self._bytes = size

@@ -55,10 +55,10 @@ async def ask(connection: Connection, api: Api, body: bytes, version: int, decod
 
 
 class Link:
-    """A provider of an open connection, which opens one if there is none.
+    """A provider of an open connection to one broker, which opens one if there is none.
 
-    After a failure every caller gets the same error at once until the pause is over, so that many callers do not make
-    many attempts.
+    After a failed attempt there is a pause, in which every caller immediately gets the same error. Otherwise, many
+    callers would make many attempts.
     """
 
     def __init__(self, opener: Callable[[], Awaitable[Connection]]) -> None:
@@ -85,7 +85,8 @@ class Link:
         return connection.replace_before is not None and self._loop.time() >= connection.replace_before
 
     async def get(self) -> Connection:
-        """Return an open connection. Raises EnvironmentFault if connecting fails, and immediately during a pause."""
+        """Return an open connection. Raises EnvironmentFault if connecting fails, and immediately during the pause
+        after a failure."""
         connection = self.live
         if connection is not None:
             return connection

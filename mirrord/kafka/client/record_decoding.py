@@ -1,10 +1,10 @@
 """Decodes the records of batches, with aiokafka's compiled record classes.
 
 The second path and deep comparisons use this module. Messages of formats 0 and 1 are read as Kafka's own consumer reads
-them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). They become what a broker of version 3.9 makes of them
-when it converts them (LogValidator): format 0 has no timestamps, so its records get -1. All messages in a wrapper with
-an append time get the wrapper's time. The codec stays, and there are no headers. aiokafka's compiled class for old
-messages is not used, because it reads past the end of malformed data.
+them (org.apache.kafka.common.record.AbstractLegacyRecordBatch). The result is the same as when a broker of version 3.9
+converts them (LogValidator). Records of format 0 get the timestamp -1, because that format has none. All messages in a
+wrapper with an append time get the wrapper's time. The codec stays, and there are no headers. aiokafka's compiled class
+for old messages is not used, because it reads past the end of malformed data.
 """
 
 # pyright: reportMissingTypeStubs=false

@@ -10,7 +10,8 @@ _BYTES = 16
 def digest(record: DecodedRecord, *, timed: bool) -> bytes:
     """Return the digest of key, value and headers.
 
-    The time is included only if `timed`, because a target may set its own time. The offset is never included.
+    The time is included only if `timed`, because a target topic may replace timestamps with its append time. The offset
+    is never included.
     """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:

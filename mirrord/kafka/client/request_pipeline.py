@@ -1,8 +1,9 @@
-"""A request pipeline on a transport: requests go out, and frames come in in the same order.
+"""A request pipeline on one connection: requests are sent without waiting, and answers arrive in the order of the
+requests.
 
 Kafka answers the requests of a connection one after the other (the protocol guide, "Network"), so each answer belongs
-to the oldest waiting request. The parts of a request are passed to the transport unchanged; uvloop writes them without
-joining them.
+to the oldest unanswered request. The parts of a request are passed to the transport unchanged; uvloop writes them
+without joining them.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class FramePipe(FrameReceiver):
 
     Callbacks run inside the event loop's read event, or while the connection is being closed. Each is called exactly
     once. The connection is closed if a callback raises an exception. It is also closed when the oldest request has had
-    no answer for `timeout_s`, because the other end may have disappeared silently. The time for which the other end has
+    no answer for `timeout_s`, because the broker may have disappeared silently. The time for which the broker has
     announced that it reads nothing (`throttled`) does not count.
     """
 
@@ -51,7 +52,7 @@ class FramePipe(FrameReceiver):
     ) -> None:
         super().__init__(pool, frame_limit)
         self.peer = peer
-        """Name of the other end, for messages."""
+        """Name of the broker, for messages."""
         self.writable = True
         """False while the transport holds more unsent bytes than its limit; requests can still be sent."""
         self.on_writable: Callable[[], None] | None = None
@@ -106,9 +107,9 @@ class FramePipe(FrameReceiver):
             transport.writelines([header + parts[0], *parts[1:]])
 
     def throttled(self, seconds: float) -> None:
-        """Record that the other end reads nothing for this long, because a quota is used up (KIP-219)."""
+        """Record that the broker reads nothing for this long, because a quota is used up (KIP-219)."""
         self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
-        # Its receive buffer may fill up in the meantime, and then it acknowledges no sent bytes.
+        # The broker's receive buffer may fill up in the meantime, and then the broker acknowledges no sent bytes.
         self._extend_user_timeout(seconds)
 
     def _extend_user_timeout(self, seconds: float) -> None:
@@ -178,7 +179,7 @@ class FramePipe(FrameReceiver):
     # receiving
 
     def _deliver(self, frame: Frame) -> None:
-        """Skip the response header, version 1, and pass the frame to the callback of the request that it answers."""
+        """Skip the response header (version 1), and pass the frame to the callback of the request that it answers."""
         buffer = frame.buffer
         (correlation_id,) = _RESPONSE.unpack_from(buffer)
         if not self._pending or self._pending[0][0] != correlation_id:

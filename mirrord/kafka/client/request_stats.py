@@ -1,6 +1,6 @@
 """Statistics of request times and errors. The hot path updates them, so an update is only a bisection and an addition.
 
-A request time is counted in a histogram, an error by its code.
+Request times are counted in a histogram, and errors by their code.
 """
 
 from bisect import bisect_left
@@ -28,11 +28,11 @@ class RequestStats:
         self._seconds += seconds
 
     def failed(self, error: int, partitions: int = 1) -> None:
-        """Count the partitions of an answer that carried this error."""
+        """Count this number of partitions of a response that carried this error."""
         self._errors[error] = self._errors.get(error, 0) + partitions
 
     def throttled(self, seconds: float) -> None:
-        """Count the time for which a broker throttles one connection, because a quota is used up."""
+        """Add the time for which a broker throttles one connection because a quota is used up."""
         self._throttled_s += seconds
 
     def status(self) -> RequestsStatus:

@@ -1,4 +1,4 @@
-"""Options of a connection's socket."""
+"""Sets the socket options of a connection."""
 
 import asyncio
 import os

@@ -13,7 +13,7 @@ from mirrord.kafka.client.credentials import client_chain, tls_context
 from mirrord.model.errors import EnvironmentFault
 
 LOOK_S = 3.0
-"""Time limit for fetching the certificate again, in seconds. If it fails, only OpenSSL's reason is reported."""
+"""Time limit for fetching the certificate again, in seconds. If that fails, only OpenSSL's reason is reported."""
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 # X509_V_ERR_* codes: no issuer found, bad signature, self-signed, self-signed in the chain, no local issuer, no issuer
@@ -22,7 +22,7 @@ _UNTRUSTED = {2, 7, 18, 19, 20, 21}
 
 
 async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Security) -> str:
-    """Return the reason as one phrase. Never raises."""
+    """Return why the TLS handshake failed, as one phrase. Never raises."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}{await _at_fault(error, host, port, security)}"
     reason = (error.reason or str(error)).lower().replace("_", " ")
@@ -90,7 +90,7 @@ def _first(pem: str) -> str:
 
 
 class _Facts:
-    """The parts of a certificate that people need to know. Raises ValueError if the certificate cannot be read."""
+    """The fields of a certificate that appear in messages. Raises ValueError if the certificate cannot be read."""
 
     def __init__(self, der: bytes) -> None:
         from cryptography import x509  # noqa: PLC0415 - needed only after a failure, and slow to import

@@ -1,7 +1,7 @@
-"""The topics of one cluster: listing them with their ids, creating them and adding partitions.
+"""Lists the topics of one cluster with their ids, creates topics and adds partitions.
 
-Listing uses its own connection, because aiokafka does not know topic ids. The connection stays open between polls.
-Creating, which is rare, uses aiokafka's admin client.
+Listing uses a separate connection, because aiokafka does not support topic ids. This connection stays open between
+requests. Creating topics and adding partitions is rare, and uses aiokafka's admin client.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -28,21 +28,21 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 TOPICS_AT_ONCE = 100
-"""Number of topics that one request creates."""
+"""Largest number of topics in one CreateTopics request."""
 _THROTTLE_BYTES = 4
-"""Size of the throttle time at the beginning of an answer, which says nothing about the topics."""
+"""Size of the throttle time at the beginning of an answer. It is ignored when two answers are compared."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
-    """The state of a cluster at one moment."""
+    """The id of a cluster, and its topics at one moment."""
 
     cluster_id: ClusterId
     topics: Mapping[str, Topic]
-    """The topics that are visible to us, by name; topics for which no partition is reported are omitted."""
+    """The topics that mirrord may describe, by name; topics for which no partition is reported are omitted."""
     refused: Mapping[str, str] = {}
-    """Topics that were asked for by name and are not visible to us or do not exist, with Kafka's error name."""
+    """Requested topics that do not exist or that mirrord may not describe, with the name of Kafka's error."""
     allowed: Mapping[str, int] = {}
-    """The operations that we may perform on each topic, if they were asked for
+    """The operations that mirrord may perform on each topic, if they were requested
     (`mirrord.kafka.protocol.metadata.TopicMetadata.allowed`)."""
     brokers: int = 0
     """Number of live brokers; 0 if it is not known."""
@@ -53,25 +53,26 @@ class NoTopicIds(EnvironmentFault):
 
 
 class TopicAdmin(Protocol):
-    """The operations that discovery needs from a cluster.
+    """The operations on a cluster that discovery needs: to list topics, to create them, and to add partitions.
 
     Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
     `describe` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
+        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
+        perform on them."""
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
         """Create topics; return those that were refused, and why.
 
-        A topic that already exists is refused, too, because it is not ours.
+        A topic that already exists is refused, too, because another client has created it.
         """
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         ...
 
     async def close(self) -> None:
@@ -93,7 +94,8 @@ class KafkaTopicAdmin:
         self._all: ClusterTopics | None = None
 
     async def describe(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
-        """Return the topics with these names, or all; with `rights` also the operations that we may perform on them."""
+        """Return the topics with these names, or all topics; with `rights`, also the operations that mirrord may
+        perform on them."""
         answer = await self._metadata(names, rights=rights)
         if answer is None:
             assert self._all is not None  # noqa: S101 - the answer equals one that was accepted
@@ -137,7 +139,7 @@ class KafkaTopicAdmin:
         return refused
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
-        """Increase topics to these numbers of partitions; return those that were refused, and why."""
+        """Add partitions to topics, up to these numbers; return the topics that were refused, and why."""
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for name, partitions in topics.items():
@@ -167,9 +169,9 @@ class KafkaTopicAdmin:
         return int(self._timeout_s * 1000)
 
     async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
-        """Ask for topics.
+        """Request the metadata of topics.
 
-        Return None if all topics were asked for and nothing has changed since the last such request.
+        Return None if all topics were requested and nothing has changed since the last such request.
         """
 
         def decode(version: int, reader: Reader) -> metadata.Metadata | None:
@@ -197,7 +199,7 @@ class TopicToCreate(NamedTuple):
 
 
 class Admin:
-    """aiokafka's admin client for a few requests. Errors that it raises when there is no answer become Unreachable."""
+    """aiokafka's admin client as a context manager. Raises Unreachable if there is no answer."""
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._client = AIOKafkaAdminClient(

@@ -1,4 +1,4 @@
-"""Topics that are asked about from time to time. A view follows them for a while, but not forever."""
+"""Keeps the metadata of topics up to date while there are questions about them, and for some time after that."""
 
 import time
 from collections.abc import Callable
@@ -7,12 +7,13 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.model.names import TopicId
 
 FORGET_S = 600.0
-"""A topic that has not been asked about for this long is no longer watched; it may have been deleted long ago."""
+"""A topic is no longer watched after this many seconds without a question about it, because it may have been
+deleted."""
 SWEEP_S = 60.0
 
 
 class WatchedTopics:
-    """The topics that one view watches on request."""
+    """The topics that one `ClusterView` watches because there were questions about them."""
 
     def __init__(self, view: ClusterView, now: Callable[[], float] = time.monotonic) -> None:
         self._view = view

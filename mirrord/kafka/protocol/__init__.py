@@ -1,1 +1,1 @@
-"""The bytes of Kafka's requests, responses and record batches. Pure."""
+"""Encodes and decodes Kafka's requests, responses and record batches, in pure functions."""

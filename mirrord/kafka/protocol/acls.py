@@ -47,7 +47,7 @@ class DescribedAcls(msgspec.Struct, frozen=True):
 
 
 class AclAnswer(msgspec.Struct, frozen=True):
-    """The outcome for one rule that was to be added or removed."""
+    """The broker's answer about one ACL that was to be added or removed."""
 
     error: int
     message: str | None
@@ -55,13 +55,13 @@ class AclAnswer(msgspec.Struct, frozen=True):
 
 
 def encode_describe(resource: ResourceKind) -> bytes:
-    """Encode the body of a request for all rules about this kind of resource."""
+    """Encode the body of a DescribeAcls request for all ACLs on this kind of resource."""
     any_name = any_principal = any_host = NULL
     return INT8.pack(RESOURCES[resource]) + any_name + _ANY + any_principal + any_host + _ANY + _ANY + NO_TAGS
 
 
 def decode_describe(reader: Reader) -> DescribedAcls:
-    """Decode a response. Raises WireError."""
+    """Decode a DescribeAcls response. Raises WireError."""
     reader.int32()  # throttle time
     error, message = reader.int16(), reader.compact_nullable_string()
     rules = [rule for rules in reader.compact_array(_resource) for rule in rules]
@@ -71,12 +71,12 @@ def decode_describe(reader: Reader) -> DescribedAcls:
 
 
 def encode_create(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a request that adds rules. The results come in the same order."""
+    """Encode the body of a CreateAcls request. The response lists its results in the order of these rules."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
 def decode_create(reader: Reader) -> list[AclAnswer]:
-    """Decode a response. Raises WireError."""
+    """Decode a CreateAcls response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_created)
     reader.skip_tags()
@@ -85,12 +85,13 @@ def decode_create(reader: Reader) -> list[AclAnswer]:
 
 
 def encode_delete(rules: Iterable[AclRule]) -> bytes:
-    """Encode the body of a request that removes exactly these rules. The results come in the same order."""
+    """Encode the body of a DeleteAcls request for exactly these rules. The response lists its results in their
+    order."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
 def decode_delete(reader: Reader) -> list[AclAnswer]:
-    """Decode a response. Raises WireError."""
+    """Decode a DeleteAcls response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_filtered)
     reader.skip_tags()
@@ -99,7 +100,7 @@ def decode_delete(reader: Reader) -> list[AclAnswer]:
 
 
 def _rule_bytes(rule: AclRule) -> bytes:
-    """Encode a rule to be added, or a filter that matches only this rule. Kafka writes both in the same way."""
+    """Encode a rule to be added, or a filter that matches only this rule. The two have the same encoding."""
     return (
         INT8.pack(RESOURCES[rule.resource])
         + compact_string(rule.name)
@@ -148,7 +149,7 @@ def _filtered(reader: Reader) -> AclAnswer:
     error, message = reader.int16(), reader.compact_nullable_string()
     matches = reader.compact_array(_matching)
     reader.skip_tags()
-    # Only a rule that could not be removed is of interest. A filter for one rule has at most one match.
+    # A filter for one rule has at most one match. If that could not be removed, its error is the error of the answer.
     for match_error, match_message, _ in matches:
         error, message = error or match_error, message or match_message
     return AclAnswer(error, message, tuple(rule for code, _, rule in matches if not code))

@@ -55,7 +55,7 @@ APIS = (
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_PRODUCERS,
 )
-"""Without these APIs nothing can be copied."""
+"""If one of these APIs is missing, nothing can be copied."""
 UPKEEP_APIS = (
     DELETE_TOPICS,
     DESCRIBE_ACLS,
@@ -72,9 +72,9 @@ GROUP_APIS = (
     FIND_COORDINATOR,
     LIST_GROUPS,
 )
-"""Without these APIs consumer groups are not followed."""
+"""If one of these APIs is missing, consumer groups are not followed. Records are still copied."""
 TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""Some of these APIs are newer than Kafka 2.8. If one is missing, less information is reported."""
+"""Some of these APIs are newer than Kafka 2.8. If one is missing, only some information cannot be reported."""
 
 FETCH_BY_TOPIC_ID = 13
 """From this Fetch version on (Kafka 3.1, KIP-516), requests name topics by id; earlier versions use the topic name."""
@@ -84,11 +84,10 @@ topic name."""
 
 
 def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: int | None = None) -> int:
-    """Return the newest version that both sides support. `at_most` excludes newer versions, for topics whose id is not
-    known.
+    """Return the newest version that both mirrord and the broker support.
 
-    `broker_versions` comes from the ApiVersions response and maps each API key to (lowest, highest). Raises
-    UnsupportedBroker.
+    `at_most` excludes newer versions, for topics whose id is not known. `broker_versions` comes from the ApiVersions
+    response and maps each API key to (lowest, highest). Raises UnsupportedBroker.
     """
     greatest = api.greatest if at_most is None else at_most
     ours = f"{api.least}" if api.least == greatest else f"{api.least} to {greatest}"

@@ -25,7 +25,7 @@ _OF_TOPIC = 1
 """org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as encoded on the wire."""
 _SET, _DELETE = INT8.pack(0), INT8.pack(1)
 _SHARED = 16
-"""Number of different sets of configs that are kept while a response is decoded."""
+"""Number of different sets of configs that are remembered while a response is decoded."""
 # Read-only, source, sensitive.
 _FLAGS = Struct(">?b?")
 
@@ -34,7 +34,7 @@ class Setting(msgspec.Struct, frozen=True):
     """The effective value of one config of a topic."""
 
     value: str | None
-    """The value, or None where it may not be shown."""
+    """None if the config has no value, or if the broker hides the value because it is sensitive."""
     own: bool
     """Whether the value is set on the topic itself; otherwise it comes from the cluster."""
     fixed: bool = False
@@ -52,7 +52,8 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class AlteredTopic(msgspec.Struct, frozen=True):
-    """The result of the changes to one topic: either all were applied, or none with an error."""
+    """The result of the changes to one topic: either all of them were applied, or there is an error and none was
+    applied."""
 
     topic: str
     error: int
@@ -60,7 +61,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 
 
 def encode_describe(topics: Iterable[str]) -> bytes:
-    """Encode the body of a request for all configs of these topics."""
+    """Encode the body of a DescribeConfigs request for all configs of these topics."""
     all_names = NULL
     wanted = compact_array(_TOPIC + compact_string(topic) + all_names + NO_TAGS for topic in topics)
     synonyms = documentation = _FALSE
@@ -68,7 +69,7 @@ def encode_describe(topics: Iterable[str]) -> bytes:
 
 
 def decode_describe(reader: Reader) -> list[TopicSettings]:
-    """Decode a response. Topics with the same configs share one dictionary. Raises WireError."""
+    """Decode a DescribeConfigs response. Topics with the same configs share one dictionary. Raises WireError."""
     reader.int32()  # throttle time
     shared: list[tuple[bytes, dict[str, Setting]]] = []
     answers = reader.compact_array(lambda topic: _topic_settings(topic, shared))
@@ -78,7 +79,8 @@ def decode_describe(reader: Reader) -> list[TopicSettings]:
 
 
 def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False) -> bytes:
-    """Encode the body of a request that sets configs of topics. None removes the topic's own value."""
+    """Encode the body of an IncrementalAlterConfigs request. The value None removes the topic's own value of a
+    config."""
     topics = (
         _TOPIC + compact_string(topic) + compact_array(map(_change, settings, settings.values())) + NO_TAGS
         for topic, settings in changes.items()
@@ -87,7 +89,7 @@ def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_on
 
 
 def decode_alter(reader: Reader) -> list[AlteredTopic]:
-    """Decode a response. Raises WireError."""
+    """Decode an IncrementalAlterConfigs response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_altered)
     reader.skip_tags()
@@ -109,10 +111,10 @@ def _topic_settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]
 
 
 def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) -> dict[str, Setting]:
-    """Decode the configs of one topic. Most topics have, byte for byte, the same configs as another one, and decoding
-    takes much longer than comparing.
+    """Decode the configs of one topic, or return the decoded configs of an earlier topic if the bytes are the same.
 
-    An array contains its own length, so bytes that begin like a known complete array are that array.
+    Most topics have the same configs as another topic, and comparing is much faster than decoding. An array contains
+    its own length, so bytes that begin like a known complete array are that array.
     """
     start = reader.position
     for encoded, settings in shared:

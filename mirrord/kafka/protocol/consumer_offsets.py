@@ -35,7 +35,7 @@ class OffsetKey(msgspec.Struct, frozen=True, order=True):
 
 
 class OffsetValue(msgspec.Struct, frozen=True):
-    """A committed offset."""
+    """The value of a record: a group's committed offset in one partition."""
 
     offset: int
     leader_epoch: int

@@ -1,9 +1,9 @@
-"""The algebra of CRC-32C (Castagnoli), which makes it possible to adjust a checksum instead of computing it again.
+"""CRC-32C (Castagnoli), with functions that adjust a checksum to changed bytes instead of computing it again.
 
-The register of a CRC is linear over GF(2). When some bytes of a checksummed text change, take the XOR difference of
-these bytes, followed by as many zero bytes as come after them in the text. The checksum changes by the register that
-this sequence produces. The records themselves are never read. Zero bytes are cheap: up to 4 KiB are passed to the
-checksum function, and whole units of 4 KiB take one look-up in four tables.
+The register of a CRC is linear over GF(2). When some bytes of the data change, the checksum changes by the register for
+the following sequence: the XOR difference of these bytes, and then as many zero bytes as there are bytes after them. So
+the records after a changed header are never read. Zero bytes are cheap: up to 4 KiB are passed to the checksum
+function, and all whole units of 4 KiB together take one look-up in four tables.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,8 @@ UNIT = 1 << UNIT_BITS
 _ZEROS = bytes(UNIT)
 
 HEAD_LENGTH = 40
-"""Bytes of a v2 batch header that its CRC covers: from the attributes to the record count (DefaultRecordBatch)."""
+"""Number of bytes of a v2 batch header that the CRC covers: from the attributes to the record count
+(DefaultRecordBatch)."""
 
 Operator = tuple[list[int], list[int], list[int], list[int]]
 """The effect of zero bytes on a register, as a table for each of its four bytes, lowest byte first."""
@@ -58,8 +59,8 @@ def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int)
 
 
 def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
-    """Return the CRC of a batch's records alone, computed from the CRC in its header. Records that are copied raw keep
-    it."""
+    """Return the CRC of a batch's records alone, computed from the CRC in its header. It stays the same when a batch is
+    copied raw."""
     return header_crc ^ advance(checksum(head), b"", records_length)
 
 
@@ -80,8 +81,10 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Return the tables for the images of the 32 single bits. The image of a byte is the XOR of the images of
-    its bits."""
+    """Return the four tables of an operator, given its effect on each of the 32 single bits.
+
+    The effect on a byte is the XOR of the effects on its bits.
+    """
     tables: list[list[int]] = []
     for first in range(0, 32, 8):
         table = [0] * 256

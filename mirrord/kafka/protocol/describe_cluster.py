@@ -8,8 +8,8 @@ _TRUE = b"\x01"
 
 
 class ClusterRights(msgspec.Struct, frozen=True):
-    """The response. `allowed` holds one bit per operation, like `metadata.TopicMetadata.allowed`; it is 0 without the
-    permission to DESCRIBE."""
+    """The decoded response. `allowed` holds one bit per permitted operation, like `metadata.TopicMetadata.allowed`; it
+    is 0 without the permission to DESCRIBE."""
 
     error: int
     cluster_id: str
@@ -17,12 +17,12 @@ class ClusterRights(msgspec.Struct, frozen=True):
 
 
 def encode_describe_cluster() -> bytes:
-    """Encode the body of a request for the permitted operations."""
+    """Encode the body of a DescribeCluster request for the permitted operations."""
     return _TRUE + NO_TAGS
 
 
 def decode_describe_cluster(reader: Reader) -> ClusterRights:
-    """Decode a response. Raises WireError."""
+    """Decode a DescribeCluster response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     reader.compact_nullable_string()

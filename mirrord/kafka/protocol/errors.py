@@ -1,4 +1,4 @@
-"""Errors in received bytes, and the error codes in a broker's responses."""
+"""Exceptions for received bytes that are invalid or not supported, and the error codes of the protocol."""
 
 from enum import IntEnum
 

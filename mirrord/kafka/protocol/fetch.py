@@ -59,8 +59,8 @@ class FetchLimits(msgspec.Struct, frozen=True):
 
 
 class SessionStep(msgspec.Struct, frozen=True):
-    """One request of a session. It lists all partitions if `epoch` is 0 or -1, else only changes since the last
-    request."""
+    """The session fields of one request. It lists all partitions if `epoch` is 0 (a new session) or -1 (no session),
+    and otherwise only what has changed since the last request."""
 
     session_id: int
     epoch: int
@@ -87,12 +87,12 @@ class FetchedPartition(msgspec.Struct):
     """The current leader and its epoch, sent along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
     diverging_epoch: int = -1
     diverging_end: int = -1
-    """The largest epoch that the broker's log shares with ours, and its end. Everything after it was truncated
+    """The largest epoch that the broker's log shares with the client's, and its end. Everything after it was truncated
     (KIP-595)."""
 
 
 class FetchResponse(msgspec.Struct):
-    """A response. A `session_id` of 0 means that the broker keeps no session."""
+    """A Fetch response. A `session_id` of 0 means that the broker keeps no session."""
 
     error: int
     session_id: int
@@ -101,7 +101,7 @@ class FetchResponse(msgspec.Struct):
 
 
 def encode(version: int, limits: FetchLimits, step: SessionStep) -> bytes:
-    """Encode the body of a request. Raises Malformed if topic ids are required and a topic is not a valid id."""
+    """Encode the body of a Fetch request. Raises Malformed if topic ids are required and a topic is not a valid id."""
     parts = [] if version >= _REPLICA_STATE_VERSION else [_CONSUMER]
     parts.append(
         _REQUEST.pack(
@@ -134,7 +134,7 @@ def _topics(version: int, topics: dict[str, list[bytes]]) -> bytes:
 
 
 def decode(version: int, reader: Reader) -> FetchResponse:
-    """Decode a response from its frame. The records are not copied. Raises WireError."""
+    """Decode a Fetch response from its frame. The records are not copied. Raises WireError."""
     throttle_ms, error, session_id = reader.unpack(_TOP)
     partitions: list[FetchedPartition] = []
     by_id = version >= FETCH_BY_TOPIC_ID

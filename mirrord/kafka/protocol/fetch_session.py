@@ -4,7 +4,7 @@ changed.
 The broker keeps the position of each partition until it receives another one. Once it has delivered data, the position
 must be advanced or the partition forgotten. Otherwise the broker sends the same data again. `next_step` receives *all*
 partitions that are currently wanted and computes the difference. Only one request of a session may be in flight at a
-time. Models: FetchSessionHandler in org.apache.kafka.clients, FetchSession in kafka.server.
+time. The module follows FetchSessionHandler in org.apache.kafka.clients and FetchSession in kafka.server.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ LAST_EPOCH = 2**31 - 1
 class FetchSession:
     """The client's side of a session on one connection. A new connection needs a new session.
 
-    After any error, the next step is a full request again. It also makes the broker drop the session that it may still
-    hold.
+    After any error, the next request names all partitions again. This also makes the broker drop a session that it may
+    still hold.
     """
 
     __slots__ = ("_epoch", "_id", "_known")
@@ -39,8 +39,8 @@ class FetchSession:
         return self._epoch != FULL
 
     def knows(self, key: TopicAndPartition) -> bool:
-        """Return whether the last request named this partition. The broker does not repeat what it has already sent
-        about it."""
+        """Return whether the broker's session includes this partition. If so, the broker reports it again only when
+        something about it has changed."""
         return self._epoch != FULL and key in self._known
 
     def next_step(self, wanted: Mapping[TopicAndPartition, FetchPosition]) -> SessionStep:
@@ -56,8 +56,8 @@ class FetchSession:
         return step
 
     def answered(self, response: FetchResponse) -> bool:
-        """Process the response to the last step. Return False if the session is lost; the response then holds nothing
-        of use.
+        """Process the response to the last step. Return False if the session is lost; the response then contains no
+        data.
 
         FETCH_SESSION_ID_NOT_FOUND (the broker evicted the session), INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR and any other error of the whole request make the next request a full one.

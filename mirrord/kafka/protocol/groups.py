@@ -4,8 +4,8 @@
 FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) handle many groups at once; both exist since Kafka 3.0. Earlier
 versions handle one group each. Offsets are committed in the way of a client outside the group (generation -1, no member
 id). A broker accepts such a commit while the group has no members, and rejects it with UNKNOWN_MEMBER_ID otherwise
-(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup). Topics are named by name,
-because the versions that use ids (10) accept nothing else.
+(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup). Topics are identified by
+name. Version 10 of these requests accepts only topic ids, so it is not used.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -85,7 +85,7 @@ def encode_find(version: int, groups: Collection[str]) -> bytes:
 
 
 def decode_find(version: int, reader: Reader, groups: Collection[str]) -> dict[str, Coordinator]:
-    """Decode the response for these groups. Raises WireError."""
+    """Decode a FindCoordinator response for these groups. Raises WireError."""
     reader.int32()  # throttle time
     if version >= COORDINATORS_AT_ONCE:
         found = dict(reader.compact_array(_coordinator))
@@ -105,7 +105,7 @@ def encode_list(version: int) -> bytes:
 
 
 def decode_list(version: int, reader: Reader) -> tuple[int, list[ListedGroup]]:
-    """Return the error and the groups of a response. Raises WireError."""
+    """Return the error and the groups in a ListGroups response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     groups = reader.compact_array(lambda each: _listed(version, each))
@@ -131,7 +131,7 @@ def encode_fetch(version: int, groups: Collection[str]) -> bytes:
 
 
 def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[str, GroupOffsets]:
-    """Decode the response for these groups. Raises WireError."""
+    """Decode an OffsetFetch response for these groups. Raises WireError."""
     reader.int32()  # throttle time
     if version >= OFFSETS_AT_ONCE:
         found = dict(reader.compact_array(_group_offsets))
@@ -158,7 +158,7 @@ def encode_commit(group: str, offsets: Mapping[TopicAndPartition, CommittedOffse
 
 
 def decode_commit(reader: Reader) -> dict[TopicAndPartition, int]:
-    """Return the error of each partition. Raises WireError."""
+    """Return the error code of each partition in an OffsetCommit response. Raises WireError."""
     reader.int32()  # throttle time
     errors: dict[TopicAndPartition, int] = {}
     for _ in range(reader.compact_count()):
@@ -203,8 +203,8 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
-    """Return the offsets that exist. A partition without a committed offset has the offset -1, and one with an error
-    has no offset."""
+    """Return the committed offsets. Partitions with an error, or with the offset -1 (nothing is committed), are
+    omitted."""
     offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()

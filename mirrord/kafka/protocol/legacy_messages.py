@@ -1,5 +1,4 @@
-"""Finding and reading of messages of formats 0 and 1, which Kafka wrote before 0.11. Wrappers are decompressed
-elsewhere.
+"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. It does not decompress wrappers.
 
 Layout (org.apache.kafka.common.record.LegacyRecord), big-endian: offset (8 bytes), size (4, of the bytes that follow
 it), CRC-32 (4, of the bytes that follow it), magic (1), attributes (1); in format 1 the time (8); then key and value,
@@ -25,7 +24,7 @@ MAGIC_OFFSET = 16
 NO_TIME = -1
 """The time of a record that has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
 GROUP_BYTES = 64 << 10
-"""Uncompressed messages are stored separately. About this number of bytes of them is handled together."""
+"""Kafka stores uncompressed messages one by one. They are handled in groups of about this number of bytes."""
 
 
 class Group(NamedTuple):
@@ -65,8 +64,8 @@ def is_old(buffer: Bytes, at: int, end: int) -> bool:
 
 
 def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | None:
-    """Return the messages at buffer[start], at most `most` of them; None if not even one is complete. Raises
-    Malformed."""
+    """Return the group of messages at buffer[start], at most `most` of them. Return None if not even one message is
+    complete. Raises Malformed."""
     at, first, last, count = start, -1, -1, 0
     while count < most and at - start < GROUP_BYTES and is_old(buffer, at, end) and end - at >= _HEAD.size:
         offset, size, _, magic, attributes = _HEAD.unpack_from(buffer, at)
@@ -85,7 +84,8 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
 def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
     """Return the messages in these bytes, all of which must be complete. Raises Malformed.
 
-    Kafka verifies the checksums of messages in a log, but not those of messages inside a wrapper.
+    `checked` says whether checksums are verified. Kafka verifies those of messages in a log, but not those of messages
+    inside a wrapper.
     """
     found: list[OldMessage] = []
     at = 0
@@ -113,7 +113,7 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
 
 
 def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
-    """Return the messages in a wrapper, with the offsets and times that readers see. Raises Malformed."""
+    """Return the messages in a wrapper, with the offsets and times that consumers see. Raises Malformed."""
     found = parse(unpacked, checked=False)
     if not found:
         raise Malformed("a wrapper with nothing inside")

@@ -1,6 +1,5 @@
 """ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins and
-ends, by time, by visibility and by leader epoch. Both requests identify topics by name.
-"""
+ends, which offset belongs to a time, and where a leader epoch ends. Both requests identify topics by name."""
 
 from collections.abc import Callable, Iterable
 from struct import Struct
@@ -30,7 +29,8 @@ _EPOCH_END = Struct(">hiiq")
 
 
 class OffsetQuestion(msgspec.Struct, frozen=True):
-    """A query for the offset of the first record with this time (ms) or a later one; or for EARLIEST or LATEST."""
+    """A question for the offset of the first record with this time (ms) or a later one. The time can also be EARLIEST,
+    LATEST or EARLIEST_LOCAL."""
 
     topic: str
     partition: int
@@ -39,7 +39,8 @@ class OffsetQuestion(msgspec.Struct, frozen=True):
 
 
 class ListedOffset(msgspec.Struct, frozen=True):
-    """The result. `offset` is -1 if no record is that recent; `time` is -1 for EARLIEST and LATEST."""
+    """The answer to an `OffsetQuestion`. `offset` is -1 if no record is that recent; `time` is -1 for EARLIEST and
+    LATEST."""
 
     topic: str
     partition: int
@@ -50,7 +51,8 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """A query for the end of `epoch`. A broker whose own epoch is not `leader_epoch` refuses to answer (KIP-320)."""
+    """A question for the offset at which `epoch` ends. A broker whose own epoch is not `leader_epoch` refuses to answer
+    (KIP-320)."""
 
     topic: str
     partition: int
@@ -59,8 +61,12 @@ class EpochQuestion(msgspec.Struct, frozen=True):
 
 
 class EpochEnd(msgspec.Struct, frozen=True):
-    """The largest epoch that is not above the requested one, and its end. For the current epoch the end is the log end,
-    whether replicated or not. Both are -1 if the log has no such epoch."""
+    """The answer to an `EpochQuestion`: the largest epoch that is not above the requested one, and the offset at which
+    it ends.
+
+    For the current epoch, the end is the leader's log end, including records that are not replicated yet. Both values
+    are -1 if the log has no such epoch.
+    """
 
     topic: str
     partition: int

@@ -37,7 +37,7 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition. `leader` is -1 while there is none."""
+    """One partition of a topic. `leader` is -1 while the partition has no leader."""
 
     error: int
     partition: int
@@ -70,10 +70,11 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), *, allowed: bool = False) -> bytes:
-    """Encode the body of a request for topics by name and, from version 12 on, by id; None requests all topics. The
-    request never creates a topic.
+    """Encode the body of a Metadata request for topics by name and, from version 12 on, by id; None requests all
+    topics.
 
-    `allowed` also requests the operations that this client may perform on each topic.
+    The request never creates a topic. `allowed` also requests the operations that this client may perform on each
+    topic.
     """
     if topics is None:
         wanted = NULL
@@ -89,7 +90,7 @@ def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), 
 
 
 def decode(version: int, reader: Reader) -> Metadata:
-    """Decode a response. Raises WireError."""
+    """Decode a Metadata response. Raises WireError."""
     reader.int32()  # throttle time
     brokers = reader.compact_array(_broker)
     cluster_id = reader.compact_nullable_string()

@@ -3,7 +3,7 @@
 They have the format that org.apache.kafka.connect.mirror.{Heartbeat,Checkpoint,OffsetSync} write and read: fields one
 after the other, big-endian, a string as an INT16 length and UTF-8 (org.apache.kafka.common.protocol.types.Type.STRING).
 Values of heartbeats and checkpoints begin with their version, an INT16 that is 0; an offset sync has no version. Bytes
-after the last known field are ignored, as the Java classes do.
+after the last known field are ignored, as in the Java classes.
 """
 
 from struct import Struct
@@ -21,7 +21,8 @@ _VERSIONED_TIME = Struct(">hq")
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """The flow from `source` to `target` was alive at this time. The record is in the topic `heartbeats`."""
+    """A heartbeat: the flow from `source` to `target` was alive at this time. The record is in the topic
+    `heartbeats`."""
 
     source: str
     target: str

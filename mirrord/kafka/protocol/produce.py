@@ -67,7 +67,7 @@ class ProduceResponse(msgspec.Struct):
 
 
 def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tuple[list[Bytes], int]:
-    """Return the body of a request as parts to be sent one after the other, and their total length.
+    """Return the body of a Produce request as parts to be sent one after the other, and their total length.
 
     The first part is `bytes`. All in-sync replicas must acknowledge. Raises ValueError for two batches of one
     partition, because a broker answers once for both and silently drops one of them. Takes about 1.5 µs for one batch.
@@ -139,7 +139,7 @@ def _beginning(timeout_ms: int, topic: str, by_id: bool, partitions: int) -> byt
 
 
 def decode(version: int, reader: Reader) -> ProduceResponse:
-    """Decode a response from its frame. Raises WireError."""
+    """Decode a Produce response from its frame. Raises WireError."""
     by_id = version >= PRODUCE_BY_TOPIC_ID
     if by_id and (usual := _decode_usual(reader)) is not None:
         return usual

@@ -16,8 +16,11 @@ _PRODUCER = Struct(">qiiqiq")
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
-    """A new producer id. COORDINATOR_LOAD_IN_PROGRESS, shortly after a broker has started, means that the client must
-    retry."""
+    """A new producer id and its epoch.
+
+    The error COORDINATOR_LOAD_IN_PROGRESS, which a broker may return shortly after its start, means that the client
+    must retry.
+    """
 
     error: int
     producer_id: int
@@ -25,8 +28,10 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
 
 
 class ActiveProducer(msgspec.Struct, frozen=True):
-    """The state that a partition remembers about one producer. It expires by the age of the last record, not by the
-    clock."""
+    """The state that a partition's leader remembers about one producer.
+
+    It expires when the timestamp of the producer's last record is too old, even if that record was appended recently.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -49,7 +54,7 @@ class PartitionProducers(msgspec.Struct, frozen=True):
 
 
 def encode_init_producer_id() -> bytes:
-    """Encode the body of a request for a producer id without a transactional id."""
+    """Encode the body of an InitProducerId request for a producer without a transactional id."""
     return NULL + _INIT.pack(60_000, -1, -1) + NO_TAGS
 
 
@@ -62,7 +67,7 @@ def decode_init_producer_id(reader: Reader) -> ProducerIdentity:
 
 
 def encode_describe_producers(topics: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode the body of a request about these partitions, by topic name."""
+    """Encode the body of a DescribeProducers request about these partitions, by topic name."""
     elements = (
         compact_string(topic) + compact_array(INT32.pack(partition) for partition in partitions) + NO_TAGS
         for topic, partitions in topics.items()

@@ -26,13 +26,13 @@ class QuorumTime(msgspec.Struct, frozen=True):
 
 
 def encode_describe_quorum() -> bytes:
-    """Encode the body of a request."""
+    """Encode the body of a DescribeQuorum request."""
     partition = INT32.pack(0) + NO_TAGS
     return compact_array([compact_string(_TOPIC) + compact_array([partition]) + NO_TAGS]) + NO_TAGS
 
 
 def decode_describe_quorum(reader: Reader) -> QuorumTime:
-    """Decode a response. Raises WireError."""
+    """Return the controller's time in a DescribeQuorum response. Raises WireError."""
     error = reader.int16()
     topics = reader.compact_array(_topic)
     reader.skip_tags()

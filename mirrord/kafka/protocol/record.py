@@ -1,11 +1,11 @@
-"""A decoded record."""
+"""The form of a decoded record, for all message formats."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class DecodedRecord(NamedTuple):
-    """A decoded record. `offset` belongs to the log that the record was read from; the key of a header is text."""
+    """A decoded record. `offset` is its offset in the log from which it was read. The keys of headers are text."""
 
     offset: int
     time_ms: int

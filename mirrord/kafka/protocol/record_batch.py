@@ -1,4 +1,4 @@
-"""Reading, checking and patching of the header of a v2 record batch. The records after the header are not examined.
+"""Reads, checks and patches the headers of v2 record batches. The records after the header are not examined.
 
 Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of the bytes
 that follow it), partition leader epoch, magic, CRC (of the bytes that follow it), attributes, last offset delta, base
@@ -19,15 +19,16 @@ LENGTH_OFFSET = 12
 """The batch length counts only the bytes after its own field, so a batch is longer by this number of bytes."""
 SHORTEST_LENGTH = HEADER_LENGTH - LENGTH_OFFSET
 HEAD_OFFSET = 21
-"""The CRC covers the batch from here on."""
+"""The CRC covers the batch from this position on."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""The base timestamp is the delete horizon of that cluster's log cleaner (KIP-534). The timestamp deltas of the records
-are still relative to it, so clearing only this bit leaves the timestamp of every record unchanged."""
+"""The base timestamp is a delete horizon, which the log cleaner of the batch's cluster has set (KIP-534). The timestamp
+deltas of the records are still relative to it, so clearing only this bit leaves the timestamp of every record
+unchanged."""
 RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
 """A batch with no other attribute bit set may be copied raw."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
@@ -79,8 +80,8 @@ def first_batch_bytes(buffer: bytearray, start: int) -> int:
 def scan(buffer: Bytes, start: int, end: int) -> tuple[list[ScannedBatch], int]:
     """Return the complete batches of the records section buffer[start:end], and the position after the last of them.
 
-    A broker may cut the last batch short. Such a batch is omitted, which the position shows. Raises OldMagic,
-    UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
+    A broker may cut the last batch short. Such a batch is omitted, and the position is where it begins. Raises
+    OldMagic, UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
     """
     unpack = HEADER.unpack_from
     batches: list[ScannedBatch] = []
@@ -149,8 +150,8 @@ def patch(
 
 
 def intact(buffer: Bytes, start: int, end: int) -> bool:
-    """Return whether the CRC in the header matches the complete batch buffer[start:end]. Reads and copies all of the
-    batch."""
+    """Return whether the CRC in the header matches the complete batch buffer[start:end]. This reads and copies the
+    whole batch."""
     if end - start < HEADER_LENGTH:
         raise Truncated(f"{end - start} bytes are no record batch")
     header: HeaderTuple = HEADER.unpack_from(buffer, start)

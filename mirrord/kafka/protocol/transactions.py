@@ -13,7 +13,7 @@ _ABORT = b"\0"
 
 
 class ListedTransaction(msgspec.Struct, frozen=True):
-    """What a coordinator knows about a transactional id."""
+    """A transactional id with its producer id and state, as its coordinator lists them."""
 
     transactional_id: str
     producer_id: int
@@ -23,14 +23,14 @@ class ListedTransaction(msgspec.Struct, frozen=True):
 
 
 class ListedTransactions(msgspec.Struct, frozen=True):
-    """One broker's response."""
+    """The response of one broker to ListTransactions."""
 
     error: int
     transactions: list[ListedTransaction]
 
 
 def encode_list_transactions(producer_ids: list[int]) -> bytes:
-    """Encode the body of a request about the transactions of these producers, in any state."""
+    """Encode the body of a ListTransactions request for the transactions of these producers, in any state."""
     return compact_array(()) + compact_array(map(INT64.pack, producer_ids)) + NO_TAGS
 
 
@@ -46,13 +46,13 @@ def decode_list_transactions(reader: Reader) -> ListedTransactions:
 
 
 def encode_end_txn(transactional_id: str) -> bytes:
-    """Encode the body of a request that aborts a transaction of this id, on behalf of a producer that does
-    not exist."""
+    """Encode the body of an EndTxn request that aborts a transaction of this id. It names a producer that does not
+    exist, so that the broker only checks the permission."""
     return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS
 
 
 def decode_end_txn(reader: Reader) -> int:
-    """Return the error code. Raises WireError."""
+    """Return the error code of an EndTxn response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     reader.skip_tags()

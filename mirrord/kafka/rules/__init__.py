@@ -1,1 +1,2 @@
-"""Pure facts about brokers: error codes, versions, topic shapes and the configs of internal topics."""
+"""What mirrord knows about brokers, as pure functions: error codes, versions, topic ids and the configs of internal
+topics."""

@@ -1,4 +1,4 @@
-"""Determine which Kafka release a broker matches by the newest request versions that it accepts.
+"""Determines which Kafka release a broker matches, from the newest request versions that it accepts.
 
 A broker reveals nothing else about its release.
 """
@@ -21,7 +21,7 @@ _RELEASES: tuple[tuple[str, int, int], ...] = (
 
 
 def like_release(offered: Mapping[int, tuple[int, int]]) -> str:
-    """Return a name such as "Kafka 3.9".
+    """Return the release that the broker matches, such as "Kafka 3.9".
 
     `offered` is the answer to ApiVersions: each API key with its lowest and highest version.
     """

@@ -1,4 +1,5 @@
-"""What every Kafka error code means to a lane: one decided meaning per code and side.
+"""What each Kafka error code means to a lane: one meaning in answers of the source (fetch), and one in answers of the
+target (produce).
 
 The codes are those of org.apache.kafka.common.protocol.Errors. A code that is in neither table is treated as a refusal
 (produce) or halts the lane (fetch): the lane must not guess the meaning of an answer that was not considered.
@@ -16,7 +17,7 @@ class Produced(Enum):
 
     DONE = "done"
     DOUBT = "doubt"
-    """Refused, nothing was appended, and the reason may pass: settle what is in flight, then resume."""
+    """Refused, nothing was appended, and the reason may be temporary: settle what is in flight, then resume."""
     UNKNOWN = "unknown"
     """The batch may or may not have been appended, now or later: like DOUBT, and whatever was sent may still arrive."""
     REFUSED = "refused"
@@ -35,13 +36,13 @@ PRODUCED: dict[int, Produced] = {
     7: Produced.UNKNOWN,  # REQUEST_TIMED_OUT: appended, but not replicated in time
     9: Produced.DOUBT,  # REPLICA_NOT_AVAILABLE
     10: Produced.REFUSED,  # MESSAGE_TOO_LARGE
-    13: Produced.UNKNOWN,  # NETWORK_EXCEPTION: ours, see above
+    13: Produced.UNKNOWN,  # NETWORK_EXCEPTION: reported by `LaneHost`, see above
     17: Produced.REFUSED,  # INVALID_TOPIC_EXCEPTION
     18: Produced.REFUSED,  # RECORD_LIST_TOO_LARGE
     19: Produced.DOUBT,  # NOT_ENOUGH_REPLICAS: checked before the append
     20: Produced.UNKNOWN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     21: Produced.REFUSED,  # INVALID_REQUIRED_ACKS
-    22: Produced.DOUBT,  # ILLEGAL_GENERATION: does not concern us; nothing appended
+    22: Produced.DOUBT,  # ILLEGAL_GENERATION: concerns only members of groups; nothing appended
     29: Produced.DENIED,  # TOPIC_AUTHORIZATION_FAILED
     31: Produced.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
     32: Produced.REFUSED,  # INVALID_TIMESTAMP
@@ -66,7 +67,7 @@ PRODUCED: dict[int, Produced] = {
     87: Produced.REFUSED,  # INVALID_RECORD
     89: Produced.DOUBT,  # THROTTLING_QUOTA_EXCEEDED
     90: Produced.REFUSED,  # PRODUCER_FENCED
-    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; the shell finds out which
+    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; `LaneHost` finds out which
     103: Produced.DOUBT,  # INCONSISTENT_TOPIC_ID
     120: Produced.REFUSED,  # TRANSACTION_ABORTABLE
 }
@@ -77,7 +78,7 @@ class Fetched(Enum):
 
     TAKE = "take"
     AGAIN = "again"
-    """The reason passes by itself: look up the leader and fetch again."""
+    """The reason is temporary: look up the leader and fetch again."""
     RANGE = "range"
     """The position is outside the source's log."""
     DENIED = "denied"
@@ -94,7 +95,7 @@ FETCHED: dict[int, Fetched] = {
     6: Fetched.AGAIN,  # NOT_LEADER_OR_FOLLOWER
     7: Fetched.AGAIN,  # REQUEST_TIMED_OUT
     9: Fetched.AGAIN,  # REPLICA_NOT_AVAILABLE
-    13: Fetched.AGAIN,  # NETWORK_EXCEPTION: ours
+    13: Fetched.AGAIN,  # NETWORK_EXCEPTION: reported by `LaneHost`, see above
     17: Fetched.HALT,  # INVALID_TOPIC_EXCEPTION
     29: Fetched.DENIED,  # TOPIC_AUTHORIZATION_FAILED
     31: Fetched.DENIED,  # CLUSTER_AUTHORIZATION_FAILED

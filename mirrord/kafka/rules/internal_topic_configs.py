@@ -64,9 +64,9 @@ def ledger_findings(
     values: Mapping[str, Mapping[str, str]],
     brokers: int,
 ) -> Iterator[Finding]:
-    """Yield what an operator should know about the topics in `needed` and their brokers before a start.
+    """Yield findings about the ledger's topics and the cluster's brokers, for an operator to read before a start.
 
-    The topics may or may not exist.
+    `needed` maps each topic to the configs that it must have. The topics may or may not exist.
     """
     for name in sorted(needed.keys() & topics.keys()):
         where = f"{flow.target}: topic {name}"

@@ -1,4 +1,4 @@
-"""A topic as a cluster describes it, and the shape that one is created with."""
+"""A topic as a cluster describes it, and the parameters with which a topic is created."""
 
 from collections.abc import Mapping
 
@@ -30,8 +30,8 @@ class TopicShape(msgspec.Struct, frozen=True):
 
 
 def capped(wanted: int, brokers: int) -> int:
-    """Return the replication factor that is possible after this one was refused.
+    """Return the replication factor to try after `wanted` was refused: at most the number of brokers.
 
-    It is unchanged if there are enough brokers.
+    The result is `wanted` if there are enough brokers, or if their number is not known.
     """
     return min(wanted, brokers) if brokers else wanted

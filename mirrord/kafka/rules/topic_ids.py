@@ -1,4 +1,4 @@
-"""Refuse clusters whose topics have no topic ids (KIP-516).
+"""Refuses clusters whose topics have no topic ids (KIP-516).
 
 Lanes are identified by topic ids. Topics without one all have the id zero, so their lanes could not be distinguished.
 Brokers with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever release they run.

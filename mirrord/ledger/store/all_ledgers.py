@@ -22,8 +22,8 @@ class ClusterLedgers:
     ) -> None:
         """`cluster` is the cluster's alias.
 
-        `open_ledger` returns a store for the ledger of the flow with this name there, not opened yet. If its second
-        argument is true, the store reads the ledger topic alone. The flow `leave_out` is not read.
+        `open_ledger` returns a store for a flow's ledger on this cluster, which is not opened yet. If its second
+        argument is true, the store reads only the ledger topic. The flow `leave_out` is not read.
         """
         self._cluster = cluster
         self._admin = admin
@@ -45,7 +45,7 @@ class ClusterLedgers:
         return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
 
     async def read(self) -> dict[str, ProgressByLane]:
-        """Read all ledgers to their ends; return the progress that was known before that, by flow.
+        """Read all ledgers to their ends. Return, by flow, the progress records that were known before that.
 
         Raises MirrordError.
         """
@@ -61,8 +61,8 @@ class ClusterLedgers:
         for flow in sorted(flows):
             try:
                 store = await self._store(flow)
-                # The progress is taken first, because the ledger that is read after that explains everything below
-                # them.
+                # The progress records are taken first. The ledger that is read afterwards explains everything below
+                # their resume positions.
                 progress[flow] = dict(store.state.progress)
                 await store.read_to_end()
             except MirrordError as error:

@@ -1,10 +1,10 @@
-"""The appends of one store: they turn the callers' facts into numbered entries, and return the results of folded
-entries to the callers.
+"""The appends of one store. The facts of callers become numbered entries, and the results of folded entries go back to
+the callers.
 
 An entry keeps its number when it is sent again, and the fold accepts every number of a writer only once, in ascending
-order. So an append whose answer was lost can be repeated. If the entry is in the ledger after all, the caller gets the
-result from that time. If an entry is missing when a later one of the same writer is folded, it can never take effect,
-and its facts are sent under a new number.
+order. So an append whose answer was lost can be repeated. If the first attempt is in the ledger after all, the caller
+gets the result of that attempt. If an entry is missing when a later one of the same writer is folded, it can never take
+effect, and its facts are sent under a new number.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Ask = tuple[int, tuple[AnyFact, ...]]
 
 @dataclass(slots=True, eq=False)
 class PendingAppend:
-    """The facts of one caller."""
+    """The facts that one caller appends."""
 
     lease_epoch: int
     facts: tuple[AnyFact, ...]
@@ -62,7 +62,7 @@ class Numbered:
 
 @dataclass(slots=True)
 class Outbox:
-    """Everything that one store has to append, has sent, or does not know the outcome of."""
+    """All appends of one store that are queued, that were sent and not read back, or whose outcome is not known."""
 
     writer: str
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -81,9 +81,9 @@ class Outbox:
         return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> PendingAppend:
-        """Queue facts, or adopt an append of the same facts whose outcome is not known.
+        """Queue facts. If an earlier append of the same facts has an unknown outcome, return that append instead.
 
-        The result has its waiter set.
+        The caller waits on the `waiter` of the returned append.
         """
         waiter: asyncio.Future[FactBindings] = asyncio.get_running_loop().create_future()
         append = self._in_doubt.pop((lease_epoch, facts), None)
@@ -143,7 +143,8 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Return whether no other entry was acknowledged at this offset."""
+        """Return whether an entry that was read at this offset can be the one that was acknowledged there, if any
+        was."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
@@ -184,7 +185,7 @@ class Outbox:
         self._queue.clear()
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
-        """Forget kept outcomes about which these facts say something newer.
+        """Forget outcomes that were kept for callers that gave up, if these facts concern the same lane or subject.
 
         A caller that appends the same facts again from now on wants a new append.
         """

@@ -1,11 +1,13 @@
 """Moves older runs of a flow's map from the ledger into a dataset. A crash at any point costs at most a rerun.
 
-1. `CompactionBegan` is recorded. Now only this compaction can move runs, and the ledger notes runs recorded again.
+1. `CompactionBegan` is recorded. From now on only this compaction can move runs, and the state keeps track of runs that
+   are recorded again.
 2. The runs are written to a new generation and read back. The manifest comes last and completes the generation.
-3. `MapCompacted` is recorded for each lane. No process needs the generation before that; every process reads it after.
+3. `MapCompacted` is recorded for each lane. Before that, no process needs the generation; after that, all processes
+   read it.
 4. The next trim of the ledger omits the runs. The lease holder trims it, or this compaction if the lease was released.
 
-The next compaction finishes or removes what an earlier run left behind at any of these steps.
+The next compaction finishes or removes what an interrupted one left at any of these steps.
 """
 
 import asyncio
@@ -40,7 +42,8 @@ from mirrord.runtime.clock import SystemClock
 FILE_PARTS = 16
 """Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
 FILES_AT_ONCE = 32
-"""Number of files in progress. Their packed runs are in memory together, which takes some megabytes."""
+"""Number of files that are written at the same time. Their packed runs are in memory together, which takes some
+megabytes."""
 PARTS_PER_ENTRY = 10_000
 """Largest number of parts in one entry of the ledger."""
 
@@ -48,7 +51,7 @@ log = structlog.get_logger()
 
 
 class PartWork(msgspec.Struct, frozen=True):
-    """Runs that become a row group."""
+    """Runs that become a row group of a Parquet file."""
 
     runs: ArchivedRuns
     """The archived runs, without their checksum."""
@@ -68,18 +71,18 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
-"""Writes some files, wherever there are workers for it."""
+"""A function that writes these files. It may distribute them over several workers."""
 OnRunsWritten = Callable[[int, int], None]
-"""Called with the number of runs written so far and the total number of runs."""
+"""A callback that gets the number of runs written so far and the total number of runs."""
 
 
 class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs that are to be moved."""
+    """Which runs a compaction moves."""
 
     topics: tuple[str, ...] = ()
     """Source topics, as regexes that match the whole name; empty means all topics."""
     least: int = PART_RUNS
-    """Smallest number of runs of one side that are worth moving from a partition."""
+    """Smallest number of runs that are worth moving, for one side of a partition."""
 
     def parts(self, state: FlowState) -> list[Part]:
         """Return the runs that can be moved."""
@@ -102,13 +105,14 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     size_bytes: int
     left: int
-    """Lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next compaction."""
+    """Number of lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next
+    compaction."""
     trimmed: bool
     """Whether the ledger has been trimmed. If not, the lease holder will trim it."""
 
 
 def write(work: FileWork) -> ArchiveFile:
-    """Write one file. Raises EnvironmentFault."""
+    """Write one file of a generation, and return its description. Raises EnvironmentFault."""
     path = file_path(work.topic, work.partition, work.side, work.parts[0].runs.first_ordinal, work.lane)
     try:
         columns = [unpacked(iter(part.pieces)) for part in work.parts]
@@ -135,7 +139,10 @@ def write(work: FileWork) -> ArchiveFile:
 async def compact(
     store: LedgerStore, folder: Path, wanted: RunSelection, spread: Spread, report: OnRunsWritten
 ) -> Compacted:
-    """Compact the flow of an open ledger into a folder. Raises EnvironmentFault; in that case nothing is half-moved."""
+    """Compact the flow of an open ledger into a folder.
+
+    Raises EnvironmentFault. After that, the runs of each lane are either in the ledger or completely in the folder.
+    """
     await store.read_to_end()
     flow = store.state.flow
     if not wanted.parts(store.state):
@@ -180,7 +187,7 @@ async def compact(
 
 
 async def _begin(store: LedgerStore, folder: Path) -> int:
-    """Return the number of a compaction that is ours alone.
+    """Begin a compaction and return its number, under which no other compaction works.
 
     The folder may hold generations of a ledger that was lost, so their numbers are taken into account as well.
     """

@@ -1,4 +1,5 @@
-"""Writes the supervisor's actions to the flow's ledger, in order, and keeps them until the write succeeds."""
+"""Writes facts about the supervisor's actions to the flow's ledger, in order, and keeps them until the write
+succeeds."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -44,7 +45,8 @@ class Recorder:
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Record the chosen names in the ledger. Names that cannot be recorded are chosen again the next time."""
+        """Record chosen names of target topics in the ledger. Names that cannot be recorded are chosen again the next
+        time."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):
@@ -71,13 +73,15 @@ class Recorder:
         return True
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about source topics from the state topic. If that fails, the next caller tries it again."""
+        """Remove records about the ends of source partitions from the state topic. If that fails, the next caller tries
+        it again."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write these facts after any that are left from before; return False if some are kept for the next time."""
+        """Write these facts, after earlier ones that could not be written. Return False if some could not be written
+        now; they are kept for the next call."""
         self._unwritten += facts
         async with self._writing:
             while taken := self._unwritten[:FACTS_AT_ONCE]:

@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 class LedgerHealth:
-    """The health of one store's ledger."""
+    """Whether the topics of one store's ledger can be read."""
 
     def __init__(self, topic: str, clock: Clock) -> None:
         self._topic = topic
@@ -26,7 +26,8 @@ class LedgerHealth:
         self._failed_at = self._clock.monotonic()
 
     def succeeded(self) -> None:
-        """Record that rows were read. Rows of one topic say nothing about the other topic, which may still fail."""
+        """Record that records were read. The ledger counts as readable only after a while without errors, because the
+        records may be those of one topic while the other topic still fails."""
         if self._failed_at is not None and self._clock.monotonic() - self._failed_at > READABLE_SECONDS:
             log.info("ledger_readable", topic=self._topic)
             self._failed_at = None

@@ -1,4 +1,4 @@
-"""Reads the entries of a ledger from its first one on, for people. It creates nothing and writes nothing."""
+"""Reads the entries of a ledger from its first one on, to display them. It creates nothing and writes nothing."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
@@ -42,7 +42,7 @@ class LedgerReading:
         """
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. With `follow`, also wait for new ones, without end.
+        """Yield all entries. With `follow`, also wait for new ones, and never end.
 
         Raises LedgerMissing, LedgerUnavailable, and LogTrimmed if the ledger is trimmed faster than it is read. If the
         ledger lost entries, raises LedgerWentBack after the last one.
@@ -83,7 +83,7 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """Take the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
+    """Read the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.accept_progress(record)

@@ -1,10 +1,11 @@
-"""Ensures that only one job of each kind runs for a flow at a time, wherever it runs. The ledger is the lease
-(`mirrord.ledger.facts.jobs`).
+"""Ensures that only one job of each kind runs for a flow at a time, on whatever machine. The lease of a job is kept in
+the ledger (`mirrord.ledger.facts.jobs`).
 
-A job works for minutes in its own thread, in Spark. So a separate thread keeps the lease. It starts when no other
-process is running the job, reports periodically that it is alive and how far it has come, and records how the job
-ended. A process that finds the job already running waits until the other one has been silent for the length of its
-lease. It does not wait for one that has ended or is known to be dead. Clocks are never compared.
+While Spark works on a job for minutes, its thread is busy. So a separate thread keeps the lease. That thread takes the
+lease when no other process is running the job. It reports periodically that the job is alive and how much is done, and
+records how the job ended. If the ledger says that another process is running the job, the thread waits until that
+process has been silent for the length of its lease. It does not wait for a process that is known to be dead. Clocks of
+different machines are never compared.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class JobNotRecorded(EnvironmentFault):
 
 
 class _Held(msgspec.Struct):
-    """The lease on the job for one flow."""
+    """The lease on the job for one flow, and the outcome to be recorded."""
 
     flow: str
     store: LedgerStore
@@ -94,7 +95,7 @@ class JobLease:
         self.end()
 
     def progress(self, done: int, every: int) -> None:
-        """Set how much of the whole is done; the next renewal records it."""
+        """Set how much of the work is done, out of `every`. The next renewal records it."""
         self._progress = (done, every)
 
     def set_outcome(self, flow: str, outcome: JobOutcome, line: str) -> None:
@@ -109,7 +110,7 @@ class JobLease:
             held.outcome, held.line = outcome, line
 
     def end(self) -> None:
-        """Record how the job ended, for at most a few seconds. May be called again."""
+        """Record how the job ended, and wait a few seconds at most for that. May be called again."""
         if self._loop is not None and self._ending is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(END_S + 1)

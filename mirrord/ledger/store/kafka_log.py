@@ -18,10 +18,8 @@ class KafkaLog:
     def __init__(
         self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
     ) -> None:
-        """`alone` says that the flow has no state topic.
-
-        Its ledger can then be read only if no entry was removed from it.
-        """
+        """`alone` says that the flow has no state topic. Its ledger can then be read only if no entry was removed from
+        it."""
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
@@ -36,7 +34,7 @@ class KafkaLog:
 
     @property
     def state_position(self) -> int:
-        """The position in the state topic."""
+        """The offset of the state topic from which the next records are read."""
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
@@ -56,7 +54,7 @@ class KafkaLog:
         return await self._topics.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
-        """Read the state topic again from its start."""
+        """Yield all records of the state topic, from its start to its current end."""
         if self._alone:
             return
         ends, start = await self._topics.ends()
@@ -66,11 +64,11 @@ class KafkaLog:
                 yield _state_row(record)
 
     def seek(self, offset: int) -> None:
-        """Read the ledger from this offset on."""
+        """Make `read` continue at this offset of the ledger."""
         self._ledger.seek(offset)
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Return the next rows of either topic."""
+        """Return the next records of both topics, as soon as there are some in one of them."""
         if self._alone:
             return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
         await asyncio.wait((self._ledger.polling(), self._state.polling()), return_when=asyncio.FIRST_COMPLETED)
@@ -83,15 +81,15 @@ class KafkaLog:
         return read
 
     async def prepare(self) -> None:
-        """Connect both writers."""
+        """Connect the writers of both topics."""
         await asyncio.gather(self._entries.prepare(), self._rows.prepare())
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Produce entries."""
+        """Append entries to the ledger topic, and return their offsets."""
         return await self._entries.write([(None, value) for value in values])
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Produce rows."""
+        """Write records to the state topic."""
         await self._rows.write([(row.key.encode(), row.value) for row in rows])
 
     async def delete_below(self, offset: int) -> None:
@@ -116,7 +114,7 @@ class KafkaLog:
                 raise LogTrimmed from None
             if position > ends.end:
                 raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
-            # A leader that does not know the epoch also gives this answer.
+            # A leader that does not know the epoch answers in the same way.
             if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
                 raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
             return []

@@ -1,4 +1,4 @@
-"""The lease on a flow: who may write, until when, and when a former holder can have written for the last time.
+"""The lease on a flow: who may write, until when, and from when on a former holder can no longer write.
 
 Clocks of different processes are never compared. The holder measures the lease from before it sent a renewal, and
 everyone else measures it from when they saw the renewal. So a lease ends for its holder before it ends for others. A
@@ -46,11 +46,11 @@ class Superseded(MirrordError):
 
 
 class LeaseKeeper:
-    """The keeper that takes, renews and gives back the lease of one flow for this process.
+    """The keeper that takes, renews and releases the lease of one flow for this process.
 
-    The daemon calls `acquire`; every other process that works under the lease calls `join`. Both then follow the lease
-    on their own. Right before each write, a writer checks that `clock.monotonic() < valid_until`, on the clock of this
-    keeper.
+    The daemon calls `acquire`; every other process that works under the lease calls `join`. After that, the keeper
+    follows the lease in the background. Right before each write, a writer checks that `clock.monotonic() <
+    valid_until`, on the clock of this keeper.
     """
 
     def __init__(
@@ -129,23 +129,23 @@ class LeaseKeeper:
                 await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
 
     async def join(self, epoch: int) -> None:
-        """Work under a given lease. It is valid once the ledger has been read and shows the same lease."""
+        """Work under the lease of this epoch. It is valid once the ledger has been read and shows the same lease."""
         self.epoch = epoch
         with suppress(LedgerUnavailable):
             await self._renew()
         self._start()
 
     async def release(self) -> None:
-        """Give the lease back after the lanes were drained.
+        """Release the lease after the lanes were drained.
 
-        Raises LedgerUnavailable, in which case the lease expires by its time.
+        Raises LedgerUnavailable. The lease then ends when its time is over.
         """
         await self._stop()
         if self.epoch and not self.lost.is_set():
             await self._store.append(self.epoch, [LeaseReleased(self.epoch)])
 
     async def close(self) -> None:
-        """Stop renewing without giving the lease back."""
+        """Stop renewing, without releasing the lease."""
         await self._stop()
 
     async def _until_free(self) -> None:
@@ -206,7 +206,7 @@ class LeaseKeeper:
         return not state.lease_epoch or state.released or (state.holder is not None and is_dead(state.holder))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until something happens to the lease, or for this long."""
+        """Wait until the lease changes or its holder shows that it is alive, but at most this number of seconds."""
         waits = [asyncio.ensure_future(self._sign.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -227,7 +227,7 @@ class LeaseKeeper:
             return False
         self.epoch, self.turn, self._took = epoch, 1, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # A renewal that was sent before the lease was taken counts for its holder until its time is over.
+        # A renewal that was sent before the lease was taken remains valid for its sender until its time is over.
         over = self._clock.monotonic() + former_ttl_ms / 1000
         self.former_ended = ended
         self.settled_from = NEVER if first or ended else over
@@ -339,7 +339,8 @@ class LeaseKeeper:
             self._see(state)
 
     def _is_rival(self, fact: LeaseContinued) -> bool:
-        """Return whether another process of this daemon continued the lease while this one was there to see it."""
+        """Return whether this fact is from another process of this daemon, which continued the lease although this one
+        still runs."""
         return self._is_of_daemon(fact.holder) and fact.holder != self._holder
 
     def _see(self, state: FlowState) -> None:

@@ -1,4 +1,4 @@
-"""The holder of a flow's lease, and the time since a renewal was seen.
+"""Reports the holder of a flow's lease, and the time since its last renewal was seen.
 
 Clocks of different machines are not compared: only renewals that this process has seen count.
 """
@@ -34,7 +34,7 @@ class SeenLease:
 
     @property
     def age_s(self) -> float:
-        """Time since the last renewal was seen."""
+        """Time since the last renewal was seen, in seconds."""
         return self._clock.monotonic() - self._seen
 
     def _take(self, record: StateRecord) -> None:

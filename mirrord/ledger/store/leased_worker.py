@@ -1,4 +1,4 @@
-"""What replicators and followers of consumer groups have in common: they work under a lease that their daemon holds."""
+"""The common base of replicators and followers of consumer groups, which work under a lease that their daemon holds."""
 
 import os
 import socket
@@ -17,12 +17,12 @@ from mirrord.runtime.tasks import BackgroundTasks
 class LeasedWorker:
     """A base class for workers of one flow. It reads the flow's ledger and follows the lease that the ledger shows.
 
-    A worker never takes or renews the lease. Its life is:
+    A worker never takes or renews the lease. Its life cycle is:
 
-    - `open` of the subclass calls `_join`, which reads the ledger and joins the lease, and starts its work as `_tasks`.
+    - The subclass's `open` calls `_join`, which reads the ledger and joins the lease, and starts the work as `_tasks`.
     - Right before each write, the subclass checks `_may_write`.
     - When another daemon takes the lease, `until_lost` returns. The worker never has work again, so its owner ends it.
-    - `close` of the subclass calls `_leave`, also after an `open` that failed.
+    - The subclass's `close` calls `_leave`, also after an `open` that failed.
 
     All methods run on the event loop on which the worker was opened.
     """
@@ -64,7 +64,7 @@ class LeasedWorker:
         return self._lease.is_valid
 
     async def _leave(self, close_connections: Callable[[], Awaitable[None]]) -> None:
-        """End the tasks, then the connections that they use, then the lease and the ledger that both depend on."""
+        """End the tasks, close the connections that they use, and then leave the lease and close the ledger."""
         await self._tasks.end()
         await close_connections()
         await self._lease.close()

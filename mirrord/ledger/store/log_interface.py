@@ -1,7 +1,7 @@
-"""The interface that a ledger store needs to its two topics: bytes at offsets, and bytes under keys.
+"""The interface between a ledger store and its two topics: bytes at offsets, and bytes under keys.
 
-`kafka_log.py` has the real implementation, and `memory_log.py` has the fake one for tests. The same contract
-tests run against both.
+`kafka_log.py` implements it for real topics, and `memory_log.py` in memory, for tests. The same contract tests run
+against both.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -67,7 +67,7 @@ class LedgerLog(Protocol):
         ...
 
     def load_state(self) -> AsyncIterator[StateRow]:
-        """Yield all rows of the state topic, from its start up to its current end. `read` continues after them."""
+        """Yield all records of the state topic, from its start up to its current end. `read` continues after them."""
         ...
 
     def seek(self, offset: int) -> None:
@@ -80,10 +80,10 @@ class LedgerLog(Protocol):
         ...
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next rows of both topics.
+        """Wait for the next records of both topics.
 
         Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer holds what was read from it, and StateLost if
-        that is true of the state topic.
+        the state topic no longer does.
         """
         ...
 
@@ -94,12 +94,12 @@ class LedgerLog(Protocol):
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append values to the ledger and return their offsets (-1 if unknown) when all of them are replicated.
 
-        A failed append may have added all of them, or only the first few.
+        After a failed append, all of them, only the first ones, or none may be in the ledger.
         """
         ...
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Append rows to the state topic, and return when all of them are replicated."""
+        """Append records to the state topic, and return when all of them are replicated."""
         ...
 
     async def delete_below(self, offset: int) -> None:

@@ -1,4 +1,5 @@
-"""Notices that a ledger lost its end or is another topic, and keeps the proof where every later start finds it."""
+"""Detects that a ledger has lost its end or is another topic, and saves the proof in the state topic, where later
+starts find it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ RETRY_SECONDS = 0.5
 
 
 class LedgerWatch:
-    """The watch over one store's ledger. If it finds a loss, it raises LedgerWentBack."""
+    """The detection of losses for one store's ledger. It raises LedgerWentBack if it finds a loss."""
 
     def __init__(self, log: LedgerLog) -> None:
         self.remembered: LedgerEnd | None = None
@@ -47,7 +48,8 @@ class LedgerWatch:
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
     async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the recorded ends of the state topic with ends that were asked for after the topic was read."""
+        """Compare the ends that the state topic records with the ends that the brokers reported after that topic was
+        read."""
         recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
         self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1
@@ -55,13 +57,14 @@ class LedgerWatch:
         for recorded in recorded_ends:
             await self._check(recorded, ends)
         saved = self._saved
-        # After `mirrord rebuild` the state topic names the new ledger, so everything known about the old one is void.
+        # After `mirrord rebuild` the state topic names the new ledger, so nothing that is known about the old one
+        # applies to it.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)
 
     def begin(self, state: FlowState, renewal: LeaseRenewed | None, ends: LogEnds) -> None:
-        """Start from a state that was restored from snapshots; its tail is read next."""
+        """Start from a state that was restored from snapshots. The entries after them are read next."""
         self._evidence = Evidence(ends.topic_id, state.next_offset, ends.leader_epoch)
         self._know(_end_of(ends))
         self._verified = ends.leader_epoch
@@ -70,9 +73,9 @@ class LedgerWatch:
         self._grants = tuple((lane, progress.grant) for lane, progress in state.progress.items())
 
     def check_state(self, state: FlowState) -> None:
-        """Check the state after the tail was read to its end.
+        """Check the state after the ledger was read to its end.
 
-        Records already in the state topic depend on facts that must be in the ledger.
+        It must contain the lease and the grants under which records of the state topic were written.
         """
         if self._lease_epoch > state.lease_epoch:
             self.lose(f"lacks the lease {self._lease_epoch}, under which the state topic was written")
@@ -83,7 +86,8 @@ class LedgerWatch:
                 self.lose(f"lacks grant {grant} of {name}, under which the state topic was written")
 
     async def ends(self, acknowledged: int) -> LogEnds:
-        """Ask for the ends of both topics. Appends of this store are known to reach up to `acknowledged`."""
+        """Ask for the ends of both topics. The ledger must reach at least up to `acknowledged`, the end of this store's
+        acknowledged appends."""
         evidence = self._evidence
         if evidence is None:
             raise RuntimeError("the store is not open")
@@ -99,7 +103,7 @@ class LedgerWatch:
         return ends
 
     def take(self, row: LedgerRow) -> None:
-        """Process the next entry."""
+        """Check that the next entry does not contradict what is known."""
         if self._evidence is None:
             raise RuntimeError("the store is not open")
         try:
@@ -108,7 +112,7 @@ class LedgerWatch:
             self.lose(_lost_below(contradicted.recorded), contradicted.recorded)
 
     def hear(self, record: StateRecord) -> None:
-        """Process a record of the state topic."""
+        """Process a record of the state topic, which may say how far the ledger reached."""
         recorded = recorded_end(record)
         if recorded is None:
             return
@@ -127,21 +131,20 @@ class LedgerWatch:
         raise went_back(self._log.topic, what)
 
     def note_loss(self, proof: LedgerEnd | None = None) -> None:
-        """Record that the ledger lacks something."""
+        """Record that the ledger has lost facts."""
         if self._lost is None:
             self._lost = proof if proof is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save the proof of a loss to the state topic, unless its recorded end proves the loss already or names another
-        ledger.
-        """
+        """Save the proof of a loss to the state topic, unless the end that is recorded there proves the loss already or
+        names another ledger."""
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):
             return
         while True:
             try:
-                # The end that was read last may be older than `mirrord rebuild`. It names the ledger that it was saved
-                # for, so once that topic is gone no further proof is needed.
+                # The recorded end may have been read before a `mirrord rebuild`. The proof is about one ledger topic,
+                # so it is not needed once that topic is gone.
                 if saved is not None and await self._is_another(lost):
                     return
                 await self._log.save([StateRow(state_key(lost), encode_state(lost))])

@@ -17,7 +17,7 @@ TOPIC_ID = TopicId("memory-ledger")
 
 
 class Fault(Enum):
-    """What happens to one request."""
+    """A fault that is injected into one request."""
 
     FAILS = "it has no effect, and fails"
     ANSWER_LOST = "it takes effect, and fails"
@@ -27,14 +27,14 @@ class Fault(Enum):
 
 @dataclass
 class MemoryLedger:
-    """The brokers' side: both topics of one flow, and the faults to inject."""
+    """Both topics of one flow, as the brokers would store them, and the faults to inject."""
 
     topic_id: TopicId = TOPIC_ID
     start: int = 0
     entries: list[bytes | None] = field(default_factory=list[bytes | None])
     """The entries, starting at offset `start`."""
     rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
-    """The rows by offset; None for a row that was compacted away."""
+    """The records of the state topic, by offset; None for a record that was compacted away."""
     epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
     append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     """Faults for the next appends, one each; None means success."""
@@ -72,7 +72,7 @@ class MemoryLedger:
         self.wake()
 
     def compact(self) -> None:
-        """Keep only the newest row of each key in the state topic, as a broker may do at any time."""
+        """Keep only the newest record of each key in the state topic, as a broker may do at any time."""
         newest = {row.key: row for row in self.rows if row is not None}
         self.rows = [row if row and newest[row.key] is row and row.value is not None else None for row in self.rows]
 
@@ -116,7 +116,7 @@ class MemoryLedger:
         self.wake()
 
     async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
-        """Let a request take effect, or fail."""
+        """Let a request take effect or fail, according to the next fault."""
         await asyncio.sleep(0)
         fault = faults.popleft() if faults else None
         if fault is Fault.HELD:
@@ -134,7 +134,7 @@ class MemoryLedger:
 
 
 class MemoryLog:
-    """One client's side of a `MemoryLedger` (a `LedgerLog`)."""
+    """A client of a `MemoryLedger` that implements `LedgerLog`."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         self._ledger = ledger
@@ -150,14 +150,14 @@ class MemoryLog:
 
     @property
     def state_position(self) -> int:
-        """The number of rows that were read."""
+        """The number of records of the state topic that were read."""
         return self._state_position
 
     async def open(self, *, create: bool) -> None:
         """Do nothing."""
 
     async def ends(self) -> LogEnds:
-        """Return the starts and ends."""
+        """Return the starts and ends of both topics."""
         await self._answer()
         ledger = self._ledger
         return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))
@@ -168,7 +168,7 @@ class MemoryLog:
         return self._ledger.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
-        """Yield all rows."""
+        """Yield all records of the state topic."""
         await self._answer()
         self._state_position = len(self._ledger.rows)
         for row in tuple(self._ledger.rows):
@@ -176,11 +176,11 @@ class MemoryLog:
                 yield row
 
     def seek(self, offset: int) -> None:
-        """Set the position."""
+        """Make `read` continue at this offset of the ledger."""
         self._position, self._last_epoch = offset, -1
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Return the next rows."""
+        """Wait for the next records of both topics, and return them."""
         ledger = self._ledger
         while True:
             await self._answer()
@@ -209,7 +209,7 @@ class MemoryLog:
         """Do nothing."""
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append entries."""
+        """Append entries to the ledger, and return their offsets."""
         offsets: list[int] = []
 
         def effect() -> None:
@@ -220,7 +220,7 @@ class MemoryLog:
         return offsets
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Append rows."""
+        """Append records to the state topic."""
         await self._ledger.perform(lambda: self._ledger.rows.extend(rows), self._ledger.save_faults)
 
     async def delete_below(self, offset: int) -> None:

@@ -1,8 +1,9 @@
-"""The only partition of a ledger topic: it can be read from a position on, and written to.
+"""Reads and writes the only partition of a flow's ledger topic or state topic.
 
 A fetch that waits for new records delays every other request on its connection, and so does a large snapshot. So each
 reader and each writer has a separate connection. A lost connection is opened again, and a connection is replaced before
-its SASL session ends (KIP-368). Leader changes, broker restarts and refused credentials are waited out.
+its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests are repeated
+until their time limit.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ class DivergingEpoch(Exception):
 
 
 class LogRecord(NamedTuple):
-    """A record in the form that the ledger's readers need."""
+    """A record of the ledger topic or the state topic."""
 
     offset: int
     key: bytes | None
@@ -111,7 +112,7 @@ class _LogRead(NamedTuple):
 
 
 class _ToLeader:
-    """The route to the current leader of the partition."""
+    """The connection to the current leader of the partition."""
 
     def __init__(self, topics: LedgerTopics, topic: str, purpose: str) -> None:
         self._topics = topics
@@ -137,7 +138,7 @@ class _ToLeader:
             raise AskAgain(line) if code in _LATER else LedgerUnavailable(line)
 
     def forget(self) -> None:
-        """Look up the leader again next time."""
+        """Forget the leader, so that it is looked up again."""
         self._leader = None
 
     def drop(self) -> None:
@@ -150,8 +151,8 @@ class _ToLeader:
 class PartitionReader:
     """A reader of a partition from a position onward.
 
-    Only a compacted log can end without records. In any other log there are records up to the high watermark, and none
-    of them is skipped: an empty answer below it is an error that is retried.
+    In a compacted log, the records up to the high watermark may have been removed. In any other log they exist, and
+    none of them is skipped: an empty answer below the high watermark is an error that is retried.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
@@ -167,13 +168,14 @@ class PartitionReader:
         self._empty = 0
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset."""
+        """Make the next `take` continue at this offset."""
         self.stop()
         self.position, self.last_epoch = offset, -1
         self._empty = 0
 
     def polling(self) -> asyncio.Task[_LogRead]:
-        """Return the current poll of the topic. When it is done, `take` need not wait."""
+        """Return the task that waits for the next records, and start it if necessary. When it is done, `take` returns
+        immediately."""
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         return self._polling
@@ -193,7 +195,7 @@ class PartitionReader:
         return records
 
     def stop(self) -> None:
-        """Abandon the current poll."""
+        """Cancel the task that waits for the next records."""
         polling, self._polling = self._polling, None
         if polling is not None and not polling.cancel() and not polling.cancelled():
             polling.exception()  # retrieved so that asyncio does not report it
@@ -205,7 +207,7 @@ class PartitionReader:
                 return looked
 
     async def _read_next(self) -> _LogRead:
-        """Send one fetch."""
+        """Send one fetch, and return the records of its answer."""
         try:
             buffer, fetched = await self._fetch()
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -268,8 +270,8 @@ class PartitionReader:
             )
         if self._empty < EMPTY_LOOKS:
             return _LogRead([], self.position, self.last_epoch)
-        # Tombstones are removed last. The epoch of the removed records is unknown, and an earlier epoch would end below
-        # this position, so no epoch is given.
+        # The last records were tombstones that compaction has removed. Their epoch is unknown, and an earlier epoch
+        # would end below this position, so no epoch is given.
         return _LogRead([], high_watermark, -1)
 
 
@@ -292,7 +294,7 @@ class PartitionWriter:
     async def write(self, records: Sequence[KeyValue]) -> list[int]:
         """Append records and return their offsets (-1 if unknown) when all of them are replicated.
 
-        Raises LedgerUnavailable, after which all of them may be in the log, or only the first few.
+        Raises LedgerUnavailable. After that, all of them, only the first ones, or none may be in the log.
         """
         async with self._writing:
             return await self._write(deque(_batches(records)))
@@ -371,7 +373,7 @@ class PartitionWriter:
 
 
 class _Batch:
-    """Records that are sent together."""
+    """Records that are sent as one batch."""
 
     def __init__(self, records: Sequence[KeyValue]) -> None:
         self.records = records

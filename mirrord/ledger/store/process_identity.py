@@ -1,4 +1,4 @@
-"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is dead for sure."""
+"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is certainly dead."""
 
 import os
 import socket
@@ -25,9 +25,8 @@ class Identity(msgspec.Struct, frozen=True):
     keeper_pid: int = 0
     keeper_ticks: int = 0
     kept_as: str = ""
-    """The name under which its processes keep data for their replacements. No other daemon has this name, not even the
-    daemon that this one replaces.
-    """
+    """The name under which the daemon's processes keep data for the processes that replace them. No other daemon has
+    this name, not even the daemon that this one replaces."""
 
 
 NOBODY = Identity()

@@ -1,12 +1,12 @@
 """The dataset of older runs (`mirrord compact`): Parquet files in a folder, which are written once and never changed.
 
-    PATH/FLOW/generation=000003/topic=orders/partitions=000000-000063/source-000002-0000000000000000.parquet
+    PATH/FLOW/generation=000003/topic=orders/partitions=000000-000063/source-000002-0000000000000000000-IDS.parquet
     PATH/FLOW/generation=000003/_manifest.json
 
-Each row is a run: it starts at this ordinal and at this offset of its side. Each row group is what the ledger knows as
-one part (`ArchivedRuns`), so a lookup by ordinals reads only that group. The manifest is written last and makes the
-generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that is
-never asked does not need it.
+Each row is a run, with its side and with the ordinal and the offset at which it begins. Each row group is one part
+(`ArchivedRuns`) in the ledger, so a lookup by ordinals reads only that group. The manifest is written last and makes
+the generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that
+never reads the dataset does not need it.
 """
 
 import importlib
@@ -66,12 +66,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger topic that refers to this generation."""
     generation: int
     ledger_offset: int
-    """The map covers the ledger's entries below this offset."""
+    """The generation was made from the ledger's entries below this offset."""
     files: tuple[ArchiveFile, ...]
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
-    """Return the folder that a compaction writes to."""
+    """Return the folder of a generation, which one compaction writes."""
     return folder / f"generation={generation:06}"
 
 
@@ -258,7 +258,8 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """Return the dataset of a flow by `[compact] path`, or `known` if that is the same dataset."""
+    """Return the dataset of a flow in the folder of `[compact] path`; None if no folder is configured. Return `known`
+    if that is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name

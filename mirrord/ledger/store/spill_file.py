@@ -27,9 +27,9 @@ class AtticLost(EnvironmentFault):
 
 
 class FileAttic:
-    """An `Attic` in a temporary file, which is created on first use and disappears with the process.
+    """Storage for runs (`Attic`) in a temporary file, which is created on first use and disappears with the process.
 
-    Freed space is reused for data that takes the same number of units.
+    Freed space is reused for data that takes the same number of units (`UNIT_BYTES`).
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -49,7 +49,8 @@ class FileAttic:
         return self._end * UNIT_BYTES
 
     def put(self, data: bytes) -> int | None:
-        """Write the data and return its unit. If the disk does not accept it, log that once and return None."""
+        """Write the data and return the number of the unit at which it begins. If the disk does not accept the data,
+        log that once and return None."""
         size = _CHECKSUM_BYTES + len(data)
         units = _units(size)
         spare = self._free[units]
@@ -70,7 +71,7 @@ class FileAttic:
         return unit
 
     def get(self, number: int) -> bytes:
-        """Read the data at this unit. Raises AtticLost."""
+        """Read the data that begins at this unit. Raises AtticLost."""
         size = self._sizes[number]
         data = b""
         with suppress(OSError):

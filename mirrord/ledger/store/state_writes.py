@@ -1,4 +1,5 @@
-"""Rows for the state topic. Those that are saved while a request is in flight go together in the next request."""
+"""Writes records to the state topic. Those that are saved while a request is in flight are sent together in the next
+request."""
 
 import asyncio
 
@@ -7,7 +8,7 @@ from mirrord.ledger.store.log_interface import LedgerLog, StateRow
 
 
 class Saves:
-    """The pending saves of one store."""
+    """The records of one store that wait to be written."""
 
     def __init__(self, log: LedgerLog, deadline_seconds: float) -> None:
         self._log = log
@@ -16,7 +17,7 @@ class Saves:
         self._wanted = asyncio.Event()
 
     async def save(self, rows: list[StateRow]) -> None:
-        """Save rows, and return when they are replicated. Raises LedgerUnavailable if that is not known in time."""
+        """Write records, and return when they are replicated. Raises LedgerUnavailable if that is not known in time."""
         saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, saved))
         self._wanted.set()
@@ -27,7 +28,7 @@ class Saves:
             raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
 
     async def send(self) -> None:
-        """Send the rows that are saved, until cancelled."""
+        """Send the waiting records, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

@@ -45,9 +45,9 @@ from mirrord.runtime.clock import Clock
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
-"""Number of entries after the last cut at which it is time for a new one."""
+"""Number of entries after the last snapshot at which a new one is due."""
 KEPT_ENTRIES = 1_000
-"""Number of entries that a trim keeps below its cut, for readers that lag slightly."""
+"""Number of entries that a trim keeps below its snapshot, for readers that lag slightly."""
 LOAD_TRIES = 5
 APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
@@ -118,7 +118,7 @@ class LedgerStore:
 
     @property
     def recorded_end(self) -> LedgerEnd:
-        """How far the ledger was known to reach when its end was last asked for."""
+        """How far the ledger was known to reach when its end was last requested."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
         return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
@@ -144,13 +144,13 @@ class LedgerStore:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is time to trim: the ledger's tail is long, or snapshots hold runs moved into a dataset."""
+        """Whether a trim is due: many entries follow the last snapshot, or snapshots hold runs moved into a dataset."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
-        """Read snapshots and tail, then keep reading. With `read_only`, nothing is created and nothing can be appended.
-        Without `create`, the ledger must exist.
+        """Read the snapshots and the entries after them, then keep reading.
 
+        With `read_only`, nothing is created and nothing can be appended. Without `create`, the ledger must exist.
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
         self._read_only = read_only
@@ -181,9 +181,9 @@ class LedgerStore:
     async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> FactBindings:
         """Append facts under a lease epoch, wait until they were read back, and return for each whether it took effect.
 
-        Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable if the
+        Facts that are appended in one iteration of the event loop share an entry. Raises LedgerUnavailable if the
         outcome is not known in time: the facts may be in the ledger, or enter it later. It is safe to append the same
-        facts again under the same epoch: they take effect once, and the answer is that of the first time.
+        facts again under the same epoch: they take effect once, and the answer is that of the first append.
         """
         self._check()
         append = self._outbox.add(lease_epoch, tuple(facts))
@@ -192,7 +192,7 @@ class LedgerStore:
             async with asyncio.timeout(self._deadline):
                 return await append.waiter
         except TimeoutError:
-            if append.bound is not None:  # in the same tick
+            if append.bound is not None:  # it arrived with the timeout
                 return append.bound
             self._outbox.give_up(append)
             raise LedgerUnavailable(f"no answer from {self._log.topic} within {self._deadline:g} s") from None
@@ -207,7 +207,7 @@ class LedgerStore:
             self._kept.note(state_key(record), record)
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about source topics from the state topic. Raises LedgerUnavailable."""
+        """Remove records about the ends of source partitions from the state topic. Raises LedgerUnavailable."""
         await self._save([StateRow(progress_key(record), None) for record in records])
 
     async def read_to_end(self) -> None:
@@ -241,8 +241,8 @@ class LedgerStore:
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
-        """Call `callback` if the store lagged so far that entries were trimmed before it read them. It continues from
-        the snapshots, and no callback was called for those entries. Return a function to stop it."""
+        """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots,
+        and calls no other callbacks for those entries. Return a function to stop it."""
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
@@ -250,11 +250,11 @@ class LedgerStore:
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs below both clusters' log starts, and return how many. The next trim preserves this."""
+        """Drop a lane's runs below both clusters' log starts, and return how many. The next trim makes it permanent."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
-        """Write snapshots, then remove the entries that they cover. Only the lease's holder may do this.
+        """Write snapshots, then remove the entries that they contain. Only the lease's holder may do this.
 
         If it is interrupted, the ledger stays readable and the next trim completes the work. Raises LedgerUnavailable.
         """
@@ -283,7 +283,7 @@ class LedgerStore:
         )
 
     async def _start(self) -> None:
-        """Read the snapshots, and the tail up to its current end."""
+        """Read the snapshots, and the entries after them up to the current end."""
         while True:
             try:
                 ends = await self._load()
@@ -482,7 +482,7 @@ async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
 
 
 def check_clusters(state: FlowState, opened: FlowOpened) -> None:
-    """Raise ForeignFlow if the ledger belongs to other clusters. One without a first fact does not belong to any."""
+    """Raise ForeignFlow if the ledger belongs to other clusters. An empty ledger belongs to no clusters."""
     if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
         raise ForeignFlow(
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"

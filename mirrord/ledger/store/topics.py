@@ -65,7 +65,7 @@ not know all topics yet.
 """
 
 _ASKING = "ask"
-"""Purpose of a connection on which no request blocks the others."""
+"""Purpose of a connection for short requests only, so that none of them blocks the others."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
@@ -104,8 +104,8 @@ class LedgerTopics:
     async def find(self, *, create: bool, again: bool = False) -> None:
         """Make sure that both topics exist and are configured correctly.
 
-        A deleted ledger topic is created only with `again`, because its state topic says what it held. Raises
-        LedgerMissing, LedgerGone, EnvironmentFault.
+        If the ledger topic is missing, but the state topic shows that there was one, it is created only with `again`.
+        Raises LedgerMissing, LedgerGone, EnvironmentFault.
         """
         missing, brokers = await self.asking(self._missing)
         if missing == [self.ledger] and not again and await self.asking(self._has_state):
@@ -132,13 +132,13 @@ class LedgerTopics:
         await self.asking(lambda: self._delete_below(offset))
 
     async def leader(self, topic: str) -> TopicLeader:
-        """Return the current leader according to fresh metadata. Raises AskAgain and all that connecting raises."""
+        """Return the current leader according to fresh metadata. Raises AskAgain, and the errors of `connect`."""
         return _leader(await self._metadata((topic,)), topic)
 
     async def connection(self, address: BrokerAddress, purpose: str) -> Connection:
-        """Return the connection of one purpose to a broker, and open it if necessary.
+        """Return the connection to a broker that is used for this purpose, and open it if necessary.
 
-        Raises all that connecting raises.
+        Raises the errors of `connect`.
         """
         link = self._links.get((address, purpose))
         if link is None:
@@ -291,8 +291,9 @@ class LedgerTopics:
     ) -> dict[str, list_offsets.ListedOffset]:
         """Return an offset of each of these topics, which have one partition.
 
-        Topics that the same broker leads share a request, because it answers requests one by one and moving lanes wait
-        for this. A broker refuses two questions about one partition in one request.
+        Topics with the same leader share a request, because a broker answers the requests of a connection one by one,
+        and lanes that are being moved wait for the answers. Only different topics can share one: a broker refuses two
+        questions about one partition in one request.
         """
         asked: dict[BrokerAddress, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:
