@@ -12,6 +12,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from mirrord.ledger.facts.core import HoleFound
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
@@ -46,12 +47,24 @@ def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
     order of the source."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
-    orders = [hole for hole in record.holes if hole.first > hole.last]
-    least = max([ordinal, *(hole.until for hole in orders if hole.first < ordinal)])
+    least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
     found = _rest(record, ordinal, least)
     # What begins where the plan ends, or within it, is a part of it.
+    orders = [hole for hole in record.holes if hole.first > hole.last]
     while found and (further := [each.until for each in orders if each.again <= found.until < each.until]):
         found = _rest(record, ordinal, max(further))
+    return found
+
+
+def _leaving_out(record: LaneRecord) -> list[HoleFound]:
+    """Return the holes whose plans may leave records out on purpose: those without ordinals, and those whose records
+    were in such a plan. Since mirrord records a hole without ordinals for the latter too (`hole_repair`), only what
+    follows the newest of these counts: an earlier version recorded it."""
+    orders = [hole for hole in record.holes if hole.first > hole.last]
+    found = list(orders)
+    for hole in record.holes[record.holes.index(orders[-1]) + 1 :] if orders else ():
+        if any(each.again - 1 <= hole.last and hole.first < each.until for each in found):
+            found.append(hole)
     return found
 
 

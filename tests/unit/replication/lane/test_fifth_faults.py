@@ -52,7 +52,6 @@ SUPERSEDED: tuple[LaneFact, ...] = (
 LOG = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(11, 1, 10, 0, 1), OwnBatch(12, 1, 13, 0, 1))
 
 
-@pytest.mark.xfail(reason="open: a superseded record may be copied over its newer value; see decision 120, Limits")
 @pytest.mark.parametrize("by_the_lane", [True, False])
 def test_a_superseded_record_is_not_copied_after_the_source_lost_what_followed_it(*, by_the_lane: bool) -> None:
     """The source loses offset 14 while the hole is being mended. The lane finds that out, or a former holder did."""
