@@ -3,7 +3,7 @@ Records of which a compacted copy has newer ones are not copied again."""
 
 from collections import deque
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirrord.ledger.facts.core import MapRebuilt, SourceRun, Verdict
@@ -201,6 +201,18 @@ class Copying:
 
 
 @given(OPERATIONS)
+@example([("copy", 4, 1), ("supersede", 2, 6), ("copy", 5, 1), ("hole", 3, 2), ("lose", 2, 1)])
+@example(
+    [
+        ("copy", 6, 1),
+        ("supersede", 6, 3),
+        ("copy", 6, 1),
+        ("hole", 2, 1),
+        ("copy", 4, 1),
+        ("hole", 1, 1),
+        ("lose", 1, 1),
+    ]
+)
 def test_each_record_is_copied_once(operations: list[tuple[str, int, int]]) -> None:
     copying = Copying()
     for name, count, more in operations:

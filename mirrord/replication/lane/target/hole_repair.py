@@ -8,7 +8,7 @@ from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.copied_pieces import copied_within
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import planned
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
@@ -67,9 +67,10 @@ def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
     do not show that either, once the source has lost what was copied after them."""
     if not any(hole.first > hole.last for hole in record.holes):
         return False
+    held = HeldOffsets(record, runs[0].ordinal)
     taken = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(runs)]
     for (_, end), behind in zip(taken, runs[1:], strict=True):
-        copied = copied_within(record, runs[0].ordinal, end, behind.offset) if end < behind.offset else ()
+        copied = held.within(end, behind.offset) if end < behind.offset else ()
         if any(uncovered((end, behind.offset), [*copied, *taken])):
             return True
     return False
