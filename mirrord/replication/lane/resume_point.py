@@ -19,7 +19,7 @@ from mirrord.replication.lane.signals import (
     Wake,
 )
 from mirrord.replication.lane.source import source_epochs
-from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, planned, rest
+from mirrord.replication.lane.source.declared_runs import RestOfPlan, decided, jumps, rest
 from mirrord.replication.lane.state import NO_VERDICTS, Lane, ResumePosition
 from mirrord.replication.lane.target import hole_repair, in_doubt, missing_ordinals, position_rewind, target_scan
 from mirrord.replication.lane.target.scan_result import Reading
@@ -190,7 +190,7 @@ def copy(lane: Lane) -> Effects:
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     left = rest(record, ordinal)
-    lane.plan.extend(planned(record, ordinal))
+    lane.plan.extend(jumps(record, ordinal, left))
     lane.history.source_confirmed, lane.history.divergence_question, lane.history.suspected_position = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.has_policies else NOT_YET

@@ -3,8 +3,10 @@ those that the target leapt over."""
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 from mirrord.model.intervals import Interval
+from mirrord.model.runs import Runs
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.target.target_scan import but_not_void
@@ -23,19 +25,101 @@ def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int
                 yield begin, at, min(end - begin, limit - at)
 
 
-def copied_within(record: LaneRecord, below: int, start: int, end: int) -> Iterator[Interval]:
-    """Yield the parts of the source offsets [start, end) that ordinals below `below` are known to hold, in any order.
-    Between two turns of the runs offsets ascend, so each part is found by bisection."""
-    runs, first_hole = record.source_runs, min((hole.first for hole in record.holes), default=below)
-    edge = below
-    for begin in (*(turn for turn in reversed(runs.turns) if turn < below), runs.at(0).ordinal):
-        at = max(runs.floor(start, runs.position(begin), runs.position(edge)), runs.position(begin))
-        for piece in but_not_void(record.holes, runs.at(at).ordinal, edge - 1):
-            for _, offset, length in mapped(record, *piece):
+class AscendingPart(NamedTuple):
+    """The ordinals [first, end), whose source offsets ascend. The source has lost those from `limit` on."""
+
+    first: int
+    end: int
+    limit: int
+    lowest: int
+    """Source offset of the first ordinal."""
+
+
+def ascending_parts(record: LaneRecord, first: int, end: int) -> list[AscendingPart]:
+    """Return the ordinals [first, end) in parts with ascending offsets, without those that the source has lost."""
+    runs, cuts = record.source_runs, record.truncations
+    first = max(first, runs.at(0).ordinal)
+    inner = {each for each in (*runs.turns, *(cut for cut, _ in cuts)) if first < each < end}
+    found: list[AscendingPart] = []
+    for begin, behind in pairwise(sorted({*inner, first, max(first, end)})):
+        limit = min((start for beyond, start in cuts if begin < beyond), default=NEVER)
+        lowest = runs.offset_of(begin)
+        if lowest is not None and lowest < limit:
+            found.append(AscendingPart(begin, behind, limit, lowest))
+    return found
+
+
+class HeldOffsets:
+    """The source offsets that the ordinals below a given one are known to hold, in any order."""
+
+    def __init__(self, record: LaneRecord, below: int) -> None:
+        self._runs = runs = record.source_runs
+        self._holes = [hole for hole in record.holes if hole.first <= hole.last]
+        self._ascending = [
+            (each, min((runs.offset_of(each.end - 1) or 0) + 1, each.limit))
+            for each in ascending_parts(record, 0, below)
+        ]
+
+    def within(self, start: int, end: int) -> Iterator[Interval]:
+        """Yield the held parts of the source offsets [start, end). Only runs that can hold one of these are read."""
+        for part, behind in reversed(self._ascending):
+            if part.lowest < end and start < behind:
+                yield from self._read(part, start, min(end, part.limit))
+
+    def _read(self, part: AscendingPart, start: int, end: int) -> Iterator[Interval]:
+        runs = self._runs
+        first = runs.position(part.first + 1) - 1
+        at = max(runs.floor(start, first, runs.position(part.end)), first)
+        for piece in self._live(max(runs.at(at).ordinal, part.first), part.end - 1):
+            for _, offset, length in runs.between(*piece):
                 if offset >= end:
-                    break
+                    return
                 if offset + length > start:
                     yield max(offset, start), min(offset + length, end)
-        if begin <= first_hole and runs.at(at).offset <= start:
-            return  # what was copied before, and the source has not lost, has lower offsets
-        edge = begin
+
+    def highest(self) -> int:
+        """Return the highest of these offsets, or -1."""
+        highest = -1
+        for part, behind in sorted(self._ascending, key=lambda each: -each[1]):
+            if behind - 1 <= highest:
+                break
+            pieces = reversed(self._live(part.first, part.end - 1))
+            found = (_last(self._runs, first, last + 1, part.limit) for first, last in pieces)
+            highest = max(highest, next((each[0] for each in found if each is not None), -1))
+        return highest
+
+    def _live(self, first: int, last: int) -> list[Interval]:
+        return but_not_void([each for each in self._holes if each.first <= last and first <= each.last], first, last)
+
+
+def highest_copied(record: LaneRecord, first: int, end: int, below: int = NEVER) -> tuple[int, int] | None:
+    """Return the highest source offset below a given one that the ordinals [first, end) map to and that the source has
+    not lost, and its ordinal."""
+    found = (
+        _last(record.source_runs, *each[:2], min(each.limit, below)) for each in ascending_parts(record, first, end)
+    )
+    return max((each for each in found if each is not None), default=None)
+
+
+def ordinal_of(record: LaneRecord, first: int, end: int, offset: int) -> int | None:
+    """Return the first one of the ordinals [first, end) that maps to a source offset which the source has not lost."""
+    for each in ascending_parts(record, first, end):
+        if each.lowest <= offset < each.limit:
+            found = _last(record.source_runs, *each[:2], offset + 1)
+            if found is not None and found[0] == offset:
+                return found[1]
+    return None
+
+
+def _last(runs: Runs, first: int, end: int, limit: int) -> tuple[int, int] | None:
+    """Return the last one of the ordinals [first, end) with a source offset below a limit, as (offset, ordinal). The
+    offsets ascend."""
+    lowest, highest = runs.offset_of(first), runs.offset_of(end - 1)
+    if lowest is None or highest is None or lowest >= limit:
+        return None
+    if highest < limit:
+        return highest, end - 1
+    at = runs.floor(limit - 1, runs.position(first + 1) - 1, runs.position(end))
+    run, behind = runs.at(at), end if at + 1 == len(runs) else min(end, runs.at(at + 1).ordinal)
+    ordinal = min(behind - 1, run.ordinal + limit - 1 - run.offset)
+    return run.offset + ordinal - run.ordinal, ordinal

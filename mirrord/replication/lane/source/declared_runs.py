@@ -6,18 +6,18 @@ up to the point after which each offset is higher than all before it. Only if re
 the target has newer ones, does nothing but the end of a hole without ordinals show how far the plan reaches.
 """
 
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import accumulate, pairwise
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
+from mirrord.ledger.facts.core import HoleFound
 from mirrord.model.intervals import Interval, uncovered, within
 from mirrord.model.runs import Run
 from mirrord.replication.lane.limits import NEVER
 from mirrord.replication.lane.second_path import NOT_YET, Decided
 from mirrord.replication.lane.signals import LaneRecord
-from mirrord.replication.lane.source.copied_pieces import copied_within, mapped
+from mirrord.replication.lane.source.copied_pieces import AscendingPart, HeldOffsets, ascending_parts, mapped
 
 Pieces = list[tuple[int, int, int]]
 """(ordinal, former ordinal, length): consecutive records that get other ordinals."""
@@ -37,8 +37,12 @@ class RestOfPlan(NamedTuple):
 
 def planned(record: LaneRecord, ordinal: int) -> list[Run]:
     """Return the jumps after an ordinal that the ledger has for what is still to be copied again."""
-    found = rest(record, ordinal)
-    return [] if found is None else list(record.source_runs.beginning_in(ordinal + 1, found.until))
+    return jumps(record, ordinal, rest(record, ordinal))
+
+
+def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run]:
+    """Return the jumps after an ordinal that the ledger has for the rest of a plan."""
+    return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))
 
 
 def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
@@ -46,28 +50,65 @@ def rest(record: LaneRecord, ordinal: int) -> RestOfPlan | None:
     order of the source."""
     if not any(hole.first < ordinal for hole in record.holes):
         return None
-    orders = [hole for hole in record.holes if hole.first > hole.last]
-    least = max([ordinal, *(hole.until for hole in orders if hole.first < ordinal)])
-    found = _rest(record, ordinal, least)
+    least = max([ordinal, *(hole.until for hole in _leaving_out(record) if hole.first < ordinal)])
+    held = HeldOffsets(record, ordinal)
+    if least == ordinal and _is_in_order(record, ordinal, held):
+        return None
+    found = _rest(record, ordinal, least, held)
     # What begins where the plan ends, or within it, is a part of it.
+    orders = [hole for hole in record.holes if hole.first > hole.last]
     while found and (further := [each.until for each in orders if each.again <= found.until < each.until]):
-        found = _rest(record, ordinal, max(further))
+        found = _rest(record, ordinal, max(further), held)
     return found
 
 
-def _rest(record: LaneRecord, ordinal: int, least: int) -> RestOfPlan | None:
-    """Return the same, if the lane does not continue before the ledger's ordinal `least`."""
-    kept, pieces = ahead(record, ordinal, least)
+def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
+    """Return whether the lane is certainly in order from an ordinal on, as the turns of the runs show."""
+    runs = record.source_runs
+    offset = runs.offset_of(ordinal)
+    if offset is None or offset >= _lost_from(record, ordinal) or held.highest() >= offset:
+        return False
+    return all(offset < (runs.offset_of(turn) or 0) for turn in runs.turns if turn > ordinal)
+
+
+def _leaving_out(record: LaneRecord) -> list[HoleFound]:
+    """Return the holes whose plans may leave records out on purpose: those without ordinals, and those whose records
+    were in such a plan. Since mirrord records a hole without ordinals for the latter too (`hole_repair`), only what
+    follows the newest of these counts: an earlier version recorded it."""
+    orders = [hole for hole in record.holes if hole.first > hole.last]
+    found = list(orders)
+    for hole in record.holes[record.holes.index(orders[-1]) + 1 :] if orders else ():
+        if any(each.again - 1 <= hole.last and hole.first < each.until for each in found):
+            found.append(hole)
+    return found
+
+
+def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
+    """Return the same, if the lane does not continue before the ledger's ordinal `least`. The runs are read up to where
+    it continues: nothing that the target holds, or that comes before, has a higher offset, and nothing that follows has
+    a lower one."""
+    parts = _Parts(record, ordinal, least, held)
+    later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]
+    kept: list[Run] = []
+    pieces: Pieces = []
+    highest, blocked = held.highest(), max(ordinal, least)
+    for run, former, length in parts:
+        kept.append(run)
+        pieces.append((run.ordinal, former, length))
+        if former >= blocked and run.offset > highest:
+            blocked = next((each.first for each in later if parts.lacks(each, former, run.offset)), -1)
+            if blocked < 0:
+                break
+        highest = max(highest, run.offset + length - 1)
     if not kept:
         return None
-    end = _continues_at(record, ordinal, least, kept, pieces)
-    pieces = [*pieces[:end], (pieces[end][0], pieces[end][1], 1)]
+    pieces[-1] = (*pieces[-1][:2], 1)
     differs = any(at != former for at, former, _ in pieces)
-    if end == 0 and not (
+    if len(kept) == 1 and not (
         differs and (any(mapped(record, ordinal, ordinal)) or kept[0].offset < _lost_from(record, ordinal))
     ):
         return None
-    return RestOfPlan(_joined(kept[: end + 1]), pieces, pieces[end][1], differs)
+    return RestOfPlan(_joined(kept), pieces, pieces[-1][1], differs)
 
 
 def _lost_from(record: LaneRecord, ordinal: int) -> int:
@@ -75,26 +116,51 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
     return min((start for beyond, start in record.truncations if ordinal < beyond), default=NEVER)
 
 
-def ahead(record: LaneRecord, ordinal: int, least: int = -1) -> tuple[list[Run], Pieces]:
-    """Return what the ledger has from an ordinal on, each record once and without those that the target holds already:
-    up to `least`, and to where it is in order in any case. Return nothing if that is not after this ordinal."""
-    runs = record.source_runs
-    until = max(least, _in_order_from(record)) if record.holes else least
-    continues_at = runs.offset_of(until)
-    if until <= ordinal or continues_at is None:
-        return [], []
-    formers: list[tuple[int, int]] = []
-    parts: list[Run] = []
-    behind = ordinal
-    for former, offset, length in mapped(record, ordinal, until - 1):
-        # A part ends at `least`, so that the lane can continue there.
-        for begin, end in pairwise(sorted({former, min(max(least, former), former + length), former + length})):
-            formers.append((behind, begin))
-            parts.append(Run(behind, offset + begin - former))
-            behind += end - begin
-    formers.append((behind, until))
-    kept, pieces = once([*parts, Run(behind, continues_at)], partial(copied_within, record, ordinal))
-    return kept, [(at, _moved(formers, number), length) for at, number, length in pieces]
+def ahead(record: LaneRecord, ordinal: int) -> tuple[list[Run], Pieces]:
+    """Return what the ledger has from an ordinal on, each record once and without those that the target holds already,
+    up to where it is in order in any case. Return nothing if that is not after this ordinal."""
+    parts = list(_Parts(record, ordinal, -1, HeldOffsets(record, ordinal)))
+    return [run for run, _, _ in parts], [(run.ordinal, former, length) for run, former, length in parts]
+
+
+class _Parts:
+    """What the ledger has from an ordinal on, each record once and without those that the target holds already, as
+    (run, former ordinal, length): up to `least`, and to where it is in order in any case."""
+
+    def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:
+        self._record, self._ordinal, self._least, self._held = record, ordinal, least, held
+        self.until = max(least, _in_order_from(record)) if record.holes else least
+        self._had: list[Interval] = []
+
+    def __iter__(self) -> Iterator[tuple[Run, int, int]]:
+        continues_at = self._record.source_runs.offset_of(self.until)
+        if self.until <= self._ordinal or continues_at is None:
+            return
+        least, begin_at, self._had = self._least, self._ordinal, []
+        for former, offset, length in mapped(self._record, begin_at, self.until - 1):
+            # A part ends at `least`, so that the lane can continue there.
+            for begin, end in pairwise(sorted({former, min(max(least, former), former + length), former + length})):
+                for start, behind in list(self._lacking(offset + begin - former, offset + end - former)):
+                    insort(self._had, (start, behind))
+                    yield Run(begin_at, start), former + start - offset, behind - start
+                    begin_at += behind - start
+        yield Run(begin_at, next(self._lacking(continues_at, NEVER))[0]), self.until, 1
+
+    def _lacking(self, start: int, end: int) -> Iterator[Interval]:
+        """Yield the parts of source offsets that neither the target holds nor a part so far has."""
+        return uncovered((start, end), [*self._held.within(start, end), *within((start, end), self._had)])
+
+    def lacks(self, other: AscendingPart, ordinal: int, offset: int) -> bool:
+        """Return whether ordinals after a given one map to offsets below a given one that are lacking."""
+        if other.first <= ordinal or other.lowest >= offset:
+            return False
+        limit = min(offset, other.limit)
+        for _, start, length in self._record.source_runs.between(other.first, other.end - 1):
+            if start >= limit:
+                return False
+            if any(self._lacking(start, min(start + length, limit))):
+                return True
+        return False
 
 
 def _in_order_from(record: LaneRecord) -> int:
@@ -111,24 +177,6 @@ def _in_order_from(record: LaneRecord) -> int:
         return turns[-1]
     ordinal = runs.at(at).ordinal + highest + 1 - runs.at(at).offset
     return min(ordinal, runs.at(at + 1).ordinal) if at + 1 < len(runs) else ordinal
-
-
-def _moved(formers: Sequence[tuple[int, int]], number: int) -> int:
-    begun, former = formers[bisect_right(formers, number, key=lambda each: each[0]) - 1]
-    return former + number - begun
-
-
-def _continues_at(record: LaneRecord, ordinal: int, least: int, kept: Sequence[Run], pieces: Pieces) -> int:
-    """Return the number of the run from which on everything is in order: nothing that the target holds, or that comes
-    before, has a higher offset, and nothing that follows has a lower one."""
-    lowest = [*accumulate((run.offset for run in reversed(kept)), min)][::-1]
-    highest = -1
-    for number, (run, (_, former, length)) in enumerate(zip(kept, pieces, strict=True)):
-        is_in_order = max(ordinal, least) <= former and highest < run.offset == lowest[number]
-        if is_in_order and not any(copied_within(record, ordinal, run.offset, NEVER)):
-            return number
-        highest = max(highest, run.offset + length - 1)
-    return len(kept) - 1
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
@@ -161,26 +209,3 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
         if known < offset:
             yield known, offset
         known = offset + length
-
-
-def once(
-    runs: Sequence[Run], copied: Callable[[int, int], Iterable[Interval]] = lambda _, __: ()
-) -> tuple[list[Run], Pieces]:
-    """Return consecutive runs without the offsets that an earlier one of them contains, and the same as pieces
-    (ordinal, former ordinal, length). The ordinals of an open hole have its offsets only for lack of better ones.
-    `copied` says which offsets of a range the target holds already."""
-    kept: list[Run] = []
-    pieces: Pieces = []
-    had: list[Interval] = []
-    ordinal = runs[0].ordinal
-    for run, following in pairwise(runs):
-        whole = (run.offset, run.offset + following.ordinal - run.ordinal)
-        for start, behind in list(uncovered(whole, [*copied(*whole), *within(whole, had)])):
-            kept.append(Run(ordinal, start))
-            pieces.append((ordinal, run.ordinal + start - run.offset, behind - start))
-            ordinal += behind - start
-            insort(had, (start, behind))
-    last = runs[-1]
-    whole = (last.offset, NEVER)
-    goes_on_at = next(start for start, _ in uncovered(whole, [*copied(*whole), *within(whole, had)]))
-    return [*kept, Run(ordinal, goes_on_at)], [*pieces, (ordinal, last.ordinal, 1)]

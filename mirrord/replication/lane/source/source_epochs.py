@@ -7,10 +7,11 @@ the ordinals whose records the source has lost.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from mirrord.model.intervals import uncovered
 from mirrord.replication.lane.signals import CheckAnswer, LaneRecord
-from mirrord.replication.lane.source.copied_pieces import mapped
+from mirrord.replication.lane.source.copied_pieces import ascending_parts, highest_copied, mapped, ordinal_of
 from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 
@@ -116,11 +117,9 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     record = lane.record
     if record is None or not record.holes:
         return None
-    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    pieces = mapped(record, first, lane.acked - 1)
-    behind, ordinal = max(((offset + length, at + length - 1) for at, offset, length in pieces), default=(-1, -1))
+    offset, ordinal = highest_copied(record, record.holes[0].first - 1, lane.acked) or (-1, -1)
     epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
-    return (behind, epoch) if behind > lane.position and epoch >= 0 else None
+    return (offset + 1, epoch) if offset >= lane.position and epoch >= 0 else None
 
 
 def continues_at(record: LaneRecord, ordinal: int) -> int | None:
@@ -145,10 +144,7 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
     if record is None or offset is None:
         return None
     if offset >= lane.position or is_truncated(record, ordinal, offset) or record.holes:
-        pieces = mapped(record, record.source_runs.at(0).ordinal, ordinal)
-        found = [(min(start + length, lane.position) - 1, at - start) for at, start, length in pieces]
-        offset, distance = max((each for each in found if each[0] + each[1] >= 0), default=(-1, 0))
-        ordinal = offset + distance
+        offset, ordinal = highest_copied(record, 0, lane.next_ordinal, lane.position) or (-1, -1)
     epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
     return (offset + 1, epoch) if offset >= 0 <= epoch else None
 
@@ -180,10 +176,9 @@ def divergence(lane: Lane, epoch: int, end: int) -> int:
     if record is None or not record.holes or epoch < 0:
         return start
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    for ordinal, offset, length in mapped(record, first, lane.acked - 1):
-        epochs = carried(record.epochs, [(offset, ordinal, length)])
-        start = min([start, *(at for at, known in epochs if known > epoch)])
-    return start
+    edges = [first, *(each for each, _ in record.epochs if first < each < lane.acked), lane.acked]
+    later = [pair for pair in pairwise(edges) if recorded_at(record.epochs, pair[0]) > epoch]
+    return min([start, *(each.lowest for pair in later for each in ascending_parts(record, *pair))])
 
 
 def before(lane: Lane, offset: int) -> int:
@@ -192,10 +187,8 @@ def before(lane: Lane, offset: int) -> int:
     if record is None or not record.holes:
         return lane.seen.before(offset)
     first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
-    for ordinal, start, length in mapped(record, first, lane.plan[-1].ordinal - 1 if lane.plan else lane.acked - 1):
-        if start < offset <= start + length:
-            return epoch_at(known_epochs(lane, first), ordinal + offset - 1 - start)
-    return lane.seen.before(offset)
+    ordinal = ordinal_of(record, first, lane.plan[-1].ordinal if lane.plan else lane.acked, offset - 1)
+    return lane.seen.before(offset) if ordinal is None else epoch_at(known_epochs(lane, first), ordinal)
 
 
 def recorded_ahead(lane: Lane) -> Epochs:
@@ -269,10 +262,9 @@ def recall_copied(lane: Lane, offset: int) -> None:
         lane.history.recorded_epoch, lane.history.recorded_epoch_since = known, lane.next_ordinal
     if record is None or offset <= lane.position or not record.holes:
         return
-    pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
-    found = [first + offset - 1 - start for first, start, length in pieces if start < offset <= start + length]
-    epoch = epoch_at(known_epochs(lane, found[0]), found[0]) if found else UNKNOWN
-    if epoch >= 0 and not is_truncated(record, found[0], offset - 1):
+    ordinal = ordinal_of(record, record.holes[0].first, lane.next_ordinal, offset - 1)
+    epoch = UNKNOWN if ordinal is None else epoch_at(known_epochs(lane, ordinal), ordinal)
+    if epoch >= 0:
         lane.seen.note(offset - 1, epoch)
         lane.seen.reach(offset)
 
@@ -305,8 +297,7 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
     former = record.source_runs.offset_of(ordinal - 1)
     if former is None or not is_truncated(record, ordinal - 1, former):
         return former
-    pieces = mapped(record, record.source_runs.at(0).ordinal, ordinal - 1)
-    return max((start + length - 1 for _, start, length in pieces if start + length <= offset), default=former)
+    return (highest_copied(record, 0, ordinal, offset) or (former, 0))[0]
 
 
 def is_news(lane: Lane, epoch: int) -> bool:

@@ -154,7 +154,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     if not is_settled(lane):
         lane.go(Quiesce())
         return []
-    runs, pieces = _rest(lane, start)
+    runs, pieces = left_before(lane, start)
     epochs = (*source_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, source_epochs.before(lane, start)))
     gone = Verdict(start, end, "truncated")
     line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
@@ -171,7 +171,7 @@ def _lose_promised(lane: Lane, start: int) -> Effects:
     return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
 
 
-def _rest(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
+def left_before(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
     """Return the runs that are still to be copied again below `start`, continued at `start`; and the same as pieces
     (ordinal, former ordinal, length)."""
     runs: list[Run] = []

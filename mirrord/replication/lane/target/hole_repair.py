@@ -1,11 +1,14 @@
 """Records that the target log leapt over or lost are copied again, under new ordinals."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
+from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import planned
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
@@ -37,7 +40,8 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
     pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
-    holes += missing_ordinals.hole_without_ordinals(lane, begin_at, runs)
+    if lane.log.copied_again is not None or _may_leave_out(record, runs):
+        holes.append(_without_ordinals(lane, runs))
     epochs = source_epochs.mended(lane, pieces)
     rewound = position_rewind.rewound_by(lane, runs, lane.resume_position)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]
@@ -49,4 +53,24 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
         return []
-    return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
+    return [_without_ordinals(lane, runs)]
+
+
+def _without_ordinals(lane: Lane, runs: Sequence[Run]) -> HoleFound:
+    """Return a hole without ordinals, which shows how far a plan reaches from which records may be left out."""
+    begin_at = runs[0].ordinal
+    return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)
+
+
+def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
+    """Return whether a plan passes over records that an older plan may have left out on purpose. The runs of this plan
+    do not show that either, once the source has lost what was copied after them."""
+    if not any(hole.first > hole.last for hole in record.holes):
+        return False
+    held = HeldOffsets(record, runs[0].ordinal)
+    taken = [(run.offset, run.offset + behind.ordinal - run.ordinal) for run, behind in pairwise(runs)]
+    for (_, end), behind in zip(taken, runs[1:], strict=True):
+        copied = held.within(end, behind.offset) if end < behind.offset else ()
+        if any(uncovered((end, behind.offset), [*copied, *taken])):
+            return True
+    return False

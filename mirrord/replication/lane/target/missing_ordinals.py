@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from mirrord.ledger.facts.core import HoleFound, Verdict
+from mirrord.ledger.facts.core import Verdict
 from mirrord.model.intervals import Interval, uncovered, within
-from mirrord.model.runs import Run
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.halt import halt
 from mirrord.replication.lane.limits import NEVER
@@ -177,13 +176,6 @@ def pieces_copied_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, i
     """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
     for first, last in lane.log.copied_again or ():
         yield from source_epochs.mapped(record, first, last)
-
-
-def hole_without_ordinals(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
-    """Return a hole without ordinals, so that what follows is planned like the mending of a hole."""
-    if lane.log.copied_again is None:
-        return []
-    return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:

@@ -1,19 +1,19 @@
 """Faults where the rest of a plan is not recognized as a plan, because the source has lost what was copied after it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun, TargetRun, Verdict, VerdictGiven
-from mirrord.model.intervals import Interval
-from mirrord.model.runs import Run
+from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBatch
-from mirrord.replication.lane.source import declared_runs
-from mirrord.replication.lane.source.declared_runs import Pieces, rest
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.copied_pieces import HeldOffsets
+from mirrord.replication.lane.source.declared_runs import rest
 from tests.unit.replication.lane.test_fourth_faults import acknowledged_at, offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
-from tests.unit.replication.lane.test_second_faults import BEGUN, one, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
 from tests.unit.replication.lane.test_third_faults import compared, plain
 
 # --- the record of the ordinal is lost on both sides ------------------------------------------------------------------
@@ -52,7 +52,6 @@ SUPERSEDED: tuple[LaneFact, ...] = (
 LOG = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(11, 1, 10, 0, 1), OwnBatch(12, 1, 13, 0, 1))
 
 
-@pytest.mark.xfail(reason="open: a superseded record may be copied over its newer value; see decision 120, Limits")
 @pytest.mark.parametrize("by_the_lane", [True, False])
 def test_a_superseded_record_is_not_copied_after_the_source_lost_what_followed_it(*, by_the_lane: bool) -> None:
     """The source loses offset 14 while the hole is being mended. The lane finds that out, or a former holder did."""
@@ -74,26 +73,94 @@ def test_a_superseded_record_is_not_copied_after_the_source_lost_what_followed_i
     assert fetch.position == 13
 
 
+def test_the_plan_of_a_hole_that_passes_over_a_superseded_record_shows_how_far_it_reaches() -> None:
+    """The lane itself finds the hole. An earlier version that continues the plan relies on the hole without ordinals,
+    and so does a plan for a hole in this one."""
+    play = opened(*SUPERSEDED[:5])
+    retake(play, 11, 12, 11)
+    play.bind_all(compared(play, plain(play, play.ask_target(13, last=13), LOG)))
+    assert [(hole.again, hole.until) for hole in play.record.holes if hole.first > hole.last] == [(10, 12), (14, 16)]
+    assert [*play.lane.plan] == [Run(15, 13), Run(16, 15)]
+
+
+def test_a_plan_that_passes_over_nothing_is_not_recorded_as_one_that_does() -> None:
+    """Ordinals 16 and 17 are refused, long after the superseded record."""
+    play = opened(*SUPERSEDED[:5])
+    retake(play, 16, 17, 17)
+    log = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(11, 6, 10, 0, 1), OwnBatch(17, 1, 18, 0, 1))
+    play.bind_all(compared(play, plain(play, play.ask_target(18, last=18), log)))
+    assert [(hole.first, hole.last, hole.again) for hole in play.record.holes] == [(9, 8, 10), (16, 17, 19)]
+
+
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(reason="open: the cost of a resume below an old hole grows with the runs; see decision 120, Limits")
-def test_the_rest_of_a_plan_does_not_read_all_runs_up_to_a_later_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One hole is near the beginning, and another one after many runs. The log goes back to a point between them, from
-    which on the runs are in the order of the source."""
-    play, count = opened(*BEGUN), 2000
-    play.fold(HoleFound(LANE, 1, 5, 5, 8, 9), SourceRun(LANE, 1, (Run(8, 5), Run(9, 8))))
-    play.fold(SourceRun(LANE, 1, tuple(Run(10 + 2 * at, 10 + 3 * at) for at in range(count))))
-    last = 9 + 2 * count
-    runs = (Run(last + 4, 3 * count + 8), Run(last + 5, 3 * count + 13))
-    play.fold(HoleFound(LANE, 1, last, last, last + 4, last + 5), SourceRun(LANE, 1, runs))
+def read_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the ordinal of each run that is read from now on."""
     read: list[int] = []
-    once = declared_runs.once
+    between = Runs.between
 
-    def counted(runs: Sequence[Run], copied: Callable[[int, int], Iterable[Interval]]) -> tuple[list[Run], Pieces]:
-        read.append(len(runs))
-        return once(runs, copied)
+    def counted(runs: Runs, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        for piece in between(runs, first, last):
+            read.append(piece[0])
+            yield piece
 
-    monkeypatch.setattr(declared_runs, "once", counted)
-    assert rest(play.record, 10 + count) is None
-    assert sum(read) < 100
+    monkeypatch.setattr(Runs, "between", counted)
+    return read
+
+
+COUNT = 2000
+
+
+def between_two_holes() -> Faulty:
+    """One hole is near the beginning, and another one after many runs."""
+    play = opened(*BEGUN)
+    play.fold(HoleFound(LANE, 1, 5, 5, 8, 9), SourceRun(LANE, 1, (Run(8, 5), Run(9, 8))))
+    play.fold(SourceRun(LANE, 1, tuple(Run(10 + 2 * at, 10 + 3 * at) for at in range(COUNT))))
+    last = 9 + 2 * COUNT
+    runs = (Run(last + 4, 3 * COUNT + 8), Run(last + 5, 3 * COUNT + 13))
+    play.fold(HoleFound(LANE, 1, last, last, last + 4, last + 5), SourceRun(LANE, 1, runs))
+    return play
+
+
+def test_the_rest_of_a_plan_does_not_read_all_runs_up_to_a_later_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes back to a point between them, from which on the runs are in the order of the source."""
+    play, read = between_two_holes(), read_runs(monkeypatch)
+    assert rest(play.record, 10 + COUNT) is None
+    assert len(read) < 100
+
+
+def test_the_rest_of_an_old_plan_does_not_read_all_runs_up_to_a_later_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes back into the plan of the first hole."""
+    play, read = between_two_holes(), read_runs(monkeypatch)
+    left = rest(play.record, 7)
+    assert left is not None
+    assert (left.runs, left.until) == ([Run(7, 7), Run(8, 5), Run(9, 8)], 9)
+    assert len(read) < 100
+
+
+def test_what_was_copied_before_is_found_without_reading_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = between_two_holes()
+    lane, last = play.lane, 9 + 2 * COUNT
+    lane.record, lane.next_ordinal, lane.acked, lane.position = play.record, last + 4, last + 4, 3 * COUNT + 8
+    read = read_runs(monkeypatch)
+    assert source_epochs.furthest(lane) == (3 * COUNT + 12, 0)
+    assert source_epochs.last_copied(lane) == (3 * COUNT + 8, 0)
+    assert source_epochs.divergence(lane, 0, 3 * COUNT) == 3 * COUNT
+    assert source_epochs.before(lane, 3 * COUNT + 5) == 0
+    source_epochs.recall_copied(lane, 3 * COUNT + 11)
+    assert lane.seen.before(3 * COUNT + 11) == 0
+    assert len(read) < 100
+
+
+def test_what_the_target_holds_is_found_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are many old holes, and the records of each one follow right after it."""
+    play = opened(*BEGUN)
+    for number, at in enumerate(range(100, 3100, 100)):
+        runs = (Run(at + 2, at - number), Run(at + 3, at + 2 - number))
+        play.fold(HoleFound(LANE, 1, at, at, at + 2, at + 3), SourceRun(LANE, 1, runs))
+    read = read_runs(monkeypatch)
+    held = HeldOffsets(play.record, 3200)
+    assert [*held.within(1500, 1501)] == [(1500, 1501)]
+    assert held.highest() == 3169
+    assert len(read) < 5

@@ -19,7 +19,7 @@ from mirrord.replication.lane.signals import (
     ScanAnswer,
     VisibleAnswer,
 )
-from mirrord.replication.lane.source.declared_runs import once
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, recorded_before
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.step import step
@@ -150,10 +150,15 @@ def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
 
 def test_what_an_open_hole_names_is_not_copied_twice() -> None:
     # The ordinal of a hole is given again, and its record was to follow under later ones, too.
-    assert once([Run(0, 1), Run(1, 1)]) == ([Run(0, 1), Run(1, 2)], [(0, 0, 1), (1, 1, 1)])
-    runs, pieces = once([Run(4, 10), Run(8, 12), Run(14, 30)])
-    assert runs == [Run(4, 10), Run(8, 14), Run(12, 30)]
-    assert pieces == [(4, 4, 4), (8, 10, 4), (12, 14, 1)]
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 1), Run(1, 1))), HoleFound(LANE, 1, -1, -2, 0, 1))
+    left = rest(play.record, 0)
+    assert left is not None
+    assert (left.runs, left.pieces) == ([Run(0, 1)], [(0, 0, 1), (1, 2, 1)])
+    play.fold(SourceRun(LANE, 1, (Run(4, 10), Run(8, 12), Run(14, 30))), HoleFound(LANE, 1, 3, 2, 4, 14))
+    left = rest(play.record, 4)
+    assert left is not None
+    assert (left.runs, left.pieces) == ([Run(4, 10), Run(12, 30)], [(4, 4, 4), (8, 10, 4), (12, 14, 1)])
 
 
 def test_the_epochs_after_a_hole_that_late_bytes_made(play: Play) -> None:
