@@ -195,8 +195,8 @@ def _question(question: str, results: list[Result]) -> str:
     share = "" if last["share"] == 1 else f" The run was short: {last['share']:.0%} of a full one."
     return (
         f"## {_WORDS[question]}\n\n"
-        f"Measured by `python -m bench.run --question {question}` at {last['at']}, with commit {last['commit']} and seed "
-        f"{last['seed']}. The load average before the run was {last['load']:.1f}.{share}\n\n"
+        f"Measured by `python -m bench.run --question {question}` at {last['at']}, with commit {last['commit']} and "
+        f"seed {last['seed']}. The load average before the run was {last['load']:.1f}.{share}\n\n"
         f"{parts}\n{_where(last)}"
     )
 
