@@ -1,4 +1,4 @@
-"""Store results in bench/results, one JSON file per kind, and generate docs/measurements.md from all of them."""
+"""Store results in bench/results, one JSON file per question, and generate docs/measurements.md from all of them."""
 
 import platform
 import subprocess
@@ -28,9 +28,9 @@ _KEPT = 5
 
 _HEAD = """# Measurements
 
-`make campaign` and `make bench-whole` produce these figures. `python -m bench.report` generates this page from
-bench/results. [bench/README.md](../bench/README.md) describes how each figure is measured.
-Absolute figures depend on the machine and on its other load, so compare ratios within one run.
+`make campaign` and `make bench-whole` produce the figures on this page. `python -m bench.report` generates the page
+from the results in bench/results. [bench/README.md](../bench/README.md) describes how each figure is measured. Absolute
+figures depend on the machine and on its other load, so only compare figures of the same run with each other.
 """
 
 _WORDS = {
@@ -50,9 +50,9 @@ _WORDS = {
     "growth": "Growth",
     "map": "The offset map",
     "compact": "The offset map in files",
-    "audit": "An audit",
+    "audit": "Speed of an audit",
     "fairness": "Fairness",
-    "soak": "Half an hour",
+    "soak": "Memory during half an hour",
 }
 """The headings of the questions of `bench.run`."""
 
@@ -87,7 +87,7 @@ def write_profile(last: Result) -> None:
     """Write the figures of docs/profile.md. The rest of that page is written by hand."""
     begin, end = FIGURES
     head, _, rest = PROFILE.read_text().partition(begin)
-    section = f"{last['at']}, commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
+    section = f"Measured at {last['at']} with commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
     PROFILE.write_text(f"{head}{begin}\n\n{section}\n{_where(last)}\n{end}{rest.partition(end)[2]}")
 
 
@@ -146,8 +146,10 @@ def _campaign(results: list[Result]) -> str:
     head = ["when", "commit", "variant, engine", "seed", "records", "kill -9", "of these while copying", "differences"]
     return (
         "## Exactly once under kill -9\n\n"
-        "Every process is killed at random moments while records flow. Then another client (librdkafka) compares both\n"
-        "clusters record by record; it reads the target with read_uncommitted.\n\n"
+        "A campaign kills mirrord's processes and brokers at random moments while records are written and copied.\n"
+        "Then another client (librdkafka) compares both clusters record by record. It reads the target with\n"
+        "`read_uncommitted`. `python -m bench.campaign --help` describes the variants. A `zombie` is a daemon, and\n"
+        "`frozen` a replicator, that was suspended for a minute and resumed after another process had replaced it.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
 
@@ -166,7 +168,12 @@ def _simulator(results: list[Result]) -> str:
         for each in results
     ]
     head = ["when", "commit", "seed", "stories", "steps with faults, each", "seconds", "violations"]
-    return f"## Simulator\n\n{_table(head, rows)}\n{_where(results[-1])}"
+    return (
+        "## Simulator\n\n"
+        "A story is one run of the simulator with random faults, on fake clusters in one process. After every step,\n"
+        "the target log is compared with the source and the ledger. A difference is counted as a violation.\n\n"
+        f"{_table(head, rows)}\n{_where(results[-1])}"
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -175,7 +182,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _where(result: Result) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
-    return f"On {result['machine']}; {versions}.\n"
+    return f"Machine: {result['machine']}. Versions: {versions}.\n"
 
 
 def _question(question: str, results: list[Result]) -> str:
@@ -185,10 +192,12 @@ def _question(question: str, results: list[Result]) -> str:
     if question == "growth":
         kinds = dict.fromkeys(each["what"] for each in last["results"])
         parts += "".join(f"\n![over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
-    share = "" if last["share"] == 1 else f" A short run: {last['share']:g} of a full one."
+    share = "" if last["share"] == 1 else f" The run was short: {last['share']:.0%} of a full one."
     return (
-        f"## {_WORDS[question]}\n\n`python -m bench.run --question {question}`, {last['at']}, commit {last['commit']}, "
-        f"seed {last['seed']}, load average {last['load']:.1f} before the run.{share}\n\n{parts}\n{_where(last)}"
+        f"## {_WORDS[question]}\n\n"
+        f"Measured by `python -m bench.run --question {question}` at {last['at']}, with commit {last['commit']} and "
+        f"seed {last['seed']}. The load average before the run was {last['load']:.1f}.{share}\n\n"
+        f"{parts}\n{_where(last)}"
     )
 
 

@@ -55,7 +55,7 @@ def throughput(results: Sequence[Result]) -> list[Table]:
             "relay, MB per CPU-s",
             "of the relay",
             "goal",
-            "by turn: least, median, most",
+            "by repetition: least, median, most",
             "batches per CPU-s",
             "MB/s",
             "counted",
@@ -85,7 +85,9 @@ def profile(results: Sequence[Result]) -> Table:
     rows.append(["all", *(f"{each['profiled_us']:.1f}" for each in results)])
     rows.append([f"of which the pure state machine ({_STEP_GOAL})", *(f"{each['step_share']:.0%}" for each in results)])
     rows.append(["samples", *(f"{each['ticks']:,}" for each in results)])
-    return Table("CPU-microseconds per batch, in separate turns", ["part", *(each["name"] for each in results)], rows)
+    return Table(
+        "CPU-microseconds per batch, in separate repetitions", ["part", *(each["name"] for each in results)], rows
+    )
 
 
 def _part(result: Result, part: str) -> str:
@@ -288,7 +290,7 @@ def moves(results: Sequence[Result]) -> list[Table]:
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
-            "Time that moves wait, in milliseconds: all moves (p50, p99), and the slowest ones by their gaps",
+            "Time that moves wait at each step, in milliseconds: p50, p99, and the moves with the longest gaps",
             ["engine, move", "gap", *PHASES],
             phases,
         ),
@@ -312,9 +314,9 @@ def kills(results: Sequence[Result]) -> list[Table]:
             )
         ]
     title = (
-        f"kill -9 of a replicator, in milliseconds ({bench_kills.RECORDS_PER_S:,} records a second in "
-        f"{bench_kills.PARTITIONS} partitions, windows of {bench_kills.WINDOW_S:g} s; the others may be silent for "
-        "250 ms or twice the worst without a kill)"
+        f"Longest silence of a partition after kill -9 of a replicator, in milliseconds ({bench_kills.RECORDS_PER_S:,} "
+        f"records a second in {bench_kills.PARTITIONS} partitions, windows of {bench_kills.WINDOW_S:g} s; the goal for "
+        "other partitions is 250 ms, or twice the longest silence without a kill if that is more)"
     )
     return [
         Table(title, ["engine, partition", "windows", "median", "p99", "most", "goal at most"], rows),
