@@ -30,9 +30,9 @@ class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """Number of the compaction that moved the runs."""
     lane: LaneId
     source: tuple[ArchivedRuns, ...] = ()
-    """Runs of the source side, in ascending order."""
+    """The moved runs of the source side, in ascending order."""
     target: tuple[ArchivedRuns, ...] = ()
-    """Runs of the target side, in ascending order."""
+    """The moved runs of the target side, in ascending order."""
 
     @property
     def last_ordinal(self) -> int:
