@@ -102,7 +102,7 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
         metavar="ALIAS",
         nargs="+",
         action="extend",
-        help="only flows whose target is one of these; commas may separate them",
+        help="only flows into these clusters, which may be separated by commas",
     )
 
 

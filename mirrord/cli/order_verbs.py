@@ -19,12 +19,12 @@ from mirrord.operations.status_report import LedgerView
 from mirrord.supervision.daemon_http_client import give_order
 
 LONGEST_REASON = 500
-EPILOG = """A command is recorded in the flow's ledger, with its author and reason, so it outlives a restart of the
-daemon. Giving it again changes nothing. Names are those of `mirrord status`, `topics` and `lag`. If several flows have
-one, write FLOW:NAME or give --flow.
+EPILOG = """The command is recorded in the flow's ledger, with its author and reason, so it stays in force after a
+restart of the daemon. Giving it again changes nothing. Use the names that `mirrord status`, `topics` and `lag` show. If
+several flows have a topic, partition or replicator of this name, write FLOW:NAME or use --flow.
 
-Exit code 0: done, or nothing to do; 1: no daemon accepts it; 2: there is no such name, and nothing was changed; with
---dry-run 3: it would change something."""
+Exit code 0: done, or nothing to do; 1: no daemon accepts the command; 2: the name does not exist, and nothing was
+changed; 3: with --dry-run, the command would change something."""
 
 
 def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
@@ -38,9 +38,9 @@ def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reaso
     that says why."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
-    why = "why; it is recorded and shown"
+    why = "the reason, which is recorded and shown"
     parser.add_argument(reason, metavar="TEXT", dest="reason", default="", required=required, help=why)
-    parser.add_argument("--dry-run", action="store_true", help="only show what it would affect")
+    parser.add_argument("--dry-run", action="store_true", help="only show what the command would affect")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
 
 

@@ -71,26 +71,26 @@ class GroupsConfig(msgspec.Struct, frozen=True):
     """Which consumer groups are synced, and how."""
 
     match: Annotated[tuple[str, ...], Key(REGEXES, "Consumer groups to sync.")] = (".*",)
-    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Groups that `match` selects and that are not synced.")] = (
+    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Groups that are not synced, even if `match` selects them.")] = (
         UNWANTED_GROUPS
     )
     mode: Annotated[
         GroupsMode,
         Key(
             one_of(GroupsMode),
-            'Direction of the sync. `"follow"`: the target follows the source, also backward. `"forward-only"`: never '
-            'backward. `"off"`: no sync.',
+            'Direction of the sync. `"follow"`: positions at the target follow those at the source, also backward. '
+            '`"forward-only"`: they are never set back. `"off"`: no sync.',
         ),
     ] = "follow"
     every_ms: Annotated[
         int,
-        Key(EVERY, "Maximum time within which a commit at the source is translated to the target.", name="every"),
+        Key(EVERY, "Maximum time until a commit at the source is translated to the target.", name="every"),
     ] = 1_000
     refresh_ms: Annotated[
         int | None,
         Key(
             REFRESH,
-            'Interval at which new groups are looked for. `"never"`: only when the daemon starts.',
+            'Interval at which mirrord looks for new groups. `"never"`: only when the daemon starts.',
             name="refresh",
         ),
     ] = 5_000
@@ -98,16 +98,16 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         bool,
         Key(
             BOOLEAN,
-            "Whether groups that move on at the target are also followed at the source, to prepare a failback. mirrord "
-            "then commits at the source.",
+            "Whether positions that groups commit at the target are also synced back to the source, to prepare a "
+            "failback. mirrord then commits offsets at the source.",
         ),
     ] = False
     both_ways: Annotated[
         bool,
         Key(
             BOOLEAN,
-            "Set this in one of two flows that copy the same topics to each other under the same names. Positions then "
-            "count the records of both sides.",
+            "Set this in one of two flows that copy the same topics to each other under the same names. Each topic "
+            "then holds records of both clusters, and positions are translated by the offset maps of both flows.",
         ),
     ] = False
 
@@ -120,51 +120,53 @@ class SyncConfig(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Key(
             REGEXES,
-            "Topic configs that are left unchanged at the target. Those of tiered storage are never synced either.",
+            "Topic configs that are left unchanged at the target. Configs of tiered storage are never synced either.",
         ),
     ] = UNWANTED_CONFIGS
     use_defaults_from: Annotated[
         DefaultsFrom,
         Key(
             one_of(DefaultsFrom),
-            'What happens to a config that the source has at its default. `"target"`: it is removed at the target, '
-            'whose default then applies. `"source"`: it is set to the source\'s value.',
+            'What happens to a config that is not set on the source topic. `"target"`: it is removed from the target '
+            "topic, so the target's default applies. `\"source\"`: it is set to the source's default.",
         ),
     ] = "target"
     acls: Annotated[
         AclsMode,
         Key(
             one_of(AclsMode),
-            'Which ACLs are synced. `"read-only"`: those that allow reading, never those that allow writing. '
-            '`"exact"`: all of them, including removals. `"off"`: none.',
+            'Which ACLs are synced. `"read-only"`: ACLs on single topics, except those that allow writing. `"exact"`: '
+            "all ACLs on topics and groups; those that mirrord added are removed again when they are removed at the "
+            'source. `"off"`: none.',
         ),
     ] = "read-only"
     every_ms: Annotated[
-        int, Key(EVERY, "Interval at which configs and ACLs of both clusters are compared.", name="every")
+        int, Key(EVERY, "Interval at which the configs and ACLs of both clusters are compared.", name="every")
     ] = 5_000
     filter_configs: Annotated[
-        str, Key(CONFIG_FILTER, "Policy that excludes more configs from syncing.", unset="none")
+        str, Key(CONFIG_FILTER, "Policy that can exclude further configs from the sync.", unset="none")
     ] = ""
     filter_settings: Annotated[
-        PolicySettings, Key(settings_of("filter_configs"), "Arguments of `filter_configs`.")
+        PolicySettings, Key(settings_of("filter_configs"), "Arguments of the policy in `filter_configs`.")
     ] = {}
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
-    """MirrorMaker 2's heartbeats: records in a topic `heartbeats`, which a flow copies like any other topic."""
+    """Heartbeats as MirrorMaker 2 writes them: records in a topic `heartbeats`, which a flow copies like any other
+    topic."""
 
     emit: Annotated[
         EmitOn,
         Key(
             one_of(EmitOn),
-            "Cluster to which heartbeats are written. At the target they name the flow. At the source they name the "
-            "opposite flow, so that this flow copies them and consumers of the target see that it is alive; mirrord "
-            "then needs permission to write at the source.",
+            'Cluster to which heartbeats are written. `"target"`: each heartbeat names this flow. `"source"`: each '
+            "heartbeat names the opposite flow. This flow copies them to the target, where consumers see that it "
+            'works. mirrord needs permission to write at the source. `"both"`: both kinds are written.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000
     replicate: Annotated[
-        bool, Key(BOOLEAN, "Whether heartbeats topics are copied, whatever `topics` and `exclude` say.")
+        bool, Key(BOOLEAN, "Whether heartbeats topics are copied, even if `topics` and `exclude` do not select them.")
     ] = True
     replication_factor: Annotated[
         InternalFactor,
@@ -177,7 +179,11 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 
     checkpoints: Annotated[
         bool,
-        Key(BOOLEAN, "Whether checkpoints are written: the positions of groups, in `<source>.checkpoints.internal`."),
+        Key(
+            BOOLEAN,
+            "Whether checkpoints are written. They contain the positions of groups, and are written to "
+            "`<source>.checkpoints.internal`.",
+        ),
     ] = True
     checkpoints_every_ms: Annotated[
         int, Key(EVERY, "Interval at which checkpoints that have changed are written.", name="checkpoints_every")
@@ -189,8 +195,8 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
         OffsetSyncsOn,
         Key(
             one_of(OffsetSyncsOn),
-            "Cluster that holds the topic `mm2-offset-syncs.<other cluster>.internal`. At the source, mirrord needs "
-            "permission to write there.",
+            'Cluster that holds the topic `mm2-offset-syncs.<other cluster>.internal`. With `"source"`, mirrord needs '
+            'permission to write at the source. `"off"`: no offset syncs are written.',
         ),
     ] = "target"
     offset_syncs_replication_factor: Annotated[
@@ -200,33 +206,36 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             number(0, 2**63 - 1),
-            "Number of records after which a pair of offsets is written, but not more often than once a second.",
+            "Number of copied records of a partition after which another pair of offsets is written. A partition's "
+            "pairs are written at most once a second.",
         ),
     ] = 100
     separator: Annotated[
-        str, Key(SEPARATOR, "Separator between the parts of these topics' names, such as `eu.checkpoints.internal`.")
+        str,
+        Key(SEPARATOR, "Separator between the parts of the names of these topics, such as `eu.checkpoints.internal`."),
     ] = "."
 
 
 class FromMm2Config(msgspec.Struct, frozen=True):
-    """Continuation of MirrorMaker 2's copies.
+    """How mirrord continues copies that MirrorMaker 2 has made.
 
-    It applies to partitions that mirrord has not copied before and whose target has records.
+    This applies to partitions that mirrord has not copied yet and whose target partitions already hold records.
     """
 
     takeover: Annotated[
         Mm2TakeoverMode,
         Key(
             one_of(Mm2TakeoverMode),
-            'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, once the end of the target '
-            'matches the source. `"trust"`: at that position, without a comparison. `"off"`: as for any other topic.',
+            'Where copying begins. `"verify"`: at the position that MirrorMaker 2 recorded, after the last records of '
+            'the target have been compared with the source. `"trust"`: at that position, without a comparison. '
+            '`"off"`: as for any other topic.',
         ),
     ] = "verify"
     offsets_topic: Annotated[
         str | None,
         Key(
             _TOPIC_NAME,
-            "Topic of the target cluster in which MirrorMaker 2 recorded its position.",
+            "Topic of the target cluster in which MirrorMaker 2 recorded its positions.",
             unset="`mm2-offsets.<source>.internal`",
         ),
     ] = None
@@ -234,18 +243,22 @@ class FromMm2Config(msgspec.Struct, frozen=True):
         str | None,
         Key(
             TEXT,
-            "Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying.",
+            "Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying, "
+            "and mirrord waits.",
             unset="`<source>-mm2`",
         ),
     ] = None
     verify_records: Annotated[
         int,
-        Key(number(1, 1_000_000), "Number of the target's last records that are compared in each partition."),
+        Key(
+            number(1, 1_000_000),
+            "Number of records at the end of each target partition that are compared with the source.",
+        ),
     ] = 10_000
 
 
 class RecordsConfig(msgspec.Struct, frozen=True):
-    """Policies that inspect records.
+    """Policies that filter or change records.
 
     Topics to which they apply are copied record by record instead of in whole batches.
     """
@@ -254,16 +267,19 @@ class RecordsConfig(msgspec.Struct, frozen=True):
     filter: Annotated[
         str, Key(RECORD_FILTER, "Policy that decides which records are copied.", unset="all records are copied")
     ] = ""
-    filter_settings: Annotated[PolicySettings, Key(settings_of("filter"), "Arguments of `filter`.")] = {}
+    filter_settings: Annotated[PolicySettings, Key(settings_of("filter"), "Arguments of the policy in `filter`.")] = {}
     transform: Annotated[
         str, Key(RECORD_TRANSFORM, "Policy that changes records.", unset="records are copied unchanged")
     ] = ""
-    transform_settings: Annotated[PolicySettings, Key(settings_of("transform"), "Arguments of `transform`.")] = {}
+    transform_settings: Annotated[
+        PolicySettings, Key(settings_of("transform"), "Arguments of the policy in `transform`.")
+    ] = {}
     on_error: Annotated[
         OnError,
         Key(
             one_of(OnError),
-            "What happens to a record for which a policy has no answer: the lane halts before it, or rejects it and "
+            'What happens if a policy raises an exception or returns an invalid answer for a record. `"halt"`: the '
+            'lane halts before the record. `"reject"`: the lane skips the record with the verdict `rejected`, and '
             "continues with the next one.",
         ),
     ] = "halt"

@@ -63,14 +63,15 @@ _SPARK = ValueKind(spark_settings, 'settings of Spark by their full names, such 
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How `mirrord audit` runs on a schedule, alongside the daemon, for one flow after the other."""
+    """How `mirrord audit` runs on a schedule, alongside the daemon. It audits one flow after the other."""
 
     every_ms: Annotated[int | None, Key(_EVERY, "Interval between audits.", name="every", unset=_NO_SCHEDULE)] = None
     level: Annotated[
         AuditLevel,
         Key(
             one_of(AuditLevel),
-            "What is compared: positions and verdicts of the ledger, checksums of the batches, or every record.",
+            'What is compared. `"ledger"`: only the ledger with the ends of both logs. `"digest"`: the checksums of '
+            'the batches. `"records"`: every record.',
         ),
     ] = "digest"
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to audit. An empty list means all.")] = ()
@@ -78,35 +79,35 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(duration(1_000, 10 * _YEAR_MS), "Maximum age of the records to audit.", name="since", unset="all records"),
     ] = None
-    sample: Annotated[float, Key(_SHARE, "Share of the ranges to audit, chosen at random.")] = 1.0
+    sample: Annotated[float, Key(_SHARE, "Share of all ranges to audit. They are chosen at random.")] = 1.0
     again: Annotated[bool, Key(BOOLEAN, "Whether ranges that earlier audits have proven are audited again.")] = False
     rate_bytes_per_s: Annotated[
         int | None,
-        Key(RATE, "Maximum read rate of both clusters together.", name="rate", unset="unlimited"),
+        Key(RATE, "Maximum rate at which an audit reads from both clusters together.", name="rate", unset="unlimited"),
     ] = None
     out: Annotated[
         str | None,
         Key(
             TEXT,
-            "Folder for the results of each flow as Parquet, with an HTML report of each audit.",
+            "Folder in which the results of each flow are kept as Parquet files, with an HTML report for each flow.",
             unset="results are not kept",
         ),
     ] = None
     spark: Annotated[
         dict[str, str],
-        Key(_SPARK, "Settings of Spark. Without `spark.master`, this machine with all its cores is used."),
+        Key(_SPARK, "Settings of Spark. Without `spark.master`, Spark runs on this machine with all its cores."),
     ] = {}
 
 
 class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `mirrord compact` moves older parts of the offset map, and how this is scheduled."""
+    """Where `mirrord compact` moves older parts of the offset map to, and how often the daemon runs it."""
 
     path: Annotated[
         str | None,
         Key(
             TEXT,
             "Folder for the files. The daemon, the command line and Spark's executors must all have access to it.",
-            unset="the ledger keeps everything",
+            unset="nothing is moved out of the ledger",
         ),
     ] = None
     every_ms: Annotated[
@@ -117,8 +118,8 @@ class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(
             number(1, 1 << 40),
-            "Number of gaps of a partition at which they are moved.",
-            unset="enough for a whole part of a file",
+            "Minimum number of gaps of a partition that are moved together.",
+            unset="`65536`",
         ),
     ] = None
     spark: Annotated[dict[str, str], Key(_SPARK, "Settings of Spark, as for `[audit]`.")] = {}

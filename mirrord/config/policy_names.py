@@ -100,7 +100,7 @@ def is_built_in(naming: str) -> bool:
 
 def settings_of(policy: str) -> SettingsKind:
     """Accept the settings of the policy in this field of the same struct."""
-    return SettingsKind(settings, "a table of texts, numbers, `true` or `false`, and lists of them", policy=policy)
+    return SettingsKind(settings, "a table of strings, numbers, `true` or `false`, and lists of them", policy=policy)
 
 
 def settings(found: object) -> PolicySettings:

@@ -20,19 +20,19 @@ _HEAD = """\
 Generated from the declarations in `mirrord/config` (`python -m mirrord.config.reference_page`). Do not edit this page.
 
 A conf.toml names clusters and the flows between them. Most keys have a default and can be omitted.
-[Samples](../../conf/README.md) are in `conf`. `mirrord check` reads a file and reports every fault in it, each with its
-line and what is allowed there. Instead of a conf.toml, mirrord also reads an
-[mm2.properties](../how-to/take-over-from-mm2.md).
+[Samples](../../conf/README.md) are in `conf`. `mirrord check` reads a file and reports every fault in it, with the line
+and the allowed values. Instead of a conf.toml, mirrord also reads a configuration file of MirrorMaker 2
+([mm2.properties](../how-to/take-over-from-mm2.md)).
 
 - A duration is a number with a unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`, `"1d"`.
 - A size is a number of bytes, or a number with a unit: `"64KiB"`, `"8MiB"`, `"1GiB"`, `"1MB"`.
 - A regular expression has Python's syntax and must match the whole name.
 - A secret is a reference, never the secret itself: see [Secrets](../how-to/secure.md#secrets).
 - A policy is built in, or a Python class: see [Policies](policies.md).
-- A relative path starts at the folder of the file.
+- A relative path is resolved from the folder of the conf.toml.
 
 [Apply another configuration](../how-to/operator-commands.md#apply-another-configuration) describes how a running daemon
-takes changes.
+applies a changed file.
 """
 
 
@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def _sections() -> Iterator[list[str]]:
-    yield _section("Before the first table", "Keys that belong to no table.", Config)
+    yield _section("Before the first table", "These keys belong to no table.", Config)
     yield from _with_tables("[clusters.ALIAS]", ClusterConfig)
     yield from _with_tables("[[flows]]", FlowConfig)
     for table in tables_of(Config):
@@ -70,9 +70,10 @@ def _applied() -> str:
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (
-        f"`mirrord apply` changes {', '.join(keys)} and the tables {', '.join(tables[:-1])} and {tables[-1]} while the "
-        "flow's lanes continue. If another key or table changes, all lanes of the flow are drained and started again. "
-        "`from` and `to` of a flow cannot change; give the flow another `name`."
+        f"`mirrord apply` applies changes of {', '.join(keys)} and the tables {', '.join(tables[:-1])} and "
+        f"{tables[-1]} while the flow's lanes continue. If another key or table changes, all lanes of the flow are "
+        "drained and started again. `from` and `to` of a flow cannot change. To copy between other clusters, give the "
+        "flow another `name`."
     )
     return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

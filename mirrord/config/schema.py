@@ -98,10 +98,10 @@ _BOOTSTRAP = ValueKind(
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
-    """One Kafka cluster."""
+    """A Kafka cluster. Flows refer to it by its alias."""
 
     bootstrap: Annotated[
-        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of brokers. All other brokers are found through these.")
+        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. All other brokers are found through these.")
     ]
     security: Security
 
@@ -113,22 +113,22 @@ class LimitsConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             size(1 << 20, 1 << 40),
-            "Bytes fetched or produced and not yet acknowledged, per replicator. This is the hard limit of its memory "
-            "for records.",
+            "Maximum number of bytes that a replicator has fetched from the source and that the target has not "
+            "acknowledged yet. This is the hard limit of the memory that a replicator uses for records.",
         ),
     ] = 64 << 20
     map_bytes: Annotated[
         int,
         Key(
             size(8 << 20, 1 << 40),
-            "Memory for the offset map in each process that has it. Older parts are kept in a temporary file.",
+            "Maximum memory for the offset map in each process that holds it. The rest is kept in a temporary file.",
         ),
     ] = 64 << 20
     rate_bytes_per_s: Annotated[
         int | None,
         Key(
             RATE,
-            "Fetch rate of the whole flow, shared equally by its replicators that hold lanes.",
+            "Maximum fetch rate of the whole flow. The replicators that host lanes share it equally.",
             name="rate",
             unset="unlimited",
         ),
@@ -136,7 +136,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
-    """A directed pair of clusters, and what is copied how. Topics are selected by regexes that match the whole name."""
+    """A directed pair of clusters, and what is copied between them. Regexes that select topics match whole names."""
 
     name: Annotated[
         str,
@@ -148,19 +148,19 @@ class FlowConfig(msgspec.Struct, frozen=True):
     ]
     source: Annotated[Alias, Key(CLUSTER, "Cluster to copy from.", name="from")]
     target: Annotated[Alias, Key(CLUSTER, "Cluster to copy to.", name="to")]
-    topics: Annotated[tuple[str, ...], Key(REGEXES, "Topics to copy. Kafka's own topics are never copied.")]
-    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Topics that `topics` selects and that are not copied.")] = ()
-    select: Annotated[str, Key(SELECTION, "Policy that excludes more topics.", unset="none")] = ""
-    select_settings: Annotated[PolicySettings, Key(settings_of("select"), "Arguments of `select`.")] = {}
+    topics: Annotated[tuple[str, ...], Key(REGEXES, "Topics to copy. Kafka's internal topics are never copied.")]
+    exclude: Annotated[tuple[str, ...], Key(REGEXES, "Topics that are not copied, even if `topics` selects them.")] = ()
+    select: Annotated[str, Key(SELECTION, "Policy that can exclude further topics.", unset="none")] = ""
+    select_settings: Annotated[PolicySettings, Key(settings_of("select"), "Arguments of the policy in `select`.")] = {}
     naming: Annotated[
         NamingSetting,
         Key(
             NAMING,
-            'Name of a target topic. `"prefix"`: the alias of the source, `separator` and the name of the source '
+            'How target topics are named. `"prefix"`: the alias of the source, `separator` and the name of the source '
             'topic. `"identity"`: the name of the source topic.',
         ),
     ] = "prefix"
-    naming_settings: Annotated[PolicySettings, Key(settings_of("naming"), "Arguments of `naming`.")] = {}
+    naming_settings: Annotated[PolicySettings, Key(settings_of("naming"), "Arguments of the policy in `naming`.")] = {}
     separator: Annotated[
         str, Key(SEPARATOR, "Separator between alias and topic in names that carry the alias, such as `eu.orders`.")
     ] = "."
@@ -168,46 +168,46 @@ class FlowConfig(msgspec.Struct, frozen=True):
         StartPoint,
         Key(
             START,
-            "Where copying begins, for topics that exist when the flow first starts. What is created or added later is "
-            "copied from its first record.",
+            "Where copying begins in the partitions that exist when the configuration first selects their topic. "
+            "Partitions that are created later are copied from their first record.",
         ),
     ] = "earliest"
     start_of: Annotated[
         dict[str, StartPoint],
         Key(
             TableKind(start_point, "a table such as `{ 'logs\\..*' = \"latest\" }`", read_name=regex),
-            "Start of topics that match a regular expression, instead of `start`. The first one that matches counts.",
+            "Replaces `start` for topics that match a regular expression. The first expression that matches applies.",
         ),
     ] = {}
     isolation: Annotated[
         Isolation,
         Key(
             one_of(Isolation),
-            "Whether to wait for open transactions and omit aborted records, as Kafka's `isolation.level`.",
+            "Kafka's `isolation.level`: whether to wait for open transactions and omit aborted records.",
         ),
     ] = "read_committed"
     on_loss: Annotated[
         OnLoss,
         Key(
             one_of(OnLoss),
-            "What a lane does if the source no longer holds records that were not copied: it continues after them and "
-            "reports the loss, or halts.",
+            'What a lane does if the source no longer holds records that were not copied. `"continue"`: it continues '
+            'after them and reports the loss. `"halt"`: it halts.',
         ),
     ] = "continue"
     on_reject: Annotated[
         OnReject,
         Key(
             one_of(OnReject),
-            'What happens if the target refuses a record because of its contents. `"halt"`: its partition waits for an '
-            'operator\'s decision. `"skip"`: the record is parked in `mirrord.<name>.dead` and skipped. '
-            '`"skip-unparked"`: it is skipped even if it cannot be parked.',
+            'What happens if the target refuses a record because of its contents. `"halt"`: the partition waits for '
+            'an operator\'s decision. `"skip"`: the record is parked in `mirrord.<name>.dead` and skipped. '
+            '`"skip-unparked"`: the record is skipped even if it cannot be parked.',
         ),
     ] = "halt"
     rpo_ms: Annotated[
         int | None,
         Key(
             _ALARM_AFTER,
-            "How far the target may lag. Status, metrics and alerts report when it lags further.",
+            "Recovery point objective: maximum time lag of the target. Status, metrics and alerts report a longer lag.",
             name="rpo",
             unset="no objective",
         ),
@@ -216,7 +216,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             _ALARM_AFTER,
-            "A lane that waits longer than this for an open transaction of the source reports it, with its producer.",
+            "If a lane waits longer than this for an open transaction at the source, it reports the transaction's "
+            "producer.",
             name="transaction_alarm",
         ),
     ] = 60_000
@@ -224,7 +225,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int | None,
         Key(
             REFRESH,
-            'Interval at which new topics and partitions are looked for. `"never"`: only when the daemon starts.',
+            'Interval at which mirrord looks for new topics and partitions. `"never"`: only when the daemon starts.',
             name="refresh",
         ),
     ] = 5_000
@@ -240,34 +241,34 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnDeletedCopy,
         Key(
             one_of(OnDeletedCopy),
-            "What happens if a target topic that holds copies was deleted: it is created and copied again, or an "
-            "operator decides.",
+            'What happens if a client deletes a target topic that holds copies. `"create"`: it is created and copied '
+            'again. `"halt"`: it is copied again after an operator has created it.',
         ),
     ] = "create"
     on_recreated: Annotated[
         OnRecreated,
         Key(
             one_of(OnRecreated),
-            "What happens if a source topic was recreated: its records follow those of the former topic in the same "
-            "target topic, or the new topic gets a separate target topic such as `eu.orders.2`.",
+            'What happens if a source topic was deleted and created again. `"keep"`: its records are appended to the '
+            'same target topic. `"fresh"`: they are copied to another one, such as `eu.orders.2`.',
         ),
     ] = "keep"
     on_unknown_copies: Annotated[
         OnUnknownCopies,
         Key(
             one_of(OnUnknownCopies),
-            "What happens if the target holds records of the source that are not in the ledger, because it was lost: "
-            "the partition waits for `mirrord rebuild`, or copying begins as if they did not exist.",
+            'What happens if the target holds copied records, but the ledger was lost. `"wait"`: the partition waits '
+            'for `mirrord rebuild`. `"begin"`: copying begins as if there were no such records.',
         ),
     ] = "wait"
     propagate_deletes: Annotated[
         bool,
         Key(
             BOOLEAN,
-            "Whether a topic that is deleted at the source is also deleted at the target, if mirrord created it there.",
+            "Whether a target topic that mirrord created is deleted after its source topic has been deleted.",
         ),
     ] = False
-    delete_grace_ms: Annotated[int, Key(EVERY, "Delay between the two deletions.", name="delete_grace")] = _DAY_MS
+    delete_grace_ms: Annotated[int, Key(EVERY, "Delay before the copy is deleted.", name="delete_grace")] = _DAY_MS
     groups: GroupsConfig = GroupsConfig()
     records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
@@ -299,20 +300,28 @@ class FlowConfig(msgspec.Struct, frozen=True):
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
     """How many replicators each flow has, and which lanes they host."""
 
-    count: Annotated[int | Literal["auto"], Key(_AUTO_OR_COUNT, 'Number of replicators. `"auto"`: one per core.')] = (
-        "auto"
-    )
+    count: Annotated[
+        int | Literal["auto"],
+        Key(
+            _AUTO_OR_COUNT,
+            'Number of replicators of each flow. `"auto"`: one per core of the Ray cluster, or a single one with '
+            '`engine = "process"`.',
+        ),
+    ] = "auto"
     partitions_per_replicator: Annotated[
         int | Literal["auto"],
         Key(
             _AUTO_OR_COUNT,
-            "Upper limit of the partitions of a replicator. With 1, each partition has its own replicator. "
+            "Maximum number of partitions that one replicator hosts. With 1, each partition has its own replicator. "
             '`"auto"`: no limit.',
         ),
     ] = "auto"
     placement: Annotated[
         Placement,
-        Key(one_of(Placement), "Measure by which lanes are distributed: the bytes that they copy, or their number."),
+        Key(
+            one_of(Placement),
+            'Lanes are distributed by the bytes that they copy (`"balanced"`), or by their number (`"spread"`).',
+        ),
     ] = "balanced"
     alone: Annotated[
         tuple[str, ...],
@@ -322,13 +331,13 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """The engine that runs the replicators, and the two times that bound a takeover: lease + request timeout."""
+    """The engine that runs the replicators, and the two times whose sum limits how long a takeover waits."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
     ] = "ray"
     lease_ttl_ms: Annotated[
-        int, Key(_LEASE, "Time without a sign of life after which another daemon takes over.", name="lease_ttl")
+        int, Key(_LEASE, "If a daemon is silent for this long, another one takes over its flows.", name="lease_ttl")
     ] = 6_000
     request_timeout_ms: Annotated[
         int, Key(_LEASE, "Time after which a request to a broker fails.", name="request_timeout")
@@ -339,9 +348,9 @@ class RayConfig(msgspec.Struct, frozen=True):
     """The Ray cluster to run on, if `engine` is `"ray"`."""
 
     address: Annotated[
-        str, Key(TEXT, '`"local"` starts a Ray on this machine. Any other value joins the cluster at that address.')
+        str, Key(TEXT, '`"local"` starts a Ray cluster on this machine. Otherwise, the address of a cluster to join.')
     ] = "local"
-    dashboard: Annotated[bool, Key(BOOLEAN, "Whether a local Ray has its dashboard.")] = True
+    dashboard: Annotated[bool, Key(BOOLEAN, "Whether a Ray cluster that mirrord starts runs Ray's dashboard.")] = True
     dashboard_port: Annotated[
         int | None,
         Key(number(1, 65_535), "Port of the dashboard.", unset="Ray's default port, or the next free one"),
@@ -359,8 +368,8 @@ class HttpConfig(msgspec.Struct, frozen=True):
         HostPort | None,
         Key(
             ADDRESS,
-            "Address at which others reach the server.",
-            unset="`listen`, or this machine's name if `listen` is every address",
+            "Address at which other machines reach the server.",
+            unset="`listen`, or the name of this machine if `listen` means all addresses",
         ),
     ] = None
     token: Annotated[
@@ -374,7 +383,7 @@ class HttpConfig(msgspec.Struct, frozen=True):
 
 
 class LogsConfig(msgspec.Struct, frozen=True):
-    """Where daemons write their rotated logs."""
+    """Where a daemon writes its logs, which are rotated."""
 
     directory: Annotated[
         str | None, Key(TEXT, "Folder of the logs.", name="dir", unset="the user's state directory")

@@ -132,7 +132,8 @@ _TOKEN_ADDRESS = ValueKind(token_address, "an HTTP or HTTPS address")
 
 
 class Security(msgspec.Struct, frozen=True):
-    """How mirrord authenticates to the cluster. All certificates and keys that are not in a store are PEM."""
+    """How mirrord authenticates to the cluster. Certificates and keys are in PEM format, except those in a
+    `truststore` or `keystore`."""
 
     protocol: Annotated[
         Protocol,
@@ -142,14 +143,19 @@ class Security(msgspec.Struct, frozen=True):
         ),
     ] = "PLAINTEXT"
     mechanism: Annotated[
-        Mechanism | None, Key(one_of(Mechanism), "SASL mechanism. Required with SASL.", unset="none")
+        Mechanism | None,
+        Key(
+            one_of(Mechanism),
+            'SASL mechanism. Required if `protocol` is `"SASL_PLAINTEXT"` or `"SASL_SSL"`.',
+            unset="none",
+        ),
     ] = None
     username: Annotated[
         str | None,
         Key(
             TEXT,
-            "User name for PLAIN and SCRAM. With `token_url`, the client's id. With `unsigned`, the name that the "
-            "broker accepts.",
+            "User name for PLAIN and SCRAM. With `token_url`, the client id for OAuth. With `unsigned`, the name that "
+            "the unsigned token contains.",
             unset="none",
         ),
     ] = None
@@ -157,17 +163,21 @@ class Security(msgspec.Struct, frozen=True):
         Secret | None,
         Key(
             SECRET,
-            "Password for PLAIN and SCRAM. With OAUTHBEARER, the token, or the client's secret if `token_url` is set. "
-            "It is resolved again for every connection, so a file may be replaced.",
+            "Password for PLAIN and SCRAM. With OAUTHBEARER, the token, or the client secret if `token_url` is set. "
+            "The reference is resolved again for every connection, so the file that it names may be replaced.",
             unset="none",
         ),
     ] = None
     ca: Annotated[
         Secret | None,
-        Key(SECRET, "Certificates of the authorities to trust.", unset="the authorities that the system trusts"),
+        Key(
+            SECRET,
+            "Certificates of the certificate authorities to trust.",
+            unset="the authorities that the system trusts",
+        ),
     ] = None
     certificate: Annotated[Secret | None, Key(SECRET, "Client certificate. Requires `key`.", unset="none")] = None
-    key: Annotated[Secret | None, Key(SECRET, "Private key of `certificate`.", unset="none")] = None
+    key: Annotated[Secret | None, Key(SECRET, "Private key of the certificate in `certificate`.", unset="none")] = None
     key_password: Annotated[
         Secret | None,
         Key(
@@ -193,20 +203,25 @@ class Security(msgspec.Struct, frozen=True):
         Secret | None, Key(SECRET, "Password of `keystore`. Required with `keystore`.", unset="none")
     ] = None
     check_hostname: Annotated[
-        bool, Key(BOOLEAN, "Whether the broker's certificate must be for the host name that mirrord connects to.")
+        bool,
+        Key(BOOLEAN, "Whether the broker's certificate must be issued for the host name that mirrord connects to."),
     ] = True
     token_url: Annotated[
         str | None,
         Key(
             _TOKEN_ADDRESS,
-            "Address that issues tokens for `username` and `password` (OAuth's client credentials).",
+            "Address of the endpoint that issues tokens for `username` and `password` (OAuth's client credentials).",
             unset="`password` is the token",
         ),
     ] = None
     scope: Annotated[str | None, Key(TEXT, "Scope of the tokens that `token_url` issues.", unset="none")] = None
     unsigned: Annotated[
         bool,
-        Key(BOOLEAN, "Whether to send `username` in an unsigned token, for brokers that are configured to accept it."),
+        Key(
+            BOOLEAN,
+            "Whether to send `username` in an unsigned token. Only brokers that are configured to accept unsigned "
+            "tokens support this.",
+        ),
     ] = False
 
     def below(self, folder: Path) -> "Security":

@@ -96,7 +96,7 @@ def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
 
 
 BOOLEAN = ValueKind(boolean, "`true` or `false`")
-TEXT = ValueKind(text, "a text")
+TEXT = ValueKind(text, "a string")
 START = ValueKind(start_point, _in_code(START_RULE))
 RATE = ValueKind(rate_bytes_per_s, _in_code(RATE_RULE), _quantity(rate_text))
 ADDRESS = ValueKind(host_port, _in_code(HOST_RULE), lambda value: format_text(str(value)))

@@ -16,16 +16,16 @@ class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
 
     Facts contain this struct, so new fields may only be added at the end.
 
-    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this program
-    knows no name. Such a rule is synced unchanged.
+    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY). If this version of mirrord does
+    not know the name, they are Kafka's number, and the rule is synced unchanged.
     """
 
     resource: ResourceKind
     """Kind of the resource."""
     pattern: PatternKind
-    """How `name` is matched."""
+    """Whether `name` is the whole name of a resource, or a prefix."""
     name: str
-    """Name of the resource, or its prefix."""
+    """Name of the resource, or prefix of the names of resources."""
     principal: str
     """Kafka principal, such as `User:ada`."""
     host: str

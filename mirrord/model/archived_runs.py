@@ -9,24 +9,25 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive runs of one side of a lane, with everything that must be known without reading them."""
+    """Consecutive runs of one side of a lane that were moved to files, with the properties that must be known without
+    reading these files."""
 
     generation: int
-    """Number of the compaction that moved them to the dataset."""
+    """Number of the compaction that moved the runs."""
     count: int
     """Number of runs."""
     first_ordinal: int
     """Ordinal at which the first of the runs begins."""
     first_offset: int
-    """Offset of that ordinal."""
+    """Offset at which the first of the runs begins."""
     last_ordinal: int
     """Ordinal at which the last of the runs begins."""
     last_offset: int
-    """Offset of that ordinal."""
+    """Offset at which the last of the runs begins."""
     checksum: int
     """CRC-32C of all ordinals followed by all offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
-    """The ordinals among them at which offsets go back (`Runs.turns`)."""
+    """Ordinals of those of the runs that begin at a lower offset than the end of the previous run (`Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):

@@ -49,150 +49,187 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 CATALOGUE: tuple[Metric, ...] = (
-    Metric("mirrord", "info", "", ("version", "instance"), "Always 1; the labels describe the running mirrord."),
+    Metric(
+        "mirrord", "info", "", ("version", "instance"),
+        "Always 1. The labels are the version and the instance name of the daemon.",
+    ),
     # clusters, flow and lease
-    Metric("mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"), "1 if the cluster answers."),
+    Metric(
+        "mirrord_cluster_reachable", "gauge", "", ("flow", "cluster", "role"),
+        "1 if the cluster answers, 0 if it does not.",
+    ),
     Metric(
         "mirrord_flow_state", "gauge", "", ("flow", "state"),
-        "1 for the flow's current state. `standby`: another daemon holds the lease.",
+        "Always 1. The label `state` is the flow's current state. `standby`: another daemon holds the lease.",
     ),
     Metric(
         "mirrord_flow_exactly_once", "gauge", "", FLOW,
-        "0 if the target's brokers failed the probe, so a record may be duplicated.",
+        "1 if the flow copies exactly once. 0 if the target's brokers failed the probe, so that records may be "
+        "duplicated.",
     ),
     Metric("mirrord_lease_age_seconds", "gauge", "seconds", FLOW, "Time since the flow's lease was last renewed."),
     Metric("mirrord_lease_epoch", "gauge", "", FLOW, "Number of times that the flow's lease has been taken."),
-    Metric("mirrord_ledger_end_offset", "gauge", "offsets", FLOW, "Offset up to which the flow's ledger is read."),
     Metric(
-        "mirrord_replicators", "gauge", "", FLOW, "Replicators that are serving.", "tasks (Connect's metrics)"
+        "mirrord_ledger_end_offset", "gauge", "offsets", FLOW,
+        "Offset up to which the daemon has read the flow's ledger.",
+    ),
+    Metric(
+        "mirrord_replicators", "gauge", "", FLOW,
+        "Number of replicators that are running and report their state.",
+        "none (number of tasks in Connect)",
     ),
     Metric(
         "mirrord_replicator_deaths", "counter", "", FLOW,
-        "Replicators that died, or were stopped because they did not answer. Each was replaced.",
+        "Number of replicators that died, or that were stopped because they did not answer. Each was replaced.",
     ),
     # recovery point objective
     Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`. No sample if it has none."),
     Metric(
         "mirrord_within_rpo", "gauge", "", FLOW,
-        "1 if every selected topic is copied and no lane lags by more than `rpo`. 0 also if that is unknown. No sample "
-        "without `rpo`, or on a standby.",
+        "1 if every selected topic is copied and no lane lags by more than `rpo`, otherwise 0. It is also 0 if this "
+        "is not known. No sample without `rpo`, or on a standby.",
     ),
     # lanes
-    Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Lanes in this state."),
-    Metric("mirrord_lanes_halted", "gauge", "lanes", FLOW, "Lanes that are halted until an operator decides."),
+    Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Number of lanes in this state."),
+    Metric(
+        "mirrord_lanes_halted", "gauge", "lanes", FLOW,
+        "Number of halted lanes. They continue when the cause is removed or an operator decides.",
+    ),
     Metric(
         "mirrord_lanes_unprotected", "gauge", "lanes", FLOW,
-        "Lanes whose producer the target broker no longer remembers. Only the lease protects them.",
+        "Number of unprotected lanes. The target broker may have forgotten their producer, so it would not refuse "
+        "repeated batches.",
     ),
     Metric(
         "mirrord_lag_records", "gauge", "offsets", LANE,
-        "Source offsets that are not copied yet. Markers count, so the number of records may be smaller.",
+        "Number of source offsets that are not copied yet. Transaction markers are included, so the number of records "
+        "may be smaller.",
         "none (`records-lag` of the consumer)",
     ),
     Metric(
         "mirrord_lag_seconds", "gauge", "seconds", LANE,
-        "Time since the target was last fully caught up. No uncopied record is older than this. 0 without lag.",
-        _MM2_SOURCE + "`record-age-ms`, of copied records only",
+        "Time lag of the lane: everything that the source partition held this long ago has been copied. 0 without "
+        "lag.",
+        _MM2_SOURCE + "`record-age-ms`, which covers only copied records",
     ),
     Metric(
         "mirrord_retention_headroom_records", "gauge", "offsets", LANE,
-        "Source offsets between the start of the source's log and the lane's position, while the lane has lag. "
-        "Retention can delete this many before it deletes records that are not copied.",
+        "Number of source offsets between the start of the source's log and the lane's position. Retention can delete "
+        "this many before it deletes records that are not copied. No sample while the lane has no lag.",
     ),
     Metric(
         "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
-        "Time until the source deletes records that are not copied. It is extrapolated from the last hour: the log "
-        "start, the lane's position, and the time and bytes left under retention.ms and retention.bytes. No sample if "
-        "none of these limits is approaching.",
+        "Estimated time until the source deletes records that are not copied. The estimate extrapolates the last "
+        "hour: the movement of the log start and of the lane's position, and the time and bytes left under "
+        "`retention.ms` and `retention.bytes`. No sample if none of these limits is approaching.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,
-        "How long the lane has been waiting for an open transaction at the source. No sample until this exceeds "
+        "How long the lane has been waiting for an open transaction at the source. No sample until the wait exceeds "
         "`transaction_alarm`. `mirrord status` names the producer.",
     ),
-    Metric("mirrord_lane_state", "gauge", "", (*LANE, "state"), "1 for the lane's current state."),
+    Metric(
+        "mirrord_lane_state", "gauge", "", (*LANE, "state"),
+        "Always 1. The label `state` is the lane's current state.",
+    ),
     # what was copied
     Metric(
-        "mirrord_copied_records", "counter", "records", FLOW, "Records that the target acknowledged.",
+        "mirrord_copied_records", "counter", "records", FLOW,
+        "Number of records that the target acknowledged.",
         _MM2_SOURCE + "`record-count`, `record-rate`",
     ),
     Metric(
-        "mirrord_copied_bytes", "counter", "bytes", FLOW, "Stored bytes that the target acknowledged.",
-        _MM2_SOURCE + "`byte-count`, `byte-rate`, of values alone, uncompressed",
+        "mirrord_copied_bytes", "counter", "bytes", FLOW,
+        "Size in bytes of the batches that the target acknowledged, compressed as they were sent.",
+        _MM2_SOURCE + "`byte-count`, `byte-rate`, which count only values, uncompressed",
     ),
     Metric(
         "mirrord_batches", "counter", "batches", ("flow", "path", "reason"),
-        "Batches by path: raw (bytes unchanged) or rebuilt (record by record). `reason` says why a batch was not raw.",
+        "Number of copied batches. The label `path` is `raw` (the bytes of the records are unchanged) or `rebuilt` "
+        "(record by record). The label `reason` says why a batch was rebuilt.",
     ),
     Metric(
         "mirrord_raw_share_ratio", "gauge", "", FLOW,
         "Share of raw batches among all batches that the current replicators of the lanes have copied.",
     ),
-    Metric("mirrord_in_flight_bytes", "gauge", "bytes", FLOW, "Bytes fetched or produced, not yet acknowledged."),
+    Metric(
+        "mirrord_in_flight_bytes", "gauge", "bytes", FLOW,
+        "Number of bytes that were fetched from the source and are not acknowledged by the target yet.",
+    ),
     # what was not copied
     Metric(
         "mirrord_verdict_offsets", "gauge", "offsets", ("flow", "reason"),
-        "Source offsets that were not copied one to one, by reason, as counted in the ledger.",
+        "Number of source offsets that were not copied one to one. The label `reason` is their verdict in the ledger.",
     ),
     Metric(
         "mirrord_lost_offsets", "gauge", "offsets", ("flow", "reason"),
-        "The part of `mirrord_verdict_offsets` that is lost to the target: expired or truncated before they were "
-        "copied, in a topic that was deleted, refused by the target, skipped by an operator, or unexplained.",
+        "Number of source offsets whose verdict is a loss: `expired`, `truncated`, `recreated`, `rejected`, `skipped` "
+        "or `unexplained`. They are included in `mirrord_verdict_offsets`.",
     ),
     Metric(
         "mirrord_foreign_offsets", "gauge", "offsets", FLOW,
-        "Target offsets between a lane's records that another client wrote, as far back as the map reaches.",
+        "Number of target offsets that another client wrote between the records of a lane. Only offsets within the "
+        "range of the offset map are counted.",
     ),
     # requests
     Metric(
         "mirrord_request_seconds", "histogram", "seconds", ("flow", "api"),
-        "Time from a request to its response: `produce`, and `fetch` if it returned records.",
+        "Time from a request to its response, for `produce` requests and for `fetch` requests that returned records.",
         _MM2_SOURCE + "`replication-latency-ms` is the closest",
     ),
     Metric(
         "mirrord_request_errors", "counter", "", ("flow", "api", "error"),
-        "Partitions with an error in broker responses, by Kafka's error name. NETWORK_EXCEPTION: a lost connection.",
+        "Number of errors in broker responses, one for each partition with an error. The label `error` is Kafka's "
+        "name of the error. NETWORK_EXCEPTION means that the connection was lost.",
         "none (`errors-total` of Connect tasks)",
     ),
     Metric(
         "mirrord_throttled_seconds", "counter", "seconds", ("flow", "api"),
-        "Total time that brokers throttled connections because of a quota, over all connections: to the source for "
-        "`fetch`, to the target for `produce`.",
+        "Time for which brokers throttled connections because of a quota, summed over all connections: those to the "
+        "source for `fetch`, those to the target for `produce`.",
         "none (`fetch-throttle-time-avg`, `produce-throttle-time-avg` of the clients)",
     ),
     Metric(
         "mirrord_latency_seconds", "gauge", "seconds", FLOW,
-        "Latency from source to target, measured with the flow's heartbeats.", _MM2_SOURCE + "`replication-latency-ms`",
+        "Time that a record takes from the source to the target, measured with the flow's heartbeats.",
+        _MM2_SOURCE + "`replication-latency-ms`",
     ),
-    Metric("mirrord_latency_error_seconds", "gauge", "seconds", FLOW, "Maximum error of the latency, either way."),
+    Metric(
+        "mirrord_latency_error_seconds", "gauge", "seconds", FLOW,
+        "Maximum error of `mirrord_latency_seconds`. The true latency may be higher or lower by this much.",
+    ),
     Metric(
         "mirrord_clock_offset_seconds", "gauge", "seconds", FLOW,
         "How far the source's clock is ahead of the target's clock.",
     ),
-    Metric("mirrord_clock_offset_error_seconds", "gauge", "seconds", FLOW, "Maximum error of the offset, either way."),
+    Metric(
+        "mirrord_clock_offset_error_seconds", "gauge", "seconds", FLOW,
+        "Maximum error of `mirrord_clock_offset_seconds`. The true value may be higher or lower by this much.",
+    ),
     # groups and proof
     Metric(
         "mirrord_group_positions", "gauge", "", ("flow", "state"),
-        "Positions of consumer groups by state, one for each group and partition. `refused`, `unknown`, `unsure` and "
-        "`behind` need attention if they persist.",
+        "Number of committed positions of consumer groups in this state. A group has one position for each partition. "
+        "`refused`, `unknown`, `unsure` and `behind` need attention if they persist.",
         "none (`MirrorCheckpointConnector`: `checkpoint-latency-ms`)",
     ),
     Metric(
         "mirrord_groups_followed", "gauge", "", FLOW,
-        "1 while group sync works, 0 if it fails. No sample if it is turned off.",
+        "1 while group sync works, 0 if it fails. No sample if group sync is turned off.",
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
-        "When the last audit that proved more of the flow ended, in seconds since the epoch. 0: no audit has.",
+        "Time at which the last audit ended that proved more of the flow than before, in seconds since the epoch. 0 "
+        "if there is no such audit.",
     ),
     Metric(
         "mirrord_unproven_records", "gauge", "records", FLOW,
-        "Copied records that no audit has proven yet.",
+        "Number of copied records that no audit has proven yet.",
     ),
     Metric(
         "mirrord_proven_offset", "gauge", "", LANE,
-        "Audits have shown that each source offset below this one is at the target or explained. No sample before the "
-        "first audit.",
+        "Source offset up to which the copy is proven: audits have shown that every source offset below it is at the "
+        "target or explained. No sample before the first audit.",
     ),
     Metric(
         "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
@@ -200,17 +237,18 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_job_runs", "gauge", "", ("flow", "job"),
-        "1 while an audit or a compaction of the flow runs, on any machine. No sample if none has ever run and none is "
-        "scheduled.",
+        "1 while a job (an audit or a compaction) of the flow runs, on any machine, otherwise 0. No sample if no job "
+        "of this kind has ever run and none is scheduled.",
     ),
     Metric(
         "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
-        "When the last successful one ended, in seconds since the epoch. One that found differences is successful.",
+        "Time at which the last successful job ended, in seconds since the epoch. An audit that found differences is "
+        "successful, too.",
     ),
     Metric(
         "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
-        "1 for the outcome of the last one: `done`, `differences` (an audit that found some), `failed` or `stopped`. "
-        "No sample while one runs.",
+        "1 for the outcome of the last job (`done`, `differences`, `failed` or `stopped`), 0 for the other outcomes. "
+        "`differences` is the outcome of an audit that found some. No sample while a job runs.",
     ),
 )  # fmt: skip
 
@@ -223,12 +261,15 @@ _HEAD = """\
 Generated from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`). Do not edit this page.
 
 A daemon serves the metrics at `/metrics` in Prometheus's text format. On Ray the same values are also reported to Ray's
-metrics every ten seconds, under the name with the prefix `ray_`. There a histogram becomes two counters, its sum and
+metrics every ten seconds. Their names there begin with `ray_`, and a histogram is reported as two counters: its sum and
 its count.
 
-A value that is unknown has no sample: a missing sample is honest, a zero is not. Counters start at zero with each
-daemon and never decrease, whatever happens to lanes and replicators. They do not include what a replicator copied in
-the second before it died. The last column names MirrorMaker 2's counterpart in JMX; mirrord does not use those names.
+A value that is not known has no sample, because a zero would be misleading. Counters start at zero with each daemon and
+never decrease, even if lanes move or replicators die. They may lack what a replicator copied in the last second before
+it died.
+
+The last column names MirrorMaker 2's counterpart in JMX. mirrord does not use MirrorMaker 2's names. If there is no
+counterpart, the column may name a similar metric of Kafka Connect or of a Kafka client in parentheses.
 
 Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and
 [Operate mirrord](../how-to/operate.md) says what to do about each alert. A Grafana dashboard is in
@@ -250,7 +291,7 @@ def page() -> str:
             f"| {metric.mm2 or 'none'} |"
         )
     bounds = ", ".join(f"{bound:g}" for bound in LATENCY_BOUNDS_S)
-    lines += ["", f"Bounds of the histogram's buckets, in seconds: {bounds}."]
+    lines += ["", f"Upper bounds of the buckets of `mirrord_request_seconds`, in seconds: {bounds}."]
     return _HEAD + "\n".join(lines) + "\n"
 
 

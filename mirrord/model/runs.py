@@ -20,12 +20,12 @@ from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemor
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The point where a run begins."""
+    """The beginning of a run: its first ordinal, and the offset of this ordinal."""
 
     ordinal: int
     """The first ordinal of the run."""
     offset: int
-    """Its offset on this side."""
+    """Offset of this ordinal in the source log or in the target log, depending on the side of the run."""
 
 
 class Runs:

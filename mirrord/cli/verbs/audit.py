@@ -31,14 +31,14 @@ from mirrord.ledger.store.job_lease import JobLease, JobNotRecorded
 from mirrord.model.errors import ConfigError
 
 LEVELS = ("ledger", "digest", "records")
-_EPILOG = """Levels: ledger compares the ledger with the ends of both logs and reads no record; digest compares batches
-by their checksums, and record by record where checksums prove nothing; records decodes every record. The audit covers
-what the ledger says is copied, and can run while records are copied. Whatever retention, compaction or verdicts of the
-ledger explain is not a difference. digest and records run on Spark: on this machine, or where --spark spark.master=...
-says.
+_EPILOG = """The level `ledger` compares the ledger with the ends of both logs, and reads no record. `digest` compares
+batches by their checksums, and record by record where checksums prove nothing. `records` decodes every record. The
+audit compares what is copied according to the ledger, and can run while records are being copied. A deviation that is
+explained by retention, compaction or a verdict in the ledger is not a difference. `digest` and `records` run on Spark,
+on this machine or on the cluster that --spark spark.master=... names.
 
-The audit covers all partitions that the configuration selects. A partition of which nothing is copied is a difference.
-A partition that --sample or --since cover only in part is reported as such.
+All partitions that the configuration selects are audited. If nothing of a partition is copied, this is a difference. If
+--sample or --since leads to only a part of a partition being compared, the result says so.
 
 Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no ledger.
 
@@ -50,9 +50,9 @@ def register(verbs: Verbs) -> None:
     """Add the parser."""
     parser = add_verb(verbs, "audit", "Compare the copy with the source, and name each difference.", _EPILOG)
     add_conf(parser)
-    parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely; default: digest")
+    parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely to compare; default: digest")
     add_some_flows(parser)
-    when = "only records of the source since then: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
+    when = "only source records from this time on, such as 2026-01-31T12:00:00Z, or 24h for the last 24 hours"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument(
         "--sample", metavar="SHARE", type=float, default=1.0, help="only this share of the ranges, such as 0.1"
@@ -68,7 +68,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--rate", metavar="RATE", help="read at most this much from both clusters together, such as 50MB/s"
     )
-    parser.add_argument("--again", action="store_true", help="also audit what earlier audits have proven")
+    parser.add_argument("--again", action="store_true", help="also audit ranges that earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

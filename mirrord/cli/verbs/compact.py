@@ -20,13 +20,14 @@ from mirrord.ledger.store.job_lease import JobLease
 from mirrord.ledger.store.run_archive import writable
 from mirrord.model.errors import ConfigError
 
-_EPILOG = f"""The ledger's snapshots hold the offset map of everything that either cluster still has: one to three
-bytes for each gap. Older parts of the map are moved into Parquet files below the folder of [compact] path. `translate`
-and the daemon then read them from there, with the same answers. The newest gaps stay in the ledger. Spark writes the
-files: on this machine, or where --spark spark.master=... says. The folder must be the same one everywhere.
+_EPILOG = f"""The ledger's snapshots hold the offset map of all records that either cluster still has. This takes one to
+three bytes for each gap. A compaction moves older parts of the map into Parquet files below the folder that `path` in
+[compact] names. `translate` and the daemon then read these parts from the files, and give the same answers as before.
+The newest gaps stay in the ledger. Spark writes the files, on this machine or on the cluster that --spark
+spark.master=... names. All machines must use the same folder.
 
-Nothing is removed from the ledger before the files are complete and the ledger records that. If a run is interrupted,
-the next one completes it. A part has {PART_RUNS:,} gaps; --least also moves smaller parts.
+Nothing is removed from the ledger before the files are complete and the ledger records that they are. If a compaction
+is interrupted, the next one completes it. A part has {PART_RUNS:,} gaps; with --least, smaller parts are moved as well.
 
   mirrord compact conf.toml
   mirrord compact conf.toml --flow eu-us --topics 'orders.*' --spark spark.master=spark://host:7077"""
@@ -43,7 +44,7 @@ def register(verbs: Verbs) -> None:
         metavar="GAPS",
         type=int,
         default=PART_RUNS,
-        help="smallest number of gaps of a partition that is moved; default: %(default)s",
+        help="minimum number of gaps of a partition that are moved together; default: %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -6,16 +6,16 @@ from mirrord.cli.arguments import Verbs, add_clusters, add_verb
 from mirrord.config.loader import load_file
 from mirrord.config.writer import conf_toml
 
-_EPILOG = """Settings that have no meaning here, and unknown ones, are listed in comments at the top, each once with
-the reason. Secrets are not copied: the printed configuration refers to where they are, including FILE itself.
+_EPILOG = """Comments at the top of the output list the settings that mirrord does not need or does not know, each with
+the reason. Secrets are not copied: the printed configuration refers to where they are stored, including FILE itself.
 
   mirrord convert mm2.properties > conf.toml"""
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "convert", "Print the conf.toml that means the same as an mm2.properties.", _EPILOG)
-    parser.add_argument("file", metavar="FILE", help="the file for MirrorMaker 2 (mm2.properties)")
+    parser = add_verb(verbs, "convert", "Print a conf.toml with the same meaning as an mm2.properties.", _EPILOG)
+    parser.add_argument("file", metavar="FILE", help="the configuration file for MirrorMaker 2 (mm2.properties)")
     add_clusters(parser)
 
 

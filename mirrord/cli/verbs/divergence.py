@@ -19,14 +19,14 @@ from mirrord.cli.spark import check_topics
 from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 
-_EPILOG = """Uses the exact map. At the source, it finds records that are not copied yet (pending; not begun: all of a
-partition) or were not copied on purpose (filtered, rejected, skipped, unexplained). At the target, it finds records
-that other clients wrote (foreign), between the copies and after them. After a failover, these are the records that
-applications have written at the target, and those of the source that never arrived. Stop the daemon first, or records
-that are copied meanwhile are reported as pending. If two flows copy the same names both ways, each reports on its own
-source.
+_EPILOG = """The records are found by the exact offset map. At the source, these are records that are not copied yet
+(pending, or not begun for a whole partition) and records that were skipped (filtered, rejected, skipped, unexplained).
+At the target, these are records that other clients wrote (foreign), between the copied records and after them. After a
+failover, the command therefore shows the records that applications have written at the target, and those of the source
+that never arrived. Stop the daemon first: records that it copies in the meantime are reported as pending. If two flows
+copy the same names both ways, each flow reports only the records of its own source.
 
---out keeps the records themselves, as one Parquet file. Exit code 3: there are such records.
+With --out, the records themselves are kept in one Parquet file. Exit code 3: there are such records.
 
   mirrord divergence conf.toml --since 2026-01-31T12:00:00Z
   mirrord divergence conf.toml --topics 'orders.*' --out diverged"""
@@ -34,15 +34,17 @@ source.
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "divergence", "Show what exists on one side only.", _EPILOG)
+    parser = add_verb(verbs, "divergence", "Show records that exist on one side only.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
-    when = "only from the first record of that time on: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
+    when = "begin at the first record of this time, such as 2026-01-31T12:00:00Z, or 24h for the last 24 hours"
     parser.add_argument("--since", metavar="WHEN", help=when)
-    parser.add_argument("--out", metavar="FOLDER", help="keep the records in this folder, as divergence.parquet")
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="keep the records in this folder, in the file divergence.parquet"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

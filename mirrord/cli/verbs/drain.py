@@ -5,17 +5,19 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_order, give
 
-_EPILOG = f"""A few partitions move at a time, and no others pause. The replicator gets no partitions until `mirrord
-resume` names it, or until another one has replaced it. If no other replicator could take its partitions, one more is
-started.
+_EPILOG = f"""The partitions move a few at a time, and no other partition pauses. The replicator gets no partitions
+until `mirrord resume` is given for it, or until another replicator has replaced it. If no other replicator can take its
+partitions, one more replicator is started.
 
 {EPILOG}"""
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "drain", "Empty a replicator: its partitions move to others.", _EPILOG)
-    add_order(parser, "HOST", "a replicator, as `mirrord status --json` and `lag` name it, or replicator-1")
+    parser = add_verb(verbs, "drain", "Move all partitions of a replicator to other replicators.", _EPILOG)
+    add_order(
+        parser, "HOST", "a replicator: its name in `mirrord status --json` and `lag`, or its number, as in replicator-1"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -35,14 +35,16 @@ from mirrord.replication.dead_letters.records import Returned
 from mirrord.replication.dead_letters.replayed import brought_back
 from mirrord.runtime.clock import SystemClock
 
-_EPILOG = """Without --all, only what needs attention: losses (expired, truncated, recreated, rejected, skipped,
-unexplained) and duplicates (doubled). No daemon has to run. If the ledger was trimmed, the newest ranges of each
-partition are known, but not when they were recorded: they are listed whatever --since says. Exit code 3: a loss is
-listed. If rejected records were brought back (`mirrord quarantine replay`), it says where they are.
+_EPILOG = """Without --all, only verdicts that need attention are listed: losses (expired, truncated, recreated,
+rejected, skipped, unexplained) and duplicates (doubled). No daemon needs to be running. If the ledger was trimmed, it
+still has the newest ranges of each partition, but no longer the times at which they were recorded. Such ranges are
+listed regardless of --since. If rejected records were brought back (`mirrord quarantine replay`), the output says where
+they are. Exit code 3: a loss is listed.
 
-With --foreign, it lists what other clients wrote into the target partitions instead: target offsets between the copied
-records, including transaction markers. What is before the first copied record was there before, and what is after the
-last one is known with the next record. Nothing is lost by this, but readers of the target topic see these records.
+With --foreign, the command lists target offsets instead: those that other clients wrote between the copied records,
+including transaction markers. Records before the first copied record are not listed, because they were there before the
+flow. Records after the last copied record are listed once the next record is copied. Nothing is lost by these records,
+but readers of the target topic see them.
 
   mirrord gaps conf.toml --since 24h"""
 
@@ -78,10 +80,16 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
-    when = "only what was recorded since then: a time such as 2026-01-31T12:00:00Z, or a duration such as 24h"
+    when = "only verdicts recorded from this time on, such as 2026-01-31T12:00:00Z, or 24h for the last 24 hours"
     parser.add_argument("--since", metavar="WHEN", help=when)
-    parser.add_argument("--all", action="store_true", help="also gaps that are no fault: markers, aborted, compacted")
-    parser.add_argument("--foreign", action="store_true", help="what other clients wrote into the target partitions")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also list gaps that need no attention: markers, aborted, compacted, filtered",
+    )
+    parser.add_argument(
+        "--foreign", action="store_true", help="list what other clients wrote into the target partitions"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -18,18 +18,22 @@ from mirrord.model.group_status import GroupsReport
 from mirrord.operations.group_report import gather_groups
 from mirrord.operations.reverse_groups import ReverseOptions, gather_reverse
 
-_EPILOG = """The lag is counted at the target: records after the group's position, and the age of the first of them.
+_EPILOG = """The lag is that of the group at the target: the number of records after its position, and the age of the
+first of them.
 
-States: in step; waits (for records to be copied); active (the group has members at the target, and is left alone);
-ahead (of the source: consumers continued at the target); behind (to be committed next); expired (at the source; the
-target's position stays); not copied (the topic is not copied); unknown (no counterpart, the reason says why); unsure
-(it is not known which side moved last); refused (by the target).
+States: in step; waits (for records to be copied); active (the group has members at the target, and its position is not
+changed); ahead (of the source, because consumers have continued at the target); behind (will be committed next);
+expired (at the source; the target's position stays); not copied (the topic is not copied); unknown (the position has no
+counterpart; the last column gives the reason); unsure (it is not known which side has moved last); refused (by the
+target).
 
-The running daemon is asked. Without one, both clusters are asked, or the target alone. Nothing is changed.
+The running daemon gives the answer. If no daemon is running, both clusters are asked, or only the target if the source
+does not answer. Nothing is changed.
 
-With --reverse the same in the opposite direction, for the way back after a failover: where groups that have consumed at
-the target would resume at the source. There, ahead means that the source is further. --write commits these positions at
-the source, for groups without members there, never beyond what the source holds. Exit code 3: not all are in step now.
+--reverse shows the opposite direction, for the way back after a failover: where groups that have consumed at the target
+would resume at the source. In this case, ahead means that the source is further ahead. --write commits these positions
+at the source, but only for groups that have no members there, and never beyond the records that the source has. Exit
+code 3: after --write, not all groups are in step.
 
   mirrord groups conf.toml --reverse              # show only
   mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
@@ -52,9 +56,9 @@ def register(verbs: Verbs) -> None:
     )
     add_conf(parser)
     add_flow(parser)
-    parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
+    parser.add_argument("--reverse", action="store_true", help="show positions from the target back to the source")
     parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
-    force = "with --reverse: the target's position counts, even if the source is further or that is unsure"
+    force = "with --reverse: use the target's position even if the source may be further ahead"
     parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -9,25 +9,25 @@ from mirrord.lab import cluster_pair
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.lab.server_properties import LabOptions
 
-_EPILOG = """Two single-node clusters, source and target, on free ports of 127.0.0.1. They run until `mirrord lab down`,
-which also removes their data. Java 17 or newer is needed; Kafka itself is downloaded once."""
+_EPILOG = """The lab consists of two single-node clusters, source and target, on free ports of 127.0.0.1. They run until
+`mirrord lab down`, which also removes their data. Java 17 or newer is needed. Kafka itself is downloaded once."""
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try things out.", _EPILOG)
+    lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try out mirrord.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
-    up = add_verb(steps, "up", "Start both, or show where they are.")
+    up = add_verb(steps, "up", "Start both clusters, or show the addresses of running ones.")
     up.add_argument(
         "--kafka", default=KAFKA_VERSION, metavar="VERSION", help="version of Apache Kafka (default: %(default)s)"
     )
     up.add_argument("--heap-mb", type=int, default=512, metavar="N", help="heap of each broker (default: %(default)s)")
-    down = add_verb(steps, "down", "Stop both and remove their data.")
-    status = add_verb(steps, "status", "Show where they are; exit code 1: they are not up.")
+    down = add_verb(steps, "down", "Stop both clusters and remove their data.")
+    status = add_verb(steps, "status", "Show the addresses of both clusters; exit code 1: they are not running.")
     for step in (up, down, status):
         step.add_argument("--dir", type=Path, metavar="DIR", help="folder of the lab (default: in the user's cache)")
     for step in (up, status):
-        step.add_argument("--json", action="store_true", help="as JSON")
+        step.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,14 +23,15 @@ from mirrord.ledger.store.spill_file import run_memory
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
 
-_EPILOG = """One line per fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take effect
-changed nothing: it came from a previous holder, or another fact was first. No daemon has to run."""
+_EPILOG = """Each line shows one fact: ledger offset, time, lease epoch, kind, and content. A fact that did not take
+effect changed nothing: either it came from a previous holder, or another fact was recorded before it. No daemon needs
+to be running."""
 _TAIL_FACTS = 10
 
 
 def register(verbs: Verbs) -> None:
     """Add the parsers."""
-    parser = add_verb(verbs, "ledger", "Show what has happened, fact by fact.", _EPILOG)
+    parser = add_verb(verbs, "ledger", "Show the facts that the ledger of a flow records.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
         add_verb(steps, "show", "Print the facts in the ledger."),

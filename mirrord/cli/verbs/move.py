@@ -5,8 +5,9 @@ import argparse
 from mirrord.cli.arguments import Verbs, add_verb
 from mirrord.cli.order_verbs import EPILOG, add_order, give
 
-_EPILOG = f"""The partition stays on the replicator with that number, also on its replacement and after a restart, until
---unpin. While there is no such replicator, it is placed like any other partition.
+_EPILOG = f"""The partition is pinned to the number of the replicator: until --unpin, it stays on the replicator with
+this number, even if that replicator is replaced or the daemon restarts. While no replicator has this number, the
+partition is placed like any other.
 
 {EPILOG}"""
 
@@ -17,7 +18,9 @@ def register(verbs: Verbs) -> None:
     add_order(parser, "LANE", "a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--to", metavar="HOST", help="the replicator, such as replicator-1")
-    where.add_argument("--unpin", action="store_true", help="let placement choose again")
+    where.add_argument(
+        "--unpin", action="store_true", help="remove the pin, so that the partition is placed like any other"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ from policies.policy_trial import LOADING
 
 _EPILOG = f"""Exit code 0: nothing to do; 3: there is a difference; 1: a cluster does not answer.
 
-Never copied: {"; ".join(NOT_SYNCED)}."""
+The following is never copied: {"; ".join(NOT_SYNCED)}."""
 _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "red"}
 
 
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "plan", "Show what a start would create, change and grow.", _EPILOG)
+    parser = add_verb(verbs, "plan", "Show what a start would create and change at the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")

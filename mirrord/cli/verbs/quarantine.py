@@ -23,29 +23,34 @@ from mirrord.replication.dead_letters.records import letters_words
 from mirrord.runtime.clock import SystemClock
 
 _EPILOG = """If the target refuses a record because of its content, or the source cannot return it, only the record's
-partition halts: the record waits in quarantine until an operator decides. `skip` skips it: that is a verdict
-(rejected) in the ledger, with author and reason. Before that, its bytes are parked in the topic mirrord.FLOW.dead of
-the target cluster. `replay` tries a waiting record again, for example with another max.message.bytes at the target. It
-appends a skipped and parked record to the target topic, or to another topic (--into), each record once: after what is
-there, so out of order, and the verdict stays. With on_reject = "skip" the flow parks and skips such records by itself.
+partition halts. The record waits in quarantine until an operator decides. `skip` skips the record, which gets the
+verdict `rejected` in the ledger, with author and reason. Before that, its bytes are parked in the topic
+mirrord.FLOW.dead of the target cluster. `replay` tries to copy a waiting record again, for example after
+max.message.bytes was raised at the target. If the record was skipped and parked, `replay` appends it to the target
+topic instead, or to another topic (--into), exactly once. It is then out of order, and the verdict stays. With
+on_reject = "skip", the flow itself parks and skips such records.
 
-  mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
+  mirrord quarantine skip orders-3 1207 --why "larger than the target accepts" conf.toml"""
 WHY = "--why"
-_LIST_EPILOG = "No daemon has to run. Exit code 3: a partition waits for a decision."
+_LIST_EPILOG = "No daemon needs to be running. Exit code 3: a partition waits for a decision."
 
 
 def register(verbs: Verbs) -> None:
     """Add the parsers."""
-    parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
+    parser = add_verb(
+        verbs, "quarantine", "Show records that cannot be copied, and decide what happens to them.", _EPILOG
+    )
     steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
-    listing = add_verb(steps, "list", "List what waits for a decision, and what was skipped.", _LIST_EPILOG)
+    listing = add_verb(
+        steps, "list", "List records that wait for a decision, and records that were skipped.", _LIST_EPILOG
+    )
     _add_reading(listing)
-    show = add_verb(steps, "show", "Show one entry.", _LIST_EPILOG)
+    show = add_verb(steps, "show", "Show one entry of the quarantine.", _LIST_EPILOG)
     _add_entry(show)
     _add_reading(show)
     for name, summary in (
         ("skip", "Skip the records at which a partition waits, and park them."),
-        ("replay", "Try the records at which a partition waits again, or bring back skipped ones."),
+        ("replay", "Try again to copy the records at which a partition waits, or bring back skipped records."),
     ):
         step = add_verb(steps, name, summary, EPILOG)
         _add_entry(step)
@@ -53,10 +58,10 @@ def register(verbs: Verbs) -> None:
         if name == "skip":
             until = "skip all source offsets below this one, but none after the log end (default: the end of the entry)"
             step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
-            without = "skip them although they cannot be brought back then"
+            without = "skip the records without parking them; they cannot be brought back then"
             step.add_argument(WITHOUT, action="store_true", dest="without_parking", help=without)
         else:
-            into = "append what was skipped to this topic of the target cluster instead"
+            into = "append skipped records to this topic of the target cluster instead"
             step.add_argument("--into", metavar="TOPIC", help=into)
 
 

@@ -17,15 +17,16 @@ from mirrord.cli.status_watch import console
 from mirrord.config.schema import Config
 from mirrord.model.errors import ConfigError
 
-_EPILOG = """For a ledger whose topics were deleted, or lost some of their content. The records of each partition are
-found again in the source: by batch headers, and one by one where batches were split, rebuilt or recompressed. Then the
-offset map is as it was, and partitions resume where they were, each record once. Without --apply it only shows what it
-would do. With --apply it does it, and takes at least lease_ttl + request_timeout. Stop the daemon first.
+_EPILOG = """Use this command if the topics of a ledger were deleted, or have lost some of their content. It finds the
+records of each target partition again in the source: by batch headers, or one by one where batches were split, rebuilt
+or recompressed. Afterwards the offset map is as it was, and partitions resume where they were, so that each record is
+copied once. Without --apply, the command only shows what it would do. With --apply it takes at least lease_ttl +
+request_timeout. Stop the daemon first.
 
-A partition whose position cannot be determined for certain is never guessed: it is paused, and its line says why. After
-`mirrord resume`, it begins like a new one. Everything else in the old ledger is lost: operator commands, decisions on
-single records, what audits have proven, and which ACLs and configs mirrord had synced. See
-docs/how-to/rebuild-a-ledger.md.
+The position of a partition is never guessed. If it cannot be determined for certain, the partition is paused, and its
+line says why. After `mirrord resume`, such a partition begins like a new one. Everything else in the old ledger is
+lost: operator commands, decisions on single records, what audits have proven, and which ACLs and configs mirrord had
+synced. See docs/how-to/rebuild-a-ledger.md.
 
 Exit code 3: a partition is refused.
 
@@ -57,7 +58,9 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "rebuild", "Rebuild a lost ledger from the records of both clusters.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
-    parser.add_argument("--apply", action="store_true", help="do it; the default only shows it")
+    parser.add_argument(
+        "--apply", action="store_true", help="rebuild the ledger; by default, only show what would be done"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -24,15 +24,16 @@ from mirrord.model.errors import ConfigError
 from mirrord.runtime.clock import SystemClock
 
 _LEVELS = ("ledger", "digest", "records")
-_EPILOG = """FOLDER contains the results of `mirrord audit --out FOLDER`. Records that are missing at the target, or
-altered there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that
-say where each was. In the target topic itself they would be out of order, and altered ones would be there twice. With
---plan, or without an option, it shows what it would do, and which records are in that topic already. Each record is
-copied once, however often the command runs and wherever it is interrupted. Records that the source has deleted since
-cannot be repaired: their line says so. The ledger records what was repaired, where it is, by whom and when. Audits then
-treat it as explained, and no longer as a difference.
+_EPILOG = """FOLDER contains the results of `mirrord audit --out FOLDER`. Records that are missing or altered at the
+target are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that name the
+topic, partition and offset of each. In the target topic itself, repaired records would be out of order, and altered
+ones would be there twice. With --plan, or without an option, the command shows what it would do, and which records are
+in the repair topic already. Each record is copied once, however often the command runs and wherever it is interrupted.
+Records that the source has deleted since the audit cannot be repaired, and their line says so. The ledger records which
+offsets were repaired, where the records are, by whom and when. Later audits treat these offsets as explained, and not
+as differences.
 
-Exit code 0: all of it is there; 3: something is not.
+Exit code 0: all records are in the repair topic; 3: some are not.
 
   mirrord audit conf.toml --out results
   mirrord repair results conf.toml --plan
@@ -41,13 +42,15 @@ Exit code 0: all of it is there; 3: something is not.
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "repair", "Copy records that an audit found missing into a separate topic.", _EPILOG)
-    parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
+    parser = add_verb(
+        verbs, "repair", "Copy records that an audit found missing or altered into a separate topic.", _EPILOG
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="the folder with the results of an audit")
     add_conf(parser)
     add_some_flows(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--plan", action="store_true", help="only show what it would do; the default")
-    what.add_argument("--apply", action="store_true", help="do it")
+    what.add_argument("--plan", action="store_true", help="only show what would be copied; the default")
+    what.add_argument("--apply", action="store_true", help="copy the records")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

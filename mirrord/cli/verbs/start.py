@@ -43,9 +43,9 @@ LOOK_SHARE = 0.01
 is done less often."""
 PROGRESS_S = 10.0
 """Interval of progress lines in the log without a terminal. Every change of a flow's state is logged at once."""
-_EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds; a second one ends it at once. What was
-copied is in the target cluster, and the next start resumes there. SIGHUP reads the file again and applies it, as
-`mirrord apply` does."""
+_EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
+The next start resumes after the last record in the target cluster. On SIGHUP the daemon reads its file again and
+applies it, as `mirrord apply` does."""
 
 log = structlog.get_logger()
 
@@ -86,27 +86,30 @@ class Daemon(Protocol):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "start", "Copy the flows of a configuration until stopped.", _EPILOG)
+    parser = add_verb(verbs, "start", "Run a daemon that copies the flows of a configuration.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
     parser.add_argument(
         "--until-caught-up",
         action="store_true",
-        help="end when every partition is copied up to its end; exit code 0: the counts agree, 3: they do not",
+        help="end when every partition is copied up to its end; exit code 3: there is a loss or a difference",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only show where each partition would begin, also after MirrorMaker 2; exit code 3: one cannot begin",
+        help="only show where each partition would begin, with or without a copy by MirrorMaker 2; exit code 3: a "
+        "partition cannot begin",
     )
     parser.add_argument("--json", action="store_true", help="with --dry-run: print one JSON document")
     parser.add_argument(
         "--upgrade",
         action="store_true",
-        help="take over from the daemon that runs these flows, lane by lane; then it ends, and only lanes in "
-        "transit pause",
+        help="take over these flows, lane by lane, from the daemon that runs them, which then ends; a lane pauses only "
+        "while it moves",
     )
-    parser.add_argument("--detach", action="store_true", help="run in the background; return when the daemon runs")
+    parser.add_argument(
+        "--detach", action="store_true", help="run in the background; return when the daemon is running"
+    )
     # The pipe on which a detached daemon reports to the command that started it.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
 

@@ -15,12 +15,13 @@ from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 DRAINED_S = 15.0
 """How long to wait for the drain, which takes at most 10 s."""
 POLL_S = 0.5
-_EPILOG = """The daemon is found by the lease of its flows on the target cluster. A standby then takes over."""
+_EPILOG = """The daemon is found by the lease of its flows on the target cluster. If there is a standby, it takes over
+the flows."""
 
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    add_conf(add_verb(verbs, "stop", "Drain and end the daemon of a configuration.", _EPILOG))
+    add_conf(add_verb(verbs, "stop", "Drain the lanes of a daemon and end it.", _EPILOG))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -20,9 +20,10 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.topics.rules.topic_list import TopicLine, with_orders
 from policies.policy_trial import LOADING
 
-_EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
-excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). If the source does not
-answer, the topics in the ledger are shown as recorded. Nothing is changed."""
+_EPILOG = """States: copied; to-create and to-grow (the next start creates the target topic, or adds partitions to it);
+fault (the topic cannot be copied); internal, excluded, not-included, cycle and left-out (the topic is not selected);
+paused (by `mirrord pause`). If the source does not answer, the topics in the ledger are shown, with the state recorded.
+Nothing is changed."""
 _STYLES = {
     "copied": "green",
     "to-create": "yellow",
@@ -46,7 +47,9 @@ class FlowTopics(msgspec.Struct, frozen=True):
 
 def register(verbs: Verbs) -> None:
     """Add the parser."""
-    parser = add_verb(verbs, "topics", "Show each topic's name at the target, and why one is not copied.", _EPILOG)
+    parser = add_verb(
+        verbs, "topics", "Show the target topic of each source topic, or why a topic is not copied.", _EPILOG
+    )
     add_conf(parser)
     add_flow(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -11,8 +11,9 @@ from mirrord.model.errors import ConfigError
 from mirrord.translate import Answer, Question, translate
 
 _EPILOG = """OFFSET is the offset that a reader would read next. @TIME, such as @2026-11-21T22:00:00Z or @1795298400000
-(ms since 1970), means the first record of this time or a later one. The answer comes from the target cluster alone: no
-daemon has to run, and the source is asked only for times. Exit code 1: no offset can be given.
+(ms since 1970), means the first record of this time or a later one. The answer comes from the target cluster alone, and
+no daemon needs to be running. If a time is given without --reverse, the source is asked for the offset of this time.
+Exit code 1: the offset cannot be translated.
 
   mirrord translate conf.toml eu-us orders 3 120
   mirrord translate conf.toml eu-us eu.orders 3 98 --reverse
@@ -30,9 +31,9 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "topic", metavar="TOPIC", help="name of the topic at the source, or at the target with --reverse"
     )
-    parser.add_argument("partition", metavar="PARTITION", type=int, help="its partition")
+    parser.add_argument("partition", metavar="PARTITION", type=int, help="number of the partition")
     parser.add_argument("offset", metavar="OFFSET|@TIME", help="an offset, or a time")
-    parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
+    parser.add_argument("--reverse", action="store_true", help="translate from the target back to the source")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

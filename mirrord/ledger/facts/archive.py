@@ -6,10 +6,11 @@ from mirrord.model.names import LaneId
 
 
 class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
-    """From here on, only the compaction with this number can move runs out of the ledger.
+    """A compaction of the offset map has begun. From here on, only the compaction with this number can move runs out of
+    the ledger.
 
-    A compaction holds no lease: the fact takes effect under the current lease, even after that was released. It takes
-    effect if `number` is higher than the last one.
+    A compaction holds no lease: the fact takes effect under the current lease, even after this lease was released. It
+    takes effect if `number` is higher than that of the last compaction.
     """
 
     number: int
@@ -19,19 +20,19 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 
 
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
-    """These runs of a lane are in the dataset, so snapshots no longer need to hold them.
+    """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
 
     The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last of these
-    runs was recorded in the meantime.
+    runs has been recorded since then.
     """
 
     number: int
     """Number of the compaction that moved the runs."""
     lane: LaneId
     source: tuple[ArchivedRuns, ...] = ()
-    """Runs of the source side, in ascending order."""
+    """The moved runs of the source side, in ascending order."""
     target: tuple[ArchivedRuns, ...] = ()
-    """Runs of the target side, in ascending order."""
+    """The moved runs of the target side, in ascending order."""
 
     @property
     def last_ordinal(self) -> int:

@@ -8,56 +8,59 @@ from mirrord.model.names import LaneId
 
 
 class RangeAudited(Fact, frozen=True, tag="range_audited"):
-    """An audit compared a lane's ordinals [first, end) and found no unexplained difference.
+    """An audit has compared a lane's ordinals [first, end) and has found no unexplained difference.
 
-    An audit holds no lease: the fact takes effect under the current lease, even after that was released, and decides
-    nothing about copying. It takes effect if it continues from the end of the range proven so far, or proves that range
-    more closely. Runs that are recorded again below its end revoke it.
+    An audit holds no lease: the fact takes effect under the current lease, even after this lease was released, and
+    decides nothing about copying. It takes effect if it extends the proven range of the lane without a gap, or proves
+    the same range more closely. If runs below the end of the proven range are recorded again, the proof is dropped.
     """
 
     lane: LaneId
     level: ProvingLevel
     """How closely the records were compared."""
     first: int
-    """First proven ordinal."""
+    """First ordinal that was proven."""
     end: int
-    """Ordinal after the last proven one."""
+    """Ordinal after the last one that was proven."""
     source_offset: int
-    """Every source offset from the first record on and below this one is at the target, or is explained."""
+    """Source offset up to which the copy is proven: every source offset below it, from the first copied record on, is
+    at the target or is explained.
+    """
     newest_ms: int
-    """Highest record timestamp among them, or -1 if it is not known."""
+    """Highest timestamp of the records below `source_offset`, or -1 if it is not known."""
     at_ms: int
     """Wall-clock time, for information only."""
 
 
 RepairedKind = Literal["missing", "altered"]
-"""Differences in which the target lacks a record as the source has it."""
+"""The differences in which the target does not have the source's record."""
 
 
 class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
-    """The records of all source offsets [start, end), which a lane's copy lacks, are stored in a separate topic.
+    """`mirrord repair` has stored the records of the source offsets [start, end) in a separate topic, because they are
+    missing or altered in the lane's copy.
 
     The fact is appended after the records, by the process that wrote them or found them there. Like `RangeAudited`, it
-    takes effect without a lease, provided that it says something new (`mirrord.ledger.proven_ranges`). The copy itself
-    is unchanged.
+    takes effect although its writer holds no lease, if it adds something to what is known about repairs
+    (`mirrord.ledger.proven_ranges`). The copy itself is unchanged.
     """
 
     lane: LaneId
     start: int
-    """First source offset."""
+    """First source offset of the range."""
     end: int
-    """Source offset after the last one."""
+    """End of the range of source offsets (exclusive)."""
     difference: RepairedKind
-    """What the audit had found."""
+    """The difference that an audit had found."""
     topic: str
-    """The topic that holds the records."""
+    """Name of the topic in which the records are stored."""
     at: int
-    """Lowest possible offset of these records in that topic."""
+    """Offset in that topic from which on the records are found."""
     origin: Origin
 
     @property
     def records(self) -> int:
-        """Number of records: one for each offset."""
+        """Number of repaired records: one for each source offset."""
         return self.end - self.start
 
 

@@ -8,7 +8,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """The origin of a command."""
+    """Who gave a command, when, and why."""
 
     by: str
     """Author of the command: user@host as the command line reports it, or "policy"."""

@@ -1,8 +1,8 @@
 """The facts of jobs that run for a flow alongside its daemon: which process is working, and how the last job ended.
 
-At most one job of each kind runs at a time, and the ledger serves as its lease. A job does not hold the lease of the
-flow. So these facts take effect under the current lease, even after that was released, and decide nothing about
-copying.
+At most one job of each kind runs at a time, and the ledger serves as the lease of that job. A job does not hold the
+lease of the flow. Its facts therefore take effect under the current lease, even after this lease was released, and
+decide nothing about copying.
 """
 
 import msgspec
@@ -14,14 +14,15 @@ JOBS: tuple[Job, ...] = ("audit", "compact")
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
-    """The process of a job. As in `Holder`, the fields let other processes on its machine detect that it is dead."""
+    """The process that runs a job. As in `Holder`, the fields let other processes on its machine detect that it is
+    dead."""
 
     host: str
-    """Machine of the process."""
+    """Host name of the process's machine."""
     pid: int
-    """Its process id."""
+    """Process id."""
     boot_id: str = ""
-    """The kernel's boot id."""
+    """Boot id of the machine's kernel."""
     started_ticks: int = 0
     """Start time of the process in clock ticks since boot."""
 
@@ -29,22 +30,22 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
 class JobBegan(Fact, frozen=True, tag="job_began"):
     """A process has started a job.
 
-    The fact takes effect if `number` is one more than the last of its kind. The process that appends it has seen the
-    previous job end, stay silent for that job's `ttl_ms`, or die.
+    The fact takes effect if `number` is one more than that of the last job of its kind. Before the process appends the
+    fact, it has seen that the previous job has ended, is dead, or was silent for that job's `ttl_ms`.
     """
 
     job: Job
     number: int
     worker: Worker
-    """The process."""
+    """The process that runs the job."""
     ttl_ms: int
-    """How long the job may be silent before another one may begin."""
+    """How long the job may be silent before another job of its kind may begin."""
     at_ms: int
-    """Wall-clock time, for people and for `[audit] every`."""
+    """Wall-clock time, for information only."""
 
 
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
-    """The job is still running.
+    """A sign of life of a job that is still running.
 
     The fact takes effect while the job is the last of its kind and has not ended. The same applies to `JobEnded`.
     """
@@ -52,20 +53,20 @@ class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     job: Job
     number: int
     done: int = 0
-    """Number of completed units."""
+    """Number of units of work that are completed, in whatever unit the job counts."""
     every: int = 0
-    """`done` of `every` units are complete, in whatever unit the job counts. Both are 0 while that is not known."""
+    """Total number of units of work. `done` and `every` are both 0 while the total is not known."""
 
 
 class JobEnded(Fact, frozen=True, tag="job_ended"):
-    """The job has ended."""
+    """A job has ended."""
 
     job: Job
     number: int
     outcome: JobOutcome
-    """How it ended."""
+    """How the job ended."""
     line: str
-    """The result, for people."""
+    """The result of the job in one line, for people."""
     at_ms: int
     """Wall-clock time, for information only."""
 

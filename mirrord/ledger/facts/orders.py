@@ -4,57 +4,61 @@ from mirrord.ledger.facts.base import Fact, Origin
 
 
 class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
-    """The lanes of this name are drained and not hosted until `CopyingResumed` names the same.
+    """An operator has paused a flow, a topic or a partition. Its lanes are drained, and are not hosted until a
+    `CopyingResumed` names the same flow, topic or partition.
 
-    The fact takes effect unless the same pause is in force already. The names are those of the source, not ids: an
-    added partition or a recreated topic is paused as well.
+    The fact takes effect unless the same pause is already in force. The topic is identified by its name at the source
+    and not by its id, so a recreated topic and partitions that are added later are paused as well.
     """
 
     topic: str
-    """Topic to pause. Empty means the whole flow."""
+    """Source topic to pause. Empty means the whole flow."""
     partition: int
     """Partition to pause. -1 means all partitions, including future ones."""
     origin: Origin
 
 
 class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
-    """Revokes the `CopyingPaused` of the same name. The fact takes effect if there is one."""
+    """An operator has revoked a pause (`CopyingPaused`). The fact takes effect if exactly this flow, topic or partition
+    is paused."""
 
     topic: str
-    """The same as in `CopyingPaused`."""
+    """Source topic to resume. Empty means the whole flow."""
     partition: int
-    """The same as in `CopyingPaused`."""
+    """Partition to resume. -1 means that the whole topic or flow is resumed."""
     origin: Origin
 
 
 class LanePinned(Fact, frozen=True, tag="lane_pinned"):
-    """The partition is pinned to the replicator with this number.
+    """An operator has pinned a partition to the replicator with the number `slot`.
 
-    A pin is a preference: if no replicator has the number, or that replicator cannot take the lane, the lane is placed
+    A pin is a preference: if no replicator has this number, or that replicator cannot take the lane, the lane is placed
     like any other.
     """
 
     topic: str
     """Name of the source topic."""
     partition: int
-    """The partition."""
+    """Number of the partition."""
     slot: int
     """Number of the replicator."""
     origin: Origin
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """Removes the pin of a partition, which is then placed like any other. The fact takes effect if it was pinned."""
+    """An operator has removed the pin of a partition, which is then placed like any other. The fact takes effect if the
+    partition was pinned."""
 
     topic: str
     """Name of the source topic."""
     partition: int
-    """The partition."""
+    """Number of the partition."""
     origin: Origin
 
 
 class HostDrained(Fact, frozen=True, tag="host_drained"):
-    """This replicator, but no replacement of it, gives its lanes to others and gets no more."""
+    """An operator has drained a replicator: it hands its lanes over to other replicators and gets no new ones. The
+    drain does not apply to a replicator that replaces it."""
 
     replicator: str
     """Name of the replicator."""
@@ -62,8 +66,8 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
-    """Ends the drain of a replicator: an operator has resumed it, so that it gets lanes again, or its process has
-    ended.
+    """The drain of a replicator has ended. Either an operator has resumed the replicator, so that it gets lanes again,
+    or its process has ended.
 
     The fact takes effect if the replicator was drained.
     """

@@ -5,9 +5,9 @@ from mirrord.model.names import LaneId
 
 
 class Quarantined(Fact, frozen=True, tag="quarantined"):
-    """The source offsets [start, end) cannot be copied.
+    """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
 
-    With `skip`, the flow's policy skips them immediately. `letters` is set once they are parked.
+    If `skip` is true, the flow's policy skips them at once. If they were parked before, `letters` is set.
     """
 
     lane: LaneId
@@ -15,24 +15,24 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     start: int
     end: int
     error: int
-    """Kafka's error code with which the target refuses them, or 0 if the source does not return them in a readable
-    form.
+    """Kafka's error code with which the target refuses the records. 0 if it does not refuse them, for example because
+    the source does not return them in a readable form.
     """
     line: str
     """The cause in one line, for people."""
     skip: bool = False
-    """Whether the flow's policy skips them."""
+    """Whether the flow's policy skips the records."""
     letters: int = -1
-    """The same as in `QuarantineSkipped`."""
+    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
     letters_at: int = -1
-    """The same as in `QuarantineSkipped`."""
+    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
-    """An operator decided to skip [start, end), and the lane continues after it.
+    """An operator decided to skip the source offsets [start, end), and the lane continues after them.
 
-    The fact takes effect while the lane waits there. It is a command to the current holder of the lane, so it carries
-    no grant.
+    The fact takes effect while the lane waits there for a decision. It is a command to the lane's current holder, so it
+    carries no grant.
     """
 
     lane: LaneId
@@ -40,13 +40,14 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """Number of its records that were in the flow's dead-letter topic before, or -1 if they were not parked."""
+    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
     letters_at: int = -1
-    """Offset of the first of them in that topic, or -1 if there is none or it was not recorded."""
+    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
-    """An operator requested another attempt at [start, end). The fact takes effect while the lane waits there."""
+    """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect while the
+    lane waits there for a decision."""
 
     lane: LaneId
     start: int

@@ -31,152 +31,213 @@ LINE = 120
 
 SECTIONS: tuple[tuple[str, str, Any], ...] = (
     ("Flow", "", core.FlowFact),
-    ("Target topics", "Changes that mirrord plans, and changes that it has made.", core.TopicFact),
+    ("Target topics", "Changes of target topics that mirrord plans, and those that it has made.", core.TopicFact),
     (
         "Lanes",
-        "All of them except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's current grant. "
-        "[What was not copied](../explanation/gaps.md) explains the reasons of verdicts.",
+        "All facts of this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
+        "current grant. [What was not copied](../explanation/gaps.md) explains the reasons that verdicts can have.",
         core.LaneFact,
     ),
     (
         "Operator commands",
-        "They carry no grant, because the command line does not know it. The replicator that hosts the lane reads the "
-        "command and carries it out.",
+        "Operator commands carry no grant, because the command line does not know the grant of a lane. The replicator "
+        "that hosts the lane reads the command from the ledger and carries it out.",
         OrderFact | QuarantineSkipped | QuarantineReplayed | LaneSought,
     ),
     (
         "Audits, compactions and jobs",
-        "They hold no lease: they take effect under the current lease, even after that was released, and decide "
-        "nothing about copying.",
+        "Audits, compactions and jobs hold no lease. Their facts take effect under the current lease, even after this "
+        "lease was released, and decide nothing about copying.",
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
-"""Title, introduction and union of the facts of each section. Together they hold every fact once."""
+"""Title, introduction and union of facts of each section. Every fact is in exactly one section."""
 
 EFFECTS: dict[type, str] = {
-    core.FlowOpened: "Takes effect if no earlier one has. Sets the flow's name and its clusters.",
+    core.FlowOpened: (
+        "The fact takes effect if none of this kind has taken effect before. It sets the name of the flow and the "
+        "ids of its clusters."
+    ),
     core.LeaseTaken: (
-        "Takes effect if `epoch` is one more than the last epoch and equals the epoch of its entry. Replaces the "
-        "holder and the length of the lease. Facts that follow it in the same entry take effect only if it does."
+        "The fact takes effect if `epoch` is one more than the last epoch and equals the lease epoch of its entry. "
+        "It sets the holder and the length of the lease. If it does not take effect, neither do the facts that "
+        "follow it in the same entry."
     ),
     core.LeaseContinued: (
-        "Takes effect if `epoch` is the current one, `turn` is one more than the last, and `holder` names the same "
-        "daemon as the current holder. Replaces the holder."
+        "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the last, and `holder` "
+        "names the same daemon as the current holder. It replaces the holder."
     ),
     core.LeaseReleased: (
-        "Takes effect if `epoch` is the current one. Until the next `LeaseTaken`, only facts of audits, compactions "
-        "and jobs take effect."
+        "The fact takes effect if `epoch` is the current epoch. From then on until the next `LeaseTaken`, only the "
+        "facts of audits, repairs, compactions and jobs take effect."
     ),
-    core.TargetProbed: "Replaces the result of the last probe.",
+    core.TargetProbed: "The fact replaces the result of the last probe.",
     core.ConfigChanged: (
-        "Keeps the start offsets in `starts` until the lanes concerned have begun, and the selection if `selected` is "
-        "set. `changes` are not kept."
+        "The fact adds the start offsets in `starts` to the state, which keeps each of them until the lane of its "
+        "partition has begun. If `selected` is set, it replaces the selection. The lines in `changes` are not kept "
+        "in the state."
     ),
-    core.AclsPlanned: "Replaces the ACLs that are planned.",
-    core.AclsSynced: "Adds to and removes from the ACLs that mirrord added. No ACLs are planned any more.",
-    core.TopicCreated: "Takes effect if the target topic is not known yet. Adds it, as a topic that mirrord created.",
+    core.AclsPlanned: "The fact replaces the set of planned ACLs.",
+    core.AclsSynced: (
+        "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes those in "
+        "`removed` from this set. It also clears the set of planned ACLs."
+    ),
+    core.TopicCreated: (
+        "The fact takes effect if the target topic is not in the state yet. It adds the topic, as one that mirrord "
+        "has created."
+    ),
     core.PartitionsGrown: (
-        "Takes effect if the topic is not known, or has fewer partitions. Sets the partition count. A topic that was "
-        "not known counts as one that mirrord did not create."
+        "The fact takes effect if the target topic is not in the state, or has fewer partitions there. It sets the "
+        "number of partitions. If the topic was not in the state, it is added, as one that mirrord has not "
+        "created."
     ),
-    core.ConfigsSynced: "Changes no state. It is kept for `mirrord ledger show`.",
+    core.ConfigsSynced: (
+        "The fact does not change the state. It is recorded so that `mirrord ledger show` can print it."
+    ),
     core.TopicDeletionPlanned: (
-        "Takes effect if mirrord created the topic and no deletion is planned yet. Sets the time of the deletion."
+        "The fact takes effect if mirrord created the target topic and no deletion of the topic is planned yet. It "
+        "sets the time of the deletion."
     ),
-    core.TopicDeletionWithdrawn: "Takes effect if a deletion is planned. Removes the time of the deletion.",
-    core.TopicDeleted: "Takes effect if the topic is known. Removes it from the target topics.",
+    core.TopicDeletionWithdrawn: (
+        "The fact takes effect if a deletion of the target topic is planned. It removes the time of the deletion."
+    ),
+    core.TopicDeleted: (
+        "The fact takes effect if the target topic is in the state. It removes the topic from the state."
+    ),
     core.CopyForgotten: (
-        "Takes effect if there is anything to drop. Drops the lanes between the two topics with their resume "
-        "positions, and the target topic. If the source topic has no other lanes, drops its `CopyNamed` as well. The "
-        "names of the last 1,000 forgotten source topics are kept."
+        "The fact takes effect if there is anything to remove. It removes the lanes between the two topics with "
+        "their resume positions, and the target topic. If the source topic has no other lanes, it also removes the "
+        "name that `CopyNamed` has given to the copy. The state keeps the names of the last 1,000 source topics "
+        "whose lanes were removed in this way."
     ),
-    core.CopyNamed: "Takes effect under the conditions above. Keeps the name until `CopyForgotten`.",
+    core.CopyNamed: (
+        "The fact takes effect if the copy of this source topic has no name yet, and no copy of another source "
+        "topic has this name. The state keeps the name until `CopyForgotten`."
+    ),
     core.LaneOpened: (
-        "Takes effect if the lane is not known yet. Creates the state of the lane: grant 0, no runs, no verdicts."
+        "The fact takes effect if the lane is not in the state yet. It adds the lane, with grant 0, no runs and no "
+        "verdicts."
     ),
     core.LaneTaken: (
-        "Takes effect if `grant` is one more than the lane's grant. Sets the grant, the replicator and the times."
+        "The fact takes effect if `grant` is one more than the lane's current grant. It sets the lane's grant, "
+        "replicator and times."
     ),
-    core.PolicyChanged: "Sets the policy of the lane.",
+    core.PolicyChanged: "The fact sets the policy of the lane.",
     core.SourceRun: (
-        "Adds the runs to the source side of the map; earlier runs at or above each of them are dropped. Counts the "
-        "verdicts. Everything else that was recorded for the reassigned ordinals is dropped as well: holes, epochs, "
-        "and proof by audits. A `truncated` verdict also drops seeks, quarantine entries and repairs that reach into "
-        "the truncated offsets."
+        "The fact adds the runs to the source side of the offset map. Earlier runs that begin at or above the "
+        "ordinal of an added run are dropped. The verdicts are added to the counts of verdicts. What was recorded "
+        "for reassigned ordinals is dropped as well: holes, leader epochs, and the proof by audits if it covers "
+        "one of these ordinals. A `truncated` verdict also drops the seeks, quarantine entries and repairs that "
+        "reach into the truncated offsets."
     ),
     core.TargetRun: (
-        "Adds the run to the target side of the map. Earlier runs at or above `ordinal`, and those at or above "
-        "`offset`, are dropped, because the log has gone back since. Proof by audits that covers `ordinal` is dropped."
+        "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above "
+        "`ordinal`, or at or above `offset`, are dropped, because the target log has gone back since they were "
+        "recorded. The proof by audits is dropped if it covers `ordinal`."
     ),
     core.VerdictGiven: (
-        "Counts the verdicts. A newer verdict overrides an older one about the same offsets, except `truncated`. The "
-        "state keeps the exact ranges of the newest 128."
+        "The fact adds the verdicts to the counts of verdicts. A newer verdict overrides an older one on the same "
+        "offsets, unless the older one is `truncated`. The state keeps the exact ranges of the newest 128 "
+        "verdicts."
     ),
     core.HoleFound: (
-        "Adds the hole. Proof by audits that covers `first` is dropped. What older holes copy again after `again` "
-        "ends at `until`."
+        "The fact adds the hole. The proof by audits is dropped if it covers `first`. If an older hole has records "
+        "that were to be copied again at or above the ordinal `again`, they follow later: the `until` of the older "
+        "hole is raised to at least the one of this fact."
     ),
-    core.LaneHalted: "The lane is halted. A later one replaces this one.",
-    core.LaneResumed: "The lane is no longer halted. Quarantine entries that wait for a decision are removed.",
+    core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
+    core.LaneResumed: ("The lane is no longer halted. Its quarantine entries that wait for a decision are removed."),
     core.TakeoverChecked: (
-        "Replaces the last comparison. If it covers the lowest ordinal that was reassigned (`SourceRun.regiven`) and "
-        "found no difference, it settles the reassigned ordinals; with `more`, only those up to `last`."
+        "The fact replaces the result of the last comparison. If ordinals were reassigned (`SourceRun.regiven`), "
+        "and the fact covers the lowest of them without a difference, the note about these ordinals is removed. "
+        "With `more`, it is removed only for the ordinals up to `last`."
     ),
     core.MapRebuilt: (
-        "Adds a hole that holds no ordinals, after which the missing records follow. Drops the proof by audits that "
-        "covers `first`, the last comparison, and the note about reassigned ordinals. Replaces an older hole without "
-        "ordinals at the same place; what other older holes copy again after `first` ends at `until`."
+        "The fact adds a hole that has no ordinals, after which the records that the target lacked follow. It "
+        "removes the result of the last comparison and the note about reassigned ordinals. The proof by audits is "
+        "dropped if it covers `first`. An older hole without ordinals at the same place is replaced. If another "
+        "older hole has records that were to be copied again at or above the ordinal `first`, the `until` of this "
+        "hole is raised to at least the one of the fact."
     ),
-    core.CopyInherited: "Is kept in the state of the lane.",
+    core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
-        "Adds an entry to the lane's quarantine, in place of earlier entries about the same offsets. Consecutive "
-        "entries that the policy skips are merged. The newest 128 entries are kept."
+        "The fact adds an entry to the quarantine of the lane, in place of earlier entries on the same offsets. "
+        "Consecutive entries that the policy skips are merged. The state keeps the newest 128 entries of a lane."
     ),
     SeekDone: (
-        "Removes the pending seeks that reach no further than `end`. If a seek ends there and offsets were skipped, "
-        "the skipped range is kept."
+        "The fact removes the pending seeks that reach no further than `end`. If one of them ends exactly there "
+        "and offsets were skipped, the state keeps the skipped range."
     ),
-    CopyingPaused: "Takes effect unless the same name is paused. The lanes of this name are no longer wanted.",
-    CopyingResumed: "Takes effect if exactly this name is paused. Removes the pause.",
-    LanePinned: "Takes effect unless the partition is pinned to the same replicator. Replaces an earlier pin.",
-    LaneUnpinned: "Takes effect if the partition is pinned. Removes the pin.",
-    HostDrained: "Takes effect unless the replicator is drained. It gets no more lanes.",
-    HostRestored: "Takes effect if the replicator is drained. Removes the drain.",
+    CopyingPaused: (
+        "The fact takes effect unless exactly this flow, topic or partition is already paused. It adds the pause. "
+        "The supervisor then drains the lanes concerned."
+    ),
+    CopyingResumed: ("The fact takes effect if exactly this flow, topic or partition is paused. It removes the pause."),
+    LanePinned: (
+        "The fact takes effect unless the partition is already pinned to this replicator. It replaces an earlier "
+        "pin of the partition."
+    ),
+    LaneUnpinned: "The fact takes effect if the partition is pinned. It removes the pin.",
+    HostDrained: (
+        "The fact takes effect unless the replicator is already drained. It adds the drain, and the replicator "
+        "gets no new lanes."
+    ),
+    HostRestored: "The fact takes effect if the replicator is drained. It removes the drain.",
     QuarantineSkipped: (
-        "Takes effect if an entry of the lane waits for a decision and begins within the range. Replaces the entry by "
-        "one that is skipped."
+        "The fact takes effect if a quarantine entry of the lane waits for a decision and begins within the range. "
+        "It replaces this entry by one that is skipped."
     ),
     QuarantineReplayed: (
-        "Takes effect if an entry of the lane waits for a decision and begins within the range. Removes the entry, "
-        "and the lane tries again."
+        "The fact takes effect if a quarantine entry of the lane waits for a decision and begins within the range. "
+        "It removes this entry, and the lane tries to copy the records again."
     ),
-    LaneSought: "Takes effect unless a seek of the lane reaches at least as far. Adds a pending seek.",
+    LaneSought: (
+        "The fact takes effect unless another seek of the lane reaches at least as far. It adds a pending seek."
+    ),
     RangeAudited: (
-        "Takes effect if it extends the proven range without a gap, or proves the same range more closely. Extends the "
-        "proven range. If its parts were compared at different levels, the whole range has the lower level."
+        "The fact takes effect if it extends the proven range of the lane without a gap, or proves the same range "
+        "more closely. It sets the proven range. If parts of this range were compared at different levels, the "
+        "lower level applies to the whole range."
     ),
     RangeRepaired: (
-        "Takes effect if some of the offsets are not known to be in this topic. Adds the range and merges it with its "
-        "neighbours; the newer fact overrides older ones. The 128 ranges with the highest offsets are kept."
+        "The fact takes effect unless the state already says of all these offsets that they were repaired into "
+        "this topic. It adds the range and merges it with adjacent ones. Where it overlaps older ranges, it "
+        "overrides them. The state keeps the 128 ranges of a lane with the highest offsets."
     ),
-    CompactionBegan: "Takes effect if `number` is higher than the last. Later `MapCompacted` need this number.",
-    MapCompacted: "Takes effect under the conditions above. The next snapshots of the lane refer to the files instead.",
-    JobBegan: "Takes effect if `number` is one more than the last of its kind. Replaces the last job of its kind.",
-    JobRenewed: "Takes effect while the job runs. Counts a sign of life and sets the progress.",
-    JobEnded: "Takes effect while the job runs. Sets the outcome, and the time of the last success if it succeeded.",
+    CompactionBegan: (
+        "The fact takes effect if `number` is higher than that of the last compaction. From then on, only "
+        "`MapCompacted` facts with this number take effect."
+    ),
+    MapCompacted: (
+        "The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last "
+        "of these runs has been recorded since then. Later snapshots of the lane refer to the files instead of "
+        "containing the runs."
+    ),
+    JobBegan: (
+        "The fact takes effect if `number` is one more than that of the last job of its kind. It replaces that job "
+        "in the state."
+    ),
+    JobRenewed: (
+        "The fact takes effect while the job is the last of its kind and has not ended. It counts as a sign of "
+        "life, and sets the progress of the job."
+    ),
+    JobEnded: (
+        "The fact takes effect while the job is the last of its kind and has not ended. It sets the outcome. If "
+        "the job was successful, it also sets the time of the last success."
+    ),
 }
-"""What the fold does with each fact under the current lease (`mirrord.ledger.fold`)."""
+"""What the fold (`mirrord.ledger.fold`) does with each kind of fact under the current lease."""
 
 SHARED = {
-    "end": "Source offset after the last one.",
+    "end": "End of the range of source offsets (exclusive).",
     "epoch": "Epoch of the lease.",
-    "grant": "Grant of the lane's holder.",
-    "holder": "The holder, and how to reach it.",
+    "grant": "Grant under which the replicator hosts the lane.",
+    "holder": "The process that holds the lease, and how to reach it.",
     "job": "Kind of the job.",
     "lane": "Id of the lane.",
     "number": "Number of the job, which rises by one with each job of its kind.",
     "origin": "Who gave the command, when, and why.",
-    "partition": "The partition, which has the same number on both sides.",
+    "partition": "Number of the partition, which is the same on both sides.",
     "pid": "Process id.",
     "producer_epoch": "Epoch of the producer id.",
     "producer_id": "Producer id of the lane.",
@@ -184,12 +245,12 @@ SHARED = {
     "source_cluster": "Cluster id of the source.",
     "source_topic": "Name of the source topic.",
     "source_topic_id": "Topic id of the source topic.",
-    "start": "First source offset.",
+    "start": "First source offset of the range.",
     "target_cluster": "Cluster id of the target.",
     "target_topic": "Name of the target topic.",
     "target_topic_id": "Topic id of the target topic.",
 }
-"""What a field means if its struct does not say so."""
+"""The meanings of fields that have no docstring in their struct."""
 
 _HEAD = """\
 # Facts of the ledger
@@ -199,14 +260,15 @@ page. [The ledger](../explanation/ledger.md) explains what a ledger is and how f
 
 `mirrord ledger show` prints the facts of a flow. The topic `mirrord.<flow>.ledger` holds one entry per record: a
 version byte, then a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is an array as
-well: its tag, then its fields. Fields with a default may be missing at the end. Times whose names end in `_ms` are in
-milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and `TopicId` are Kafka's, and a
-`LaneId` is `<source topic id>.<partition>.<target topic id>`.
+well: its tag, then its fields. At the end of an array, fields that have a default may be missing. Times whose names end
+in `_ms` are in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and `TopicId` are
+Kafka's, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
 
-The fold ignores an entry of an older lease epoch, and an entry that it has folded already. Nothing takes effect before
-`FlowOpened`. All other facts take effect only under the current lease, and only until it is released, except those in
-[the last section](#audits-compactions-and-jobs). A fact about a lane or a topic that is not known does not take effect
-unless the fact itself introduces it. A fact that does not take effect changes nothing.
+The fold ignores an entry of an older lease epoch, and an entry that it has folded already. No fact takes effect before
+`FlowOpened`. All facts after it, except `LeaseTaken`, take effect only under the current lease, and only until this
+lease is released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs) also take effect after
+that. A fact about a lane or a topic that is not in the state does not take effect, unless the fact itself adds it. A
+fact that does not take effect changes nothing.
 """
 
 
@@ -216,7 +278,7 @@ def facts(union: Any) -> tuple[type[msgspec.Struct], ...]:
 
 
 def parts() -> list[type[msgspec.Struct]]:
-    """Return the structs that facts contain, in alphabetical order."""
+    """Return the structs that facts contain, in alphabetical order of their names."""
     found: dict[str, type[msgspec.Struct]] = {}
     waiting = [struct for _, _, union in SECTIONS for struct in facts(union)]
     known = set(waiting)
@@ -251,9 +313,9 @@ def page() -> str:
     for title, about, union in SECTIONS:
         lines += [f"## {title}", "", *_paragraphs(about, known)]
         for struct in facts(union):
-            lines += [f"### {struct.__name__}", "", f"Tag `{struct.__struct_config__.tag}`.", ""]
+            lines += [f"### {struct.__name__}", "", f"Tag in the ledger: `{struct.__struct_config__.tag}`.", ""]
             lines += _struct(struct, known)
-    lines += ["## Parts", "", "Structs that facts contain. They are arrays without a tag.", ""]
+    lines += ["## Parts", "", "Facts contain these structs. In the ledger, they are arrays without a tag.", ""]
     for struct in parts():
         lines += [f"### {struct.__name__}", "", *_struct(struct, known)]
     return "\n".join(lines).rstrip() + "\n"

@@ -1,32 +1,36 @@
-"""Facts about seeks forward in the source: commands, and what lanes skipped for them (`mirrord.ledger.seeks`)."""
+"""Facts about seeks, which move a lane forward in the source: the commands, and what lanes have skipped because of them
+(`mirrord.ledger.seeks`)."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at source offset `end` and skip what it has not copied by then.
+    """An operator requested that the lane continue at the source offset `end`, and skip what it has not copied by then.
 
-    The fact takes effect unless a seek that reaches at least as far is known. It is a command to the current holder of
-    the lane, so it carries no grant.
+    The fact takes effect unless another seek of the lane reaches at least as far. It is a command to the lane's current
+    holder, so it carries no grant.
     """
 
     lane: LaneId
     start: int
-    """Position of the lane when the seek was decided. Records before it are copied."""
+    """Position of the lane when the seek was requested. Records before it have been copied."""
     end: int
-    """The source offset at which the lane is to continue."""
+    """Source offset at which the lane is to continue."""
     log_start: int
-    """Log start of the source when the seek was decided. Records before it can no longer be copied."""
+    """Log start offset of the source partition when the seek was requested. Records before it can no longer be
+    copied.
+    """
     origin: Origin
 
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):
-    """The lane continues at `end` after such commands. It skipped [start, end), which is nothing if both are equal."""
+    """The lane has carried out one or more seeks, and continues at the source offset `end`. It has skipped the source
+    offsets [start, end); if both are equal, it has skipped nothing."""
 
     lane: LaneId
     grant: int
     start: int
     """First source offset that was skipped."""
     end: int
-    """The source offset at which the lane continues."""
+    """Source offset at which the lane continues."""

@@ -8,10 +8,12 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     ends: tuple[int, ...]
-    """High watermarks; -1 means not known."""
+    """High watermarks, one for each partition. -1 means that it is not known."""
     lost: bool = False
-    """Whether the topic is gone, and its records below these ends were lost before any lane was opened for them."""
+    """Whether the topic no longer exists, and its records below these high watermarks were lost before any lane was
+    opened for them.
+    """
     starts: tuple[int, ...] = ()
-    """With `lost`: the offsets at which lanes would have begun, so that nothing below them was lost. If this is shorter
-    than `ends`, the missing values are 0.
+    """If `lost` is true: the source offsets at which lanes would have begun, so that nothing below them was lost.
+    Values that are missing at the end are 0.
     """

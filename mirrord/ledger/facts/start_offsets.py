@@ -7,9 +7,11 @@ from mirrord.config.value_parsers import StartPoint
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1
-"""The offset was not requested, because `start` is "earliest", or it has not been answered yet."""
+"""The start offset is not resolved: either it need not be, because `start` is "earliest", or the source has not
+answered yet.
+"""
 BEGUN = -2
-"""A lane has begun, and its first run holds the offset."""
+"""The lane of the partition has begun, so its first run is used instead of a start offset."""
 
 
 class Selected(msgspec.Struct, frozen=True, array_like=True):
@@ -20,20 +22,22 @@ class Selected(msgspec.Struct, frozen=True, array_like=True):
     exclude: tuple[str, ...] = ()
     """Names and patterns of excluded topics."""
     policy: str = ""
-    """The selection policy and its settings, or an empty string if there is none."""
+    """The selection policy with its settings, or an empty string if there is none."""
 
 
 class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions that a source topic had when it was first selected, and their start offsets.
+    """The start offsets of the partitions that a source topic had when the configuration first selected it.
 
-    A partition beyond these was added later.
+    Partitions with higher numbers were added later.
     """
 
     topic: str
     """Name of the source topic."""
     topic_id: TopicId
-    """Its topic id."""
+    """Topic id of the source topic."""
     start: StartPoint
-    """The setting from which the offsets were resolved."""
+    """The value of `start` for which the offsets were resolved."""
     offsets: tuple[int, ...]
-    """By partition: the source offset, `UNRESOLVED` or `BEGUN`."""
+    """For each partition: the source offset at which its lane begins, or -1 (`UNRESOLVED`), or -2 (`BEGUN`: the lane
+    has begun).
+    """
