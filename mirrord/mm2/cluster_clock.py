@@ -1,6 +1,7 @@
 """Reads the time of a cluster from its active controller (`mirrord.kafka.protocol.quorum`).
 
-Only the controller reports its time. The brokers' clocks are assumed to agree with it, as Kafka itself expects.
+No broker except the controller reports its time. The clocks of the other brokers are assumed to agree with the
+controller's clock.
 """
 
 from mirrord.config.schema import ClusterConfig
@@ -32,11 +33,11 @@ class ClusterClock:
         return self._estimate.best
 
     async def measure(self) -> None:
-        """Ask for the time again."""
+        """Ask the controller for its time, and update the estimate."""
         asked_ms: list[int] = []
 
         def encode(_: int) -> bytes:
-            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so only the request itself counts
+            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so connecting is not measured
             return encode_describe_quorum()
 
         def decode(_: int, reader: Reader) -> tuple[QuorumTime, int]:
