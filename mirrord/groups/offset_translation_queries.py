@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
-    """Time in milliseconds since 1970. It stands for the offset of the first record with this or a later timestamp."""
+    """Time in milliseconds since 1970. It selects the offset of the first record with this or a later timestamp."""
     reverse: bool = False
     """Whether to translate from the target back to the source."""
 

@@ -57,7 +57,7 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
 
     @staticmethod
     def parse(text: str) -> "LaneKey":
-        """Return the key that a lane id stands for. Raises ValueError if the text is not a lane id."""
+        """Return the key of the lane with this id. Raises ValueError if the text is not a lane id."""
         parts = text.split(".")
         if len(parts) != 3 or not parts[1].isdigit():
             raise ValueError(f"not a lane id: {text!r}")

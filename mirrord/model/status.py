@@ -352,7 +352,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     every_s: float | None = None
     """Interval of the schedule, or None if this kind of job is not scheduled."""
     runs: bool = False
-    """Whether the last job still runs, as far as the ledger shows."""
+    """Whether the last job still runs, according to the ledger."""
     host: str = ""
     pid: int = 0
     done: int = 0

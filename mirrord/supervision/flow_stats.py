@@ -55,7 +55,7 @@ class FlowFigures:
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
-        """Return the lanes whose uncopied records the source will soon delete, as far as the limits are known."""
+        """Return the lanes whose uncopied records the source will soon delete, according to the known limits."""
         found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 

@@ -52,8 +52,7 @@ POLL_S = 1.0
 STEP_S = 1.0
 """Maximum time between two comparisons of hosted and desired lanes. They are also compared after each change."""
 OTHERS_S = 5.0
-"""How long discovery waits for other flows to read their ledgers, before it reports topics that may be theirs as
-faults."""
+"""How long other flows may take to read their ledgers. After that, topics that may be theirs are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
 """Time limits for draining and for releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
@@ -160,7 +159,7 @@ class FlowSupervisor:
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return why this daemon neither runs the flow nor stands by for it, or an empty string if it does."""
+        """Return why this daemon is neither the holder nor a standby of the flow, or an empty string if it is."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"

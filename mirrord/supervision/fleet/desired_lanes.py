@@ -66,8 +66,8 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return which of these replicators will get the lanes that leave another replicator, as far as that is
-        known."""
+        """Return which of these replicators will get the lanes that leave another replicator. Lanes for which this is
+        not known yet are omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 

@@ -1,4 +1,4 @@
-"""Runs and monitors the replicators of one flow for as long as one lease is held, and carries out the steps that
+"""Starts and monitors the replicators of one flow under one lease. Carries out the steps that
 `mirrord.supervision.rules.reconcile` plans.
 
 A lane belongs to a replicator from its assignment until the replicator has given it back or counts as lost. Calls to
@@ -208,8 +208,8 @@ class Fleet:
     async def hurry(self, urgent: Collection[LaneId]) -> None:
         """Let every replicator fetch its urgent lanes before others.
 
-        The call is repeated while lanes are urgent, because a lane may have moved to the replicator in the meantime. It
-        is sent once more when a replicator has no urgent lanes any more.
+        The call is repeated while lanes are urgent, because a lane may have moved to the replicator in the meantime.
+        When a replicator no longer has urgent lanes, it gets one last call without lanes.
         """
         urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
         await asyncio.gather(

@@ -53,7 +53,7 @@ class Member:
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Calls that are assigning lanes to the replicator. A release waits for them, so that it does not overtake them."""
     hurried: bool = False
-    """True if the last call of `hurry` told the replicator of urgent lanes."""
+    """True if the last call of `hurry` named urgent lanes."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
     """When the replicator last answered."""
