@@ -80,7 +80,7 @@ class ProcessEngine:
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Return without effect, because there are never replicators of another process."""
+        """Do nothing: there are never replicators of another process."""
 
     async def close(self) -> None:
         """End all replicators and group followers."""

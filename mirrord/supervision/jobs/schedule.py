@@ -37,7 +37,7 @@ class _Scheduled(Protocol):
 
 
 class Schedule:
-    """Starts the scheduled jobs of one flow when they are due. Reports their status."""
+    """Starts the scheduled jobs of one flow when they are due, and reports their status."""
 
     def __init__(
         self,
