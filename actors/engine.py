@@ -170,7 +170,7 @@ class RayEngine:
                     return  # nothing to report: every call to the actor fails with this error, too
                 break
             except RayError:
-                # Perhaps only the connection was lost.
+                # Only the connection to the actor may have been lost, so the call is repeated.
                 await asyncio.sleep(WATCH_PAUSE_S)
         ended.set()
         self._running.pop(calls.name, None)

@@ -27,7 +27,7 @@ class GroupsActor(WorkerActor):
         return f"mirrord groups {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger and return the process id."""
+        """Read the ledger, start to follow the groups, and return the id of this process."""
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
         self._end_when_lost(self._sync)

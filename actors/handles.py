@@ -249,7 +249,7 @@ class ReplicatorCalls(ActorCalls):
     async def close(self, deadline_s: float) -> None:
         """Ask the replicator to drain its lanes and to end."""
         await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
-        # It has closed its connections, so no confirmation of its end is needed.
+        # The replicator has closed its connections, so its end need not be confirmed.
         await super().kill()
 
     async def kill(self) -> None:
@@ -286,7 +286,7 @@ def _parting(answer: bytes | bool) -> Parting:
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # from another version; the state topic holds its resume position, too
+        return Parting(clean=True)  # another version has sent it; the state topic also holds the resume position
 
 
 def _runs(process: psutil.Process) -> bool:

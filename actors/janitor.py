@@ -36,7 +36,7 @@ def _target(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:
-        return ""  # closed in the meantime
+        return ""  # the file was closed in the meantime
 
 
 def main(folder: str) -> None:

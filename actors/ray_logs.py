@@ -16,7 +16,8 @@ _OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|er
 
 
 def sweep(folder: Path) -> int:
-    """Remove the files of workers that ended long ago below Ray's folder. Return the number of files removed."""
+    """Remove old log files of worker processes that have ended, below Ray's folder. Return the number of files
+    removed."""
     ended: list[tuple[float, Path]] = []
     for path in folder.glob("session_*/logs/*worker-*"):
         found = _OF_A_WORKER.fullmatch(path.name)

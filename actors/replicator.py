@@ -41,7 +41,7 @@ class ReplicatorActor(WorkerActor):
         return f"mirrord replicator {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger and return the process id."""
+        """Read the ledger, and return the id of this process. After that, lanes can be assigned."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._end_when_lost(self._replicator)
@@ -55,12 +55,12 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Prepare for lanes that will be assigned."""
+        """Connect to the brokers of lanes that this replicator may get."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def assign(self, lanes: bytes, orders: str) -> None:
-        """Host lanes."""
+        """Start to host these lanes."""
         self._check(orders)
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -73,7 +73,7 @@ class ReplicatorActor(WorkerActor):
 
     @in_health_group
     async def hurry(self, lanes: Sequence[LaneId], orders: str) -> None:
-        """Fetch these lanes first."""
+        """Fetch these lanes before others."""
         self._check(orders)
         self._replicator.hurry(lanes)
 

@@ -38,7 +38,7 @@ class SupervisorActor:
     """Hosts `mirrord.daemon.daemon.Supervisor`."""
 
     def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
-        """`predecessor`: the daemon that this one replaces, or empty."""
+        """`predecessor` is the daemon that this one replaces, as msgpack, or empty."""
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name

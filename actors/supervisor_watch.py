@@ -1,4 +1,4 @@
-"""A daemon on Ray, seen from the foreground process, which starts, watches and ends the supervisor."""
+"""The part of a daemon on Ray that runs in the foreground process: it starts, watches and ends the supervisor actor."""
 
 import asyncio
 import uuid
@@ -112,8 +112,8 @@ class RayDaemon:
             return  # another signal repeats the request, and `wait` notices how the supervisor ends
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained everything, then disconnect from Ray. Raises EnvironmentFault if the
-        supervisor vanished."""
+        """Wait until the supervisor has drained all flows, then disconnect from Ray. Raises EnvironmentFault if the
+        supervisor vanishes before that."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -133,7 +133,7 @@ class RayDaemon:
 
     async def _check_loop(self) -> None:
         """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
-        meanwhile."""
+        to copy in the meantime."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return

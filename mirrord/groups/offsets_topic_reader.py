@@ -50,7 +50,7 @@ class MayNotRead(EnvironmentFault):
 
 
 class NoSuchTopic(EnvironmentFault):
-    """Raised when no group has ever committed anything."""
+    """Raised when `__consumer_offsets` does not exist, because no group has ever committed an offset."""
 
 
 class GroupLog:
@@ -108,7 +108,7 @@ class GroupLog:
             each.start(self._source, self._asks)
 
     def close(self, view: ClusterView) -> None:
-        """Stop reading."""
+        """Stop reading the topic."""
         for each in self._followed:
             each.stop(self._source)
         if self._followed:

@@ -49,7 +49,7 @@ class Mm2Upkeep:
         self._topics: dict[str, TopicId] = {}
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
-        """Target topics whose names do not follow the naming rule."""
+        """Target topics whose names do not follow the flow's naming rule."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
@@ -97,7 +97,7 @@ class Mm2Upkeep:
         )
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Run all loops until cancelled."""
+        """Write the configured kinds of records until cancelled."""
         self._failed.clear()
         work = [self._keep("heartbeats", self._heartbeats.run)]
         if self._checkpoints is not None:

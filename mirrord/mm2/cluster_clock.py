@@ -17,11 +17,11 @@ from mirrord.runtime.clock import Clock
 
 
 class ClusterClock:
-    """The clock of one cluster, compared with this machine's clock."""
+    """Estimates how far the clock of one cluster is ahead of this machine's clock."""
 
     def __init__(self, alias: Alias, config: ClusterConfig, timeout_s: float, clock: Clock) -> None:
         self.why_unknown = ""
-        """Why the clock is not known, in one line for operators."""
+        """One line for operators that says why the cluster's time is unknown. Empty if it is known."""
         self._alias = alias
         self._asker = Asker(config, timeout_s)
         self._clock = clock
@@ -29,7 +29,7 @@ class ClusterClock:
 
     @property
     def ahead(self) -> ClockSample | None:
-        """How far the cluster's clock is ahead of this machine's; None if that is not known."""
+        """How far the cluster's clock is ahead of this machine's clock. None if that is unknown."""
         return self._estimate.best
 
     async def measure(self) -> None:

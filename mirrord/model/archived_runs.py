@@ -10,8 +10,8 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """What the ledger records about consecutive runs of one side of a lane that are in the dataset, so that most
-    questions can be answered without reading them."""
+    """What the ledger records about consecutive runs of one side of a lane that `mirrord compact` has moved to the
+    dataset. Most look-ups need nothing else."""
 
     generation: int
     """Number of the compaction that moved the runs to the dataset."""

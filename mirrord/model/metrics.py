@@ -24,7 +24,7 @@ _MM2_SOURCE = "`MirrorSourceConnector`: "
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One metric."""
+    """The declaration of one metric."""
 
     name: str
     """The name as Prometheus clients declare it. The names of a counter's samples end in `_total`, and those of an info

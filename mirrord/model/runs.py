@@ -306,7 +306,7 @@ class Runs:
         self.settle()
 
     def copy(self) -> "Runs":
-        """Return an independent copy."""
+        """Return a copy. Later changes to one of the two do not affect the other."""
         twin = Runs(memory=self._memory)
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]

@@ -24,7 +24,7 @@ more, every second one is dropped."""
 
 
 class FlowFigures:
-    """The figures of one flow."""
+    """The rates, lags and counters of one flow."""
 
     def __init__(self) -> None:
         self.rates = Rates()
@@ -218,7 +218,7 @@ class Counts:
         self._deaths_reported = deaths
 
     def status(self) -> CountsStatus:
-        """Return the current values."""
+        """Return the current values of the counters."""
         return CountsStatus(
             copied_records=self._records,
             copied_bytes=self._bytes,

@@ -72,14 +72,14 @@ class Upkeep:
             self._mm2.record(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Run all loops until cancelled."""
+        """Run the loops for configs and ACLs, for deletions, and for MirrorMaker 2's records, until cancelled."""
         self._discovered = None
         self._faults.clear()
         mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
         await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to both clusters."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     @property

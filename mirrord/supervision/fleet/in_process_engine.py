@@ -19,7 +19,7 @@ from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 
 class ProcessEngine:
-    """An `Engine` whose replicators share this event loop."""
+    """An `Engine` whose replicators and group followers run on the event loop of this process."""
 
     cores = 1
     """All replicators share one event loop, which uses one core."""

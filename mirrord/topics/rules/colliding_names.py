@@ -14,5 +14,5 @@ def plain_form(topic: str) -> str:
 
 
 def plain_forms(topics: Iterable[str]) -> set[str]:
-    """Return the plain form of each topic."""
+    """Return the `plain_form` of each of these topic names."""
     return {plain_form(topic) for topic in topics}

@@ -96,11 +96,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target` holds the topics of the target cluster by name. `target_name` returns the name that the flow's naming gives
-    to a target topic, and may raise PolicyFault. Names in `copy_names` take precedence over it. `claimed` are target
-    topics that this flow must not copy into, each with a reason that continues the sentence "would be copied into X,
-    which". `former` holds the ids of all target topics that were ever copied into, by source topic id and name of the
-    target topic.
+    `target` holds the existing target topics. `target_name` applies the flow's naming and may raise PolicyFault;
+    `copy_names` takes precedence. `claimed` are target topics of others, each with a reason that continues "would be
+    copied into X, which". `former` holds the ids of all former and present target topics, by source topic id and name.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
