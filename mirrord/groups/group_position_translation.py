@@ -54,8 +54,8 @@ def ahead_of(
     """Return the lanes whose resume positions are below these source positions, although more records may already be
     copied.
 
-    For these lanes, the end of the target partition is requested to find out how far they are copied. It shows that
-    only for a `protected` lane, whose target broker refuses gaps, so other lanes are not returned.
+    The caller requests the ends of their target partitions to find out how far they are copied. The end shows that only
+    for a `protected` lane, because its target broker refuses gaps. So other lanes are not returned.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():

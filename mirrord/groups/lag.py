@@ -1,4 +1,5 @@
-"""Determines, on request, how far committed positions lag the end of their partitions, in records and in time."""
+"""Determines, on request, how far committed positions are behind the end of their partitions, in records and in
+time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long the answers are waited for. The caller then continues without the missing ones."""
+"""How long a caller waits for the answers. It then continues without the missing ones."""
 
 
 class LaneEnds:

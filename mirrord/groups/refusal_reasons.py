@@ -44,7 +44,8 @@ class CommitRefusal(NamedTuple):
 
 
 def refusal(error: int, side: Side) -> CommitRefusal:
-    """Return what a broker's error for a commit on this side means. The error may also be 0."""
+    """Return what a broker's error for a commit on this side means. `error` is 0 if the broker has accepted the
+    commit."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"

@@ -7,7 +7,7 @@ after the position or does not exist yet. So no record is skipped, and only reco
 are read again. Two lanes provide the translation: the flow's own lane, and the lane of the opposite flow.
 
 If the reader has read all records that a lane has copied, the first record that it has not read does not exist yet. Log
-ends that were requested earlier (`Sight`) say which offset it will have at least. Without them, a position could never
+ends that were requested earlier (`Sight`) show the lowest offset that it can have. Without them, a position could never
 advance past the last record that was produced on a side to which clients no longer write.
 """
 
@@ -122,8 +122,8 @@ class CrossedAtlas(Atlas):
         """`backs` holds the lanes of each partition in both directions, or the reason why its positions cannot be
         translated.
 
-        Lanes of heartbeat topics are not in it: these topics have different names on the two sides, and are translated
-        with one lane.
+        Lanes of heartbeats topics are not in `backs`. These topics have different names on the two clusters, so their
+        positions are translated with one lane.
         """
         super().__init__(lanes, progress_by_lane)
         self._backs = backs

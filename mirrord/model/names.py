@@ -79,14 +79,14 @@ def flow_of_ledger(topic: str) -> str | None:
 
 
 def probe_topic(flow: str) -> str:
-    """Return the name of the topic on the flow's target cluster that the broker probe writes to. It exists only during
-    a probe."""
+    """Return the name of the topic on the flow's target cluster that the broker probe writes to. It is deleted after
+    each probe if mirrord has the permission to delete it."""
     return f"mirrord.{flow}.probe"
 
 
 def dead_letter_topic(flow: str) -> str:
     """Return the name of the topic on the flow's target cluster that holds skipped records. It is created when the
-    first record is skipped."""
+    first record is parked there."""
     return f"mirrord.{flow}.dead"
 
 

@@ -371,7 +371,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_ms: int | None = None
     """Start time of the next scheduled job. It is known only to the daemon that holds the flow's lease."""
     note: str = ""
-    """One line for people that says why a scheduled job did not run."""
+    """One line for people about a failure that `line` does not contain: for example, why a scheduled job did not
+    start."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):

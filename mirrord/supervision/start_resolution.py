@@ -29,7 +29,7 @@ from mirrord.model.names import ClusterId
 from policies.flow_policies import selection_of
 
 ANSWER_S = 5.0
-"""How long the start offsets are waited for. Missing ones are requested again in the next refresh of discovery."""
+"""How long to wait for the start offsets. Missing ones are requested again in the next refresh of discovery."""
 RETRY_S = 0.2
 PARTITIONS_AT_ONCE = 10_000
 """Maximum number of partitions in one request and in one fact. A fact must fit into one record."""

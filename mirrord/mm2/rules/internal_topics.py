@@ -45,8 +45,8 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
 
 
 def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[PlanStep]:
-    """Yield a step for each of these topics that must be created. `source` and `target` are the names of the topics
-    that exist on the flow's clusters."""
+    """Yield a step for each topic for MirrorMaker 2's clients that must be created. `source` and `target` are the names
+    of the topics that exist on the flow's clusters."""
     for topic in written_topics(flow):
         if topic.name not in (source if topic.cluster == flow.source else target):
             number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor

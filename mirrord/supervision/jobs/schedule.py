@@ -24,7 +24,8 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""Maximum interval between two readings of the wall clock while a job is waited for, because the clock may be set."""
+"""Maximum interval between two readings of the wall clock until a job is due, because the clock may be set in the
+meantime."""
 AGAIN_S = 30.0
 """Pause before the next attempt after an internal error."""
 

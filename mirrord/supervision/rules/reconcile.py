@@ -2,8 +2,8 @@
 
 The functions are called repeatedly with the current state of the replicators, and keep no state themselves. A lane is
 assigned to a replicator only while no other replicator has it. A replicator has a lane from its assignment until the
-replicator has given the lane back or is known to be dead. So two replicators never host the same lane, in whatever
-order the steps succeed or fail.
+replicator has given the lane back, is known to be dead, or counts as lost. So a lane is never assigned to two of the
+flow's replicators at once, in whatever order the steps succeed or fail.
 
 The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators, and
 to an empty spare replicator first. After the replacement has started, lanes move to it a few at a time until the loads
@@ -97,7 +97,8 @@ class Wishes(msgspec.Struct, frozen=True):
     alone: frozenset[LaneId] = frozenset()
     """Lanes that get a replicator to themselves."""
     even_out: bool = True
-    """Whether lanes may move only to balance the loads. Lanes move to a new replicator in any case."""
+    """Whether lanes may move for the sole purpose of balancing the loads. Lanes move to a new replicator in any
+    case."""
     pins: Mapping[LaneId, int] = {}
     """For each lane that an operator has pinned, the number of the replicator. The lane is placed there if that
     replicator hosts shared lanes and has room. Otherwise it is placed like all other lanes.
