@@ -18,7 +18,8 @@ from mirrord.config.schema import Config
 log = structlog.get_logger()
 
 _store: Any = internal_kv
-"""A semi-private module. Ray's own libraries use it, and a test checks that it exists."""
+"""Ray's internal key-value store, a semi-private module. Ray's own libraries use it, and a test checks that it
+exists."""
 
 
 def kept_config(daemon: str) -> Config | None:
@@ -32,7 +33,7 @@ def kept_config(daemon: str) -> Config | None:
 
 
 async def keep_config(daemon: str, config: Config) -> None:
-    """Store another configuration from now on."""
+    """Store this configuration in place of the previous one."""
     try:
         await asyncio.to_thread(_store._internal_kv_put, _key(daemon), msgspec.msgpack.encode(config))
     except (RayError, RuntimeError) as error:

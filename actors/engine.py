@@ -45,7 +45,8 @@ class RayEngine:
         self._instance = instance
         self._log_directory = log_directory
         self._orders = uuid.uuid4().hex
-        """Identifies this process to the actors that it gives orders to."""
+        """Identifies this process. It is sent with each order, so that an actor can refuse the orders of other
+        processes."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._nodes = Nodes()
@@ -57,7 +58,7 @@ class RayEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Return the living nodes that have cores."""
+        """Return the number of cores of each living node that has any, by node id."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
@@ -65,27 +66,28 @@ class RayEngine:
         await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
-        """End the actors of all other flows, because no process will look for them."""
+        """End this instance's actors for flows that are not listed here, because no process will look for them."""
         kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
         for name in await self.found(f"{self._instance}/"):
             if not name.startswith(kept):
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of living actors that begin with the prefix and that this process does not know."""
+        """Return the names of living actors that begin with the prefix and that this process neither started nor
+        attached to."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Return the replicators that take their orders from this process."""
+        """Return the replicators with this name prefix that take their orders from this process."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorCalls:
-        """Attach to a replicator that was found. Raises ReplicatorDead."""
+        """Attach to the running replicator of this name. Raises ReplicatorDead if there is none."""
         return await self._attach(ReplicatorCalls, name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupCalls:
-        """Attach to a group follower that was found. Raises ReplicatorDead."""
+        """Attach to the running group follower of this name. Raises ReplicatorDead if there is none."""
         return await self._attach(GroupCalls, name, on_death)
 
     async def end(self, name: str) -> None:
@@ -165,10 +167,10 @@ class RayEngine:
             except ActorDiedError as error:
                 if died_with_its_node(error):
                     self._running.pop(calls.name, None)
-                    return  # every caller of the actor receives this error, too
+                    return  # nothing to report: every call to the actor fails with this error, too
                 break
             except RayError:
-                # Perhaps only the connection was lost.
+                # Only the connection to the actor may have been lost, so the call is repeated.
                 await asyncio.sleep(WATCH_PAUSE_S)
         ended.set()
         self._running.pop(calls.name, None)

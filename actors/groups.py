@@ -27,7 +27,7 @@ class GroupsActor(WorkerActor):
         return f"mirrord groups {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger and return the process id."""
+        """Read the ledger, start to follow the groups, and return the id of this process."""
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
         self._end_when_lost(self._sync)
@@ -35,15 +35,16 @@ class GroupsActor(WorkerActor):
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
-        """Return the identity of this follower. All positions are reported again."""
+        """Return the identity of this follower, and report all positions again, because the caller may not know
+        them."""
         log.info("groups_greeted", follower=self._name, orders=orders)
         self._sync.report_all()
         return msgspec.msgpack.encode(Greeting(program(), self._setup))
 
     async def news(self) -> bytes:
-        """Return the changes since the last call."""
+        """Return the translated positions that have changed since the last call, as `GroupsNews` in msgpack."""
         return msgspec.msgpack.encode(self._sync.news())
 
     async def report(self, reverse: bool) -> bytes:
-        """Return the current state of all groups."""
+        """Return the current positions of all groups, as `GroupsReport` in msgpack."""
         return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))

@@ -35,19 +35,20 @@ from mirrord.supervision.fleet.engine import (
 
 CALL_S = 5.0
 ANSWER_S = 2.0
-"""How much longer than its own deadline a call may take."""
+"""For calls that are given a deadline: how long after the deadline the answer may arrive."""
 REPORT_S = 15.0
 """Timeout of a report from a group follower, which queries the target first."""
 LINGER_S = 1.0
-"""Time between the loss of a lease and the end of the process. The lanes are fenced at once and report it."""
+"""Time between the loss of a lease and the end of the process. The lanes stop writing at once, and the supervisor can
+still learn that from a report."""
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long Ray may take to confirm the end of a killed process."""
 END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
-"""Ray's message text (GenNodeDiedCause in gcs_actor_manager.cc). The cause itself does not reach Python. A test checks
-that the text is unchanged."""
+"""The text by which Ray reports that an actor died with its node (GenNodeDiedCause in gcs_actor_manager.cc). Ray passes
+no error code for this to Python. A test checks that the text is unchanged."""
 
 log = structlog.get_logger()
 
@@ -65,7 +66,7 @@ _groups = msgspec.msgpack.Decoder(GroupsReport)
 
 
 async def call(answer: Awaitable[T], timeout_s: float) -> T:
-    """Wait for an actor's answer. Any failure is raised as ReplicatorDead or ReplicatorUnsure."""
+    """Wait for an actor's answer, and return it. Every failure is raised as ReplicatorDead or ReplicatorUnsure."""
     try:
         # Not `asyncio.wait_for`: in Python 3.11 it may swallow the cancellation of the caller.
         async with asyncio.timeout(timeout_s):
@@ -86,8 +87,8 @@ async def call(answer: Awaitable[T], timeout_s: float) -> T:
 
 
 def died_with_its_node(error: ActorDiedError) -> bool:
-    """Return whether Ray reports the death only because it lost the actor's node. The process may then live and keep
-    running indefinitely."""
+    """Return whether Ray reports the death only because it lost the actor's node. The actor's process may then still be
+    alive, and may keep running indefinitely."""
     return NODE_DIED in str(error)
 
 
@@ -97,8 +98,8 @@ def in_health_group(method: Method) -> Method:
 
 
 async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
-    """Return a new actor of this name, on this node if possible. It may still be starting. Raises EnvironmentFault,
-    also if the name is taken."""
+    """Create an actor of this name, on this node if possible, and return it. The actor may still be starting. Raises
+    EnvironmentFault if Ray refuses, for example because the name is taken."""
     where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
 
     def register() -> Any:
@@ -111,7 +112,7 @@ async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: 
 
 
 async def find(name: str) -> Any | None:
-    """Return the living actor of this name."""
+    """Return the living actor of this name, or None."""
     try:
         return await asyncio.to_thread(_ray.get_actor, name)
     except (RayError, ValueError):
@@ -127,7 +128,8 @@ async def names() -> list[str]:
 
 
 async def kill(actor: Any, *, restart: bool = False) -> None:
-    """End an actor's process, as with kill -9. This may take a moment, and the caller must verify the result elsewhere.
+    """End an actor's process, as with kill -9. The process may still be alive when this function returns, and the
+    caller must check its end by other means.
 
     `restart`: Ray starts the actor again, if it was created with restarts.
     """
@@ -136,8 +138,8 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
 
 
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
-    """End this actor's process when its lease is lost, or for another reason. A zombie that wakes up notices by itself,
-    and no other process may be there to end it."""
+    """End this actor's process when its lease is lost, or for another reason. A process that was suspended and
+    continues then ends by itself, because there may be no other process to end it."""
 
     async def end() -> None:
         await lost
@@ -159,15 +161,16 @@ async def until_orphaned() -> None:
 
 
 class Watches:
-    """Tracks which process waits for an actor's end. Only the newest one may wait: a supervisor that died must not keep
-    a slot among the concurrent calls."""
+    """Tracks which supervisor process waits for an actor's end. Only the newest one may wait, so that a supervisor that
+    died does not take up one of the actor's concurrent calls."""
 
     def __init__(self) -> None:
         self._orders = ""
         self._replaced = asyncio.Event()
 
     async def wait(self, orders: str) -> None:
-        """Wait until another process waits. All calls must come from one event loop."""
+        """Wait until another process, with other `orders`, calls this method. All calls must come from one event
+        loop."""
         if orders != self._orders:
             self._replaced.set()
             self._replaced, self._orders = asyncio.Event(), orders
@@ -175,7 +178,7 @@ class Watches:
 
 
 class ActorCalls:
-    """The calls that all actors started by a supervisor have in common."""
+    """Calls to an actor that a supervisor has started: those that replicators and group followers have in common."""
 
     def __init__(self, name: str, actor: Any, ended: asyncio.Event, orders: str) -> None:
         """`ended` is set when Ray reports that the actor's process has ended. `orders` identifies this process."""
@@ -212,7 +215,7 @@ class ReplicatorCalls(ActorCalls):
     """The replicator's process, if it runs on this machine and has reported."""
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes that will be assigned."""
+        """Announce to the replicator the lanes that will be assigned to it."""
         await call(self._actor.prepare.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
@@ -220,7 +223,7 @@ class ReplicatorCalls(ActorCalls):
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Ask the replicator to drain lanes."""
+        """Ask the replicator to drain lanes, and return how it left each of them."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in partings.items()}
@@ -232,7 +235,7 @@ class ReplicatorCalls(ActorCalls):
             await call(method.remote(list(lanes), self._orders), CALL_S)
 
     async def report(self) -> ReplicatorReport:
-        """Return the current state of the replicator."""
+        """Return the current state of the replicator and of its lanes."""
         answer = await call(self._actor.report.remote(), CALL_S)
         try:
             report = _report.decode(answer)
@@ -246,14 +249,14 @@ class ReplicatorCalls(ActorCalls):
     async def close(self, deadline_s: float) -> None:
         """Ask the replicator to drain its lanes and to end."""
         await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
-        # It has closed its connections, so no confirmation of its end is needed.
+        # The replicator has closed its connections, so its end need not be confirmed.
         await super().kill()
 
     async def kill(self) -> None:
         """End the replicator's process. Returns once the process is confirmed to have ended.
 
-        Ray's GCS calls an actor dead as soon as it is asked to kill it, whether or not the actor's node is reachable.
-        Its report is therefore proof only if it came before the request.
+        Ray's GCS calls an actor dead as soon as it is asked to kill that actor, even if the actor's node cannot be
+        reached. A report of its death is therefore proof only if it came before the request.
         """
         if self._ended.is_set():
             return
@@ -269,11 +272,11 @@ class GroupCalls(ActorCalls):
     """The `GroupsHandle` of an actor (`actors.groups.GroupsActor`)."""
 
     async def news(self) -> GroupsNews:
-        """Return the changes since the last call."""
+        """Return the translated positions that have changed since the last call."""
         return _news.decode(await call(self._actor.news.remote(), CALL_S))
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current state of all groups."""
+        """Return the current positions of all groups."""
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
 
 
@@ -283,7 +286,7 @@ def _parting(answer: bytes | bool) -> Parting:
     try:
         return Parting(clean=bool(answer), word=_word.decode(answer) if isinstance(answer, bytes) and answer else None)
     except msgspec.DecodeError:
-        return Parting(clean=True)  # from another version; the state topic holds its resume position, too
+        return Parting(clean=True)  # another version has sent it; the state topic also holds the resume position
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -294,11 +297,12 @@ def _runs(process: psutil.Process) -> bool:
 
 
 def _node_line(error: ActorDiedError) -> str:
-    """Return what happened to the node: the last part of a long message."""
+    """Return the part of Ray's message that says what happened to the node. It follows `NODE_DIED` at the end of a long
+    text."""
     return str(error).rpartition(NODE_DIED)[2].strip().replace("\n", " ").replace("\t", "") or NODE_DIED
 
 
 def _line(error: BaseException) -> str:
-    """Return the first line of an error. Ray's messages can fill a page."""
+    """Return the first line of an error's message, because Ray's messages can fill a page."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,9 +1,9 @@
-"""Cleans up after a Ray that a daemon started: ends its remaining processes once the process that started it is gone,
-however it ended.
+"""Cleans up after a Ray cluster that a daemon started on this machine. Once the process that started the cluster has
+ended, for whatever reason, the janitor kills Ray's remaining processes and removes Ray's folder.
 
-It runs as a script next to that process, with a pipe from it as stdin. End of file on the pipe means that the process
-has ended. Ray's processes end with it by themselves, but its agents wait a minute for a GCS that is gone
-(publish_error_to_driver), and nothing else removes the folder.
+It runs as a script next to the process that started Ray, with a pipe from it as stdin. End of file on the pipe means
+that the process has ended. Most of Ray's processes then end by themselves, but Ray's agents wait a minute for a GCS
+that is gone (publish_error_to_driver), and nothing else removes the folder.
 """
 
 import os
@@ -14,19 +14,19 @@ import time
 from pathlib import Path
 
 GRACE_S = 3.0
-"""Time for processes that end by themselves."""
+"""How long processes are given to end by themselves before they are killed."""
 ROUNDS = 20
 
 
 def users(folder: str) -> set[int]:
-    """Return the processes that have a file below the folder open. Processes of other users cannot be inspected, and
-    have no such file open."""
+    """Return the ids of the processes that have a file below the folder open. Processes of other users cannot be
+    inspected, but have no such file open."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
             files = [_target(link) for link in (process / "fd").iterdir()]
         except OSError:
-            continue  # it has ended, or we may not inspect it
+            continue  # the process has ended, or may not be inspected
         if any(file.startswith(f"{folder}/") for file in files):
             found.add(int(process.name))
     return found - {os.getpid()}
@@ -36,7 +36,7 @@ def _target(link: Path) -> str:
     try:
         return str(link.readlink())
     except OSError:
-        return ""  # closed in the meantime
+        return ""  # the file was closed in the meantime
 
 
 def main(folder: str) -> None:

@@ -19,10 +19,10 @@ _ray: Any = ray
 
 
 class Nodes:
-    """The nodes as of Ray's last answer."""
+    """The living nodes of the Ray cluster, as of Ray's last answer."""
 
     def __init__(self) -> None:
-        """Query Ray, which takes milliseconds."""
+        """Ask Ray for the nodes. This blocks for some milliseconds."""
         self.cores = _living()
         """The cores of each living node, by node id. A node that has less than one core counts as one."""
 

@@ -1,4 +1,4 @@
-"""The options that actors are created with, in one table with the reasons, and the actors' names."""
+"""The options with which Ray creates each kind of actor, with the reason for each option, and the supervisor's name."""
 
 from typing import Any
 

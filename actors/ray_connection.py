@@ -1,9 +1,9 @@
 """The Ray cluster that a daemon runs on: one that it starts on this machine, or an existing one.
 
-A client that reaches Ray's ports needs its token. A Ray that mirrord starts creates one unless RAY_AUTH_MODE says
-otherwise (`ray get-auth-token` shows it). Such a Ray ends with this process, however the process ends: the kernel ends
-Ray's processes together with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so `connect` must
-be called on the main thread. `janitor.py` ends the processes that remain.
+Clients that connect to Ray's ports need a token. A Ray that mirrord starts creates one unless RAY_AUTH_MODE says
+otherwise (`ray get-auth-token` shows it). Such a Ray ends with this process, for whatever reason the process ends: the
+kernel ends Ray's processes together with the thread that started them (PR_SET_PDEATHSIG, ray._private.services), so
+`connect` must be called on the main thread. `janitor.py` ends the processes that remain.
 """
 
 import logging
@@ -27,25 +27,27 @@ from mirrord.model.errors import EnvironmentFault
 OBJECT_STORE_BYTES = 80 << 20
 """Smallest object store that Ray accepts. Records never pass through it."""
 LOG_BYTES = 16 << 20
-"""Size at which Ray rotates the logs of Ray's processes. It keeps five."""
+"""Size in bytes at which Ray rotates a log file of its processes. It keeps five rotated files of each log."""
 DEAD_ACTORS = 200
 """Number of dead actors that Ray remembers for its dashboard. Ray's default is 100,000 (ray_config_def.h)."""
 TASKS = 1_000
-"""Number of calls that Ray remembers. Ray's default is 100,000."""
+"""Number of actor calls that Ray remembers for its dashboard. Ray's default is 100,000."""
 HEAD_LOST_S = 10
-"""Time after which the processes of a Ray that mirrord started give up once its head has died. Ray's default is 60."""
+"""Time in seconds after which the processes of a Ray that mirrord started end once its head has died. Ray's default is
+60 s."""
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit into 107 characters
 """The parent of Ray's folder. Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
 
 PRINTS = "_worker_logs_enabled"
-"""A private switch of Ray that only its debugger uses. A test checks that it exists."""
+"""Private attribute of Ray's worker module: whether the driver prints the output of workers. Apart from mirrord, only
+Ray's debugger sets it. A test checks that the attribute exists."""
 
 _ray: Any = ray
 
 
 class RayConnection:
-    """This process as a Ray driver."""
+    """The connection of this process, as a Ray driver, to the Ray cluster of the daemon."""
 
     def __init__(self, config: RayConfig) -> None:
         self._config = config
@@ -62,10 +64,11 @@ class RayConnection:
         self.dashboard = f"http://{url}" if url else ""
 
     def close(self) -> None:
-        """Disconnect from Ray. A Ray that mirrord started ends.
+        """Disconnect from Ray, and end Ray if mirrord started it.
 
-        The janitor is not notified: it begins when this process has ended. Ray's files stay open in this process until
-        then. The janitor ends every process that has them open, including one that is merely slow to exit.
+        The janitor is not notified, because it must begin only when this process has ended. Until then, this process
+        has files of Ray open, and the janitor kills every process that has such files open, even one that is only slow
+        to exit.
         """
         _ray.shutdown()
         if self._folder is not None:
@@ -105,8 +108,8 @@ class RayConnection:
                     **_DRIVER,
                 )
                 if self._janitor.stdin is not None:
-                    # Python closes its own descriptor while it exits, which may take longer than the janitor's grace
-                    # period.
+                    # The duplicate keeps the pipe open until this process has ended. Python closes its own descriptor
+                    # while it exits, and the rest of the exit may take longer than the janitor's grace period.
                     os.dup(self._janitor.stdin.fileno())
                 return context
             # "The current node timed out during startup": on a busy machine, Ray gives up on its own agents after 15 s.
@@ -120,7 +123,7 @@ class RayConnection:
 
 
 _DRIVER: dict[str, Any] = {
-    # Each process writes its own rotated log.
+    # Each process of mirrord writes and rotates a separate log file.
     "log_to_driver": False,
     "configure_logging": False,
 }

@@ -1,4 +1,5 @@
-"""Keeps the folder of a Ray that mirrord started from growing with every process that has started and ended.
+"""Removes old log files from the folder of a Ray that mirrord started, so that it does not grow with each worker
+process.
 
 Ray writes two or three small files for each worker process and never removes them while it runs
 (ray._private.node.Node, "Logging"). They do not contain mirrord's own logs.
@@ -10,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 KEPT = 100
-"""Number of files of ended processes that are kept; the newest ones."""
+"""Number of log files of ended processes that are kept. The newest ones are kept."""
 _OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)")
 
 
 def sweep(folder: Path) -> int:
-    """Remove the files of workers that ended long ago below Ray's folder. Return the number of files removed."""
+    """Remove old log files of worker processes that have ended, below Ray's folder. Return the number of files
+    removed."""
     ended: list[tuple[float, Path]] = []
     for path in folder.glob("session_*/logs/*worker-*"):
         found = _OF_A_WORKER.fullmatch(path.name)

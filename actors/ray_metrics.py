@@ -17,7 +17,7 @@ from mirrord.model.metrics import BY_NAME, Metric
 from mirrord.model.status import Status
 
 EVERY_S = 10.0
-"""Ray's agent forwards values about as often (metrics_report_interval_ms)."""
+"""How often values are passed to Ray. Ray's agent forwards them about as often (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
 """Gauges with one series for each state. A state that no longer applies gets the value 0. Other gauges that are no
 longer known get NaN, which Ray omits."""

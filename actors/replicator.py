@@ -20,8 +20,8 @@ from mirrord.replication.lane.assignment import Greeting, LaneAssignment
 from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
-"""Longest time that an orphaned replicator keeps its lanes. Ray detects within 16 s that a node manager was killed,
-and within a minute that it is stuck."""
+"""Longest time for which a replicator keeps its lanes after its node manager has ended. Ray detects within 16 s that a
+node manager was killed, and within a minute that it is stuck."""
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -41,7 +41,7 @@ class ReplicatorActor(WorkerActor):
         return f"mirrord replicator {self._name}"
 
     async def open(self) -> int:
-        """Read the ledger and return the process id."""
+        """Read the ledger, and return the id of this process. After that, lanes can be assigned."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._end_when_lost(self._replicator)
@@ -55,12 +55,12 @@ class ReplicatorActor(WorkerActor):
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._encoded_report()))
 
     async def prepare(self, lanes: bytes, orders: str) -> None:
-        """Prepare for lanes that will be assigned."""
+        """Connect to the brokers of lanes that this replicator may get."""
         self._check(orders)
         await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
     async def assign(self, lanes: bytes, orders: str) -> None:
-        """Host lanes."""
+        """Start to host these lanes."""
         self._check(orders)
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
@@ -73,7 +73,7 @@ class ReplicatorActor(WorkerActor):
 
     @in_health_group
     async def hurry(self, lanes: Sequence[LaneId], orders: str) -> None:
-        """Fetch these lanes first."""
+        """Fetch these lanes before others."""
         self._check(orders)
         self._replicator.hurry(lanes)
 
@@ -84,16 +84,17 @@ class ReplicatorActor(WorkerActor):
 
     @in_health_group
     async def report(self) -> bytes:
-        """Return the current state, including the age of the main loop."""
+        """Return the current state of the replicator and of its lanes, and how long ago the main event loop last
+        responded."""
         return self._encoded_report()
 
     def _encoded_report(self) -> bytes:
         return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
 
     async def _end_orphaned(self) -> None:
-        """Close and end after the node manager has ended. Without it, no process can reach this one, and other
-        replicators get its lanes once the node counts as lost. Until then it keeps copying, so the lanes are
-        interrupted no longer than by a move."""
+        """Close and end after the node manager has ended. Without the node manager, no process can reach this one, and
+        other replicators get its lanes once the node counts as lost. Until then this replicator keeps copying, so that
+        the lanes are interrupted no longer than by a planned move."""
         await until_orphaned()
         log.error("replicator_orphaned", replicator=self._name)
         for _ in range(int(ORPHAN_S / ORPHAN_LOOK_S)):
@@ -104,9 +105,10 @@ class ReplicatorActor(WorkerActor):
         try:
             await self._replicator.close(DRAIN_S)
         finally:
-            os._exit(1)  # no other process is there to end it
+            os._exit(1)  # no other process can end this one
 
     def _check(self, orders: str) -> None:
-        """Reject orders of a former supervisor: its calls may arrive after its successor's first call."""
+        """Reject the orders of a former supervisor process, whose calls may arrive after the first call of its
+        successor."""
         if orders != self._orders:
             raise EnvironmentFault(f"{self._name} takes its commands from another process")

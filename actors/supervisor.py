@@ -1,6 +1,7 @@
 """The supervisor as a Ray actor: a daemon's flows and HTTP API, in a separate process.
 
-Ray restarts it when it dies (`max_restarts`), and then runs only `__init__`. Everything therefore begins there.
+Ray restarts the actor when it dies (`max_restarts`), and then runs only `__init__`. Therefore `__init__` starts all of
+the supervisor's tasks.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class SupervisorActor:
     """Hosts `mirrord.daemon.daemon.Supervisor`."""
 
     def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
-        """`predecessor`: the daemon that this one replaces, or empty."""
+        """`predecessor` is the daemon that this one replaces, as msgpack, or empty."""
         who = msgspec.msgpack.decode(identity, type=Identity)
         replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
         self._name = name
@@ -74,26 +75,27 @@ class SupervisorActor:
         return self._supervisor.status().encode()
 
     async def apply(self, config: bytes) -> bytes:
-        """Continue with another version of the daemon's own configuration file. Return what that changes."""
+        """Continue with another version of the daemon's own configuration file. Return the changes, as `ConfigChanges`
+        in msgpack."""
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
     async def stop(self) -> None:
-        """Begin to drain."""
+        """Begin to drain all flows."""
         await self._supervisor.stop()
 
     async def stopped(self) -> bool:
-        """Return whether everything has ended."""
+        """Return whether the supervisor has drained and ended all flows."""
         return self._ended
 
     async def replaced_by(self) -> bytes:
-        """Return the daemon that has taken over everything, or empty bytes if none has."""
+        """Return the daemon that has taken over all flows of this one, or empty bytes if there is none."""
         by = self._supervisor.replaced_by
         return b"" if by is None else msgspec.msgpack.encode(by)
 
     @in_health_group
     async def loop_age_s(self) -> float:
-        """Return the time since the main event loop last completed a turn, in seconds."""
+        """Return the time in seconds since the main event loop last completed an iteration."""
         return time.monotonic() - self._came_round
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A daemon on Ray, seen from the foreground process, which starts, watches and ends the supervisor."""
+"""The part of a daemon on Ray that runs in the foreground process: it starts, watches and ends the supervisor actor."""
 
 import asyncio
 import uuid
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class RayDaemon:
-    """The supervisor on Ray."""
+    """Starts, watches and ends the supervisor actor of one daemon."""
 
     def __init__(self, config: Config, log_directory: str) -> None:
         self._config = config
@@ -43,7 +43,7 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self.replaced_by: Successor | None = None
-        """The daemon that has taken over everything."""
+        """The daemon that has taken over all flows of this one, once there is one."""
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
@@ -57,7 +57,8 @@ class RayDaemon:
     async def start(self, predecessor: Predecessor | None = None) -> str:
         """Bring up Ray and the supervisor, and return the address of its HTTP API. Raises EnvironmentFault.
 
-        If a predecessor runs on the same Ray cluster, both exist for a while.
+        If the predecessor's supervisor runs on the same Ray cluster, both supervisors exist there until the predecessor
+        ends.
         """
         self._ray.connect()  # must run on the main thread (see `connect`); nothing else runs yet
         name = options.supervisor_name(self._config.instance)
@@ -97,21 +98,22 @@ class RayDaemon:
             return None
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Continue with another configuration. Raises EnvironmentFault if the supervisor does not answer."""
+        """Let the supervisor continue with another configuration, and return the changes. Raises EnvironmentFault if
+        the supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:
-        """Begin to drain."""
+        """Ask the supervisor to begin to drain all flows."""
         self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
         try:
             await call(self._actor.stop.remote(), CALL_S)
         except (ReplicatorDead, ReplicatorUnsure):
-            return  # the next signal asks again; `wait` notices how it ends
+            return  # another signal repeats the request, and `wait` notices how the supervisor ends
 
     async def wait(self) -> None:
-        """Wait until the supervisor has drained everything, then disconnect from Ray. Raises EnvironmentFault if the
-        supervisor vanished."""
+        """Wait until the supervisor has drained all flows, then disconnect from Ray. Raises EnvironmentFault if the
+        supervisor vanishes before that."""
         self._looked = self._heard = asyncio.get_running_loop().time()
         swept = 0.0
         try:
@@ -131,7 +133,7 @@ class RayDaemon:
 
     async def _check_loop(self) -> None:
         """Kill a supervisor whose event loop hangs or whose process is stopped, so that Ray restarts it. Lanes continue
-        meanwhile."""
+        to copy in the meantime."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return
@@ -165,7 +167,7 @@ class RayDaemon:
                 if address := await call(self._actor.address.remote(), CALL_S):
                     return address
             except ReplicatorUnsure as fault:
-                self._unsure = str(fault)  # it is still starting, or is retrying
+                self._unsure = str(fault)  # the supervisor is still starting, or tries again to start
             except ReplicatorDead as fault:
                 raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
             await asyncio.sleep(POLL_S)

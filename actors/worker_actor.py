@@ -12,7 +12,8 @@ from mirrord.runtime import logs
 
 
 class WorkerActor:
-    """A base class for actors. Ray calls methods by name, so those of a subclass are the actor's interface."""
+    """Base class of the actors that host a worker. Ray calls methods by name, so the methods of a subclass are the
+    actor's interface."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
         """`setup` is a `FlowSetup` as msgpack."""
@@ -25,7 +26,8 @@ class WorkerActor:
 
     @in_health_group
     async def watch(self, orders: str) -> None:
-        """Block until another process's orders are accepted. If the call fails, the process has ended."""
+        """Block until another supervisor process calls this method. If the call fails, the process of this actor has
+        ended."""
         await self._watches.wait(orders)
 
     def _decoded(self) -> tuple[FlowSetup, KafkaLog]:

@@ -1,9 +1,9 @@
-"""Which ACLs of the source are synced to the target, and to which resources there.
+"""Decides which ACLs of the source are synced to the target, and to which resources there.
 
-`read-only` is the rule of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): ACLs on single
-topics, without write permissions. An ACL that no longer exists at the source stays at the target. `exact` syncs
-everything that a failover needs: principals that may write at the source may write at the target, groups are included,
-and permissions revoked at the source are revoked at the target.
+`read-only` is the policy of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): it syncs
+ACLs on single topics, without write permissions. An ACL that is removed at the source remains at the target. `exact`
+syncs what a failover needs: ACLs on groups are included, principals that may write at the source may also write at the
+target, and ACLs that are removed at the source are removed at the target.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,45 +17,46 @@ from mirrord.model.errors import ConfigError
 
 
 class TopicNames(NamedTuple):
-    """The properties of a flow that a rule about topics depends on."""
+    """What an ACL policy must know about a flow's topics and their names at the target."""
 
     selects: Callable[[str], bool]
-    """Whether the flow copies a topic of this name."""
+    """Returns whether the flow copies a topic of this name."""
     selects_below: Callable[[str], bool]
-    """Whether the flow copies any topic whose name begins with this prefix."""
+    """Returns whether the flow copies any topic whose name begins with this prefix."""
     target_topic: Callable[[str], str]
     target_prefix: Callable[[str], str | None]
-    """`policies.naming.Naming.target_prefix`."""
+    """The method `policies.naming.Naming.target_prefix` of the flow's naming."""
     beside: Callable[[str], Iterable[str]] = lambda _: ()
-    """Additional target topics that hold records of this topic: those of topics that were recreated."""
+    """Returns the separate target topics of source topics of this name that were deleted and created again."""
 
 
 class Untold(NamedTuple):
-    """A rule that cannot be synced, and the reason."""
+    """The answer for an ACL that cannot be synced, with the reason."""
 
     reason: str
 
 
 class AclPolicy(Protocol):
-    """The ACL rule of one flow."""
+    """The policy that decides which ACLs a flow syncs."""
 
     resources: tuple[ResourceKind, ...]
     """The kinds of resources whose ACLs are synced."""
     removes: bool
-    """Whether ACLs that the source no longer has are removed at the target, if mirrord added them."""
+    """Whether ACLs that were removed at the source are removed at the target, if mirrord has added them."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have added an ACL of this kind at the target. mirrord removes its other
-        ACLs, which are left over from another policy."""
+        """Return whether this policy could have added such an ACL at the target. Other ACLs that mirrord has added come
+        from a former policy and are removed."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
-        """Return the rule at the target, or None for a rule that does not concern the flow."""
+        """Return the ACL that the target gets for an ACL of the source, or None if the ACL is not about this flow's
+        topics."""
         ...
 
 
 class ReadOnly:
-    """ACLs on single topics, without write permissions."""
+    """Syncs only ACLs on single topics, without write permissions."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC",)
     removes = False
@@ -75,7 +76,7 @@ class ReadOnly:
 
 
 class Exact:
-    """All ACLs on topics and groups."""
+    """Syncs all ACLs on the flow's topics and on groups."""
 
     resources: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
     removes = True
@@ -90,7 +91,7 @@ class Exact:
             if not names.selects(rule.name):
                 return None
             return msgspec.structs.replace(rule, name=names.target_topic(rule.name))
-        # A rule on all topics equals a rule on the empty prefix.
+        # An ACL on all topics (`*`) is the same as one on the empty prefix.
         prefix = "" if rule.pattern == "LITERAL" else rule.name
         if not names.selects_below(prefix):
             return None

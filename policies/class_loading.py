@@ -1,8 +1,9 @@
-"""Loads third-party policies: finds the class that the configuration names, creates an object and checks its interface.
+"""Loads policies that a user provides: finds the class that the configuration names, checks its interface and creates
+an object.
 
-A class is named by its dotted path (`module:Class`), or by an entry point name that an installed package offers. Python
-must be able to find the module: it is installed alongside mirrord, or its folder is in PYTHONPATH. Every fault raises
-one ConfigError that says what was found and what is allowed.
+A class is named by its dotted path (`module:Class`), or by the name of an entry point of an installed package. Python
+must be able to find the module, because it is installed with mirrord or its folder is in PYTHONPATH. Every fault raises
+a ConfigError that says what was found and what is allowed.
 """
 
 import importlib
@@ -22,18 +23,18 @@ LONGEST_LINE = 200
 
 
 class PolicyRequirements(NamedTuple):
-    """The requirements of one configuration key."""
+    """What a class must provide to be used as the value of one configuration key."""
 
     key: str
-    """The key, relative to the flow."""
+    """The configuration key, relative to the flow."""
     group: str
-    """The entry point group in which packages name their classes."""
+    """The entry point group under which packages offer such classes."""
     methods: tuple[str, ...]
-    """Required methods. Each takes one argument."""
+    """The required methods. Each of them takes one argument."""
     may: tuple[str, ...] = ()
-    """Optional methods."""
+    """The optional methods."""
     takes: str = "text"
-    """The kind of argument that the methods take."""
+    """What the methods take as argument, for messages."""
 
 
 NAMING = PolicyRequirements("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
@@ -51,9 +52,10 @@ def make(
     settings: PolicySettings,
     built_in: str | None = None,
 ) -> object:
-    """Return an object of the class that the text names, as `policies.contracts` requires. Raises ConfigError.
+    """Return an object of the class that `text` names, after checking it against `policies.contracts`. Raises
+    ConfigError.
 
-    `built_in`: the path of the class, if the text is the name of a built-in policy.
+    `built_in` is the dotted path of the class if `text` is the name of a built-in policy.
     """
     found = _class(kind, built_in or text)
     if built_in:
@@ -76,7 +78,7 @@ def make(
 def _make_own(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
 ) -> object:
-    """Return an object of a built-in class. Its faults concern settings only. Raises ConfigError."""
+    """Return an object of a built-in class. Only its settings are checked. Raises ConfigError."""
     known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
     strange = next((name for name in settings if name not in known), "")
     if strange:
@@ -89,7 +91,7 @@ def _make_own(
 
 
 def line_of(error: BaseException) -> str:
-    """Return an exception as one short line."""
+    """Return the type and message of an exception as one short line."""
     lines = f"{type(error).__name__}: {error}".strip().splitlines()
     return lines[0].removesuffix(": ")[:LONGEST_LINE]
 
@@ -132,7 +134,7 @@ def _entry_point(kind: PolicyRequirements, name: str) -> str:
 def _check_settings(
     text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
 ) -> None:
-    """Check that the class accepts these arguments. The call itself may still fail for another reason."""
+    """Check that the class can be called with these arguments. The call itself may still fail. Raises ConfigError."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
@@ -180,7 +182,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _meant_module(name: str) -> str:
-    """Suggest the closest module name in the same package, or at the top level."""
+    """Return a hint with the closest module name in the same package or at the top level, or an empty string."""
     parent, _, last = name.rpartition(".")
     path = getattr(importlib.import_module(parent), "__path__", []) if parent else None
     return _meant(last, [module.name for module in pkgutil.iter_modules(path)])

@@ -1,7 +1,8 @@
-"""The policies of one flow, built-in or third-party, created from its configuration.
+"""Creates the policies of a flow from its configuration: built-in ones, and those that the user provides.
 
-Callers that ask twice for the same third-party policy get the same object, because the object keeps its answers. The
-first request loads the policy: an unusable policy raises ConfigError. `policies.policy_trial` detects this in advance.
+A naming or selection policy that the user provides is created only once, and later calls return the same object,
+because it remembers its answers. If such a policy is unusable, the first call raises ConfigError.
+`policies.policy_trial` detects this in advance.
 """
 
 from typing import cast
@@ -21,7 +22,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 def naming_of(flow: FlowConfig) -> Naming:
-    """Return the naming of the flow's target topics. Raises ConfigError."""
+    """Return the policy for the names of the flow's target topics. Raises ConfigError."""
     if is_built_in(flow.naming):
         return naming(flow.naming, flow.source, flow.separator)
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
@@ -35,7 +36,7 @@ def naming_of(flow: FlowConfig) -> Naming:
 
 
 def selection_of(flow: FlowConfig) -> Selection:
-    """Return the selection of the topics that the flow copies. Raises ConfigError."""
+    """Return the object that decides which topics the flow copies. Raises ConfigError."""
     leaving = leaving_of(flow) if flow.select else None
     return Selection(
         flow.topics,
@@ -49,7 +50,7 @@ def selection_of(flow: FlowConfig) -> Selection:
 
 
 def properties_of(flow: FlowConfig) -> Properties:
-    """Return the rule for the topic configs that the flow syncs. Raises ConfigError."""
+    """Return the policy that decides which topic configs the flow syncs. Raises ConfigError."""
     base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
     text = flow.sync.filter_configs
     if not text:
@@ -77,7 +78,8 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
 
 
 def leaving_of(flow: FlowConfig) -> GuardedSelection:
-    """Return the third-party policy that skips some of the topics that the flow's lists accept. Raises ConfigError."""
+    """Return the user's policy that skips some of the topics that the flow's lists accept (`select`). Raises
+    ConfigError."""
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
         made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)

@@ -1,5 +1,5 @@
-"""Wrappers that check third-party record policies. Every answer is checked, and an exception becomes a PolicyFault for
-one record."""
+"""Wrappers around a user's filters and transforms. They check every result. An exception or a wrong result raises
+PolicyFault for the record in question."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -11,7 +11,7 @@ from policies.contracts import Record, RecordFilter, RecordTransform
 
 
 class Changed(NamedTuple):
-    """The record that a transform returned."""
+    """What the target gets of a record that a transform has returned."""
 
     time_ms: int
     key: bytes | None
@@ -20,14 +20,14 @@ class Changed(NamedTuple):
 
 
 class GuardedFilter:
-    """Calls a filter and checks its answers."""
+    """Calls a user's filter and checks its results."""
 
     def __init__(self, label: str, policy: RecordFilter) -> None:
         self._label = label
         self._policy = policy
 
     def keeps(self, record: Record) -> bool:
-        """Return whether the record is copied. Raises PolicyFault."""
+        """Return whether the record is copied. Raises PolicyFault if the filter fails."""
         try:
             answer = cast(object, self._policy.keeps(record))
         except (Exception, SystemExit) as error:
@@ -38,14 +38,14 @@ class GuardedFilter:
 
 
 class GuardedTransform:
-    """Calls a transform and checks its answers."""
+    """Calls a user's transform and checks its results."""
 
     def __init__(self, label: str, policy: RecordTransform) -> None:
         self._label = label
         self._policy = policy
 
     def changed(self, record: Record) -> Changed:
-        """Return the changed record. Raises PolicyFault."""
+        """Return the changed record. Raises PolicyFault if the transform fails."""
         try:
             answer: Any = self._policy.changed(record)
         except (Exception, SystemExit) as error:
@@ -82,7 +82,7 @@ def _is_header(found: Any) -> bool:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a str can be encoded. A lone surrogate is valid in a str, but cannot be written."""
+    """Return whether a str can be encoded as UTF-8. A str may contain a lone surrogate, which cannot be encoded."""
     try:
         name.encode()
     except UnicodeEncodeError:

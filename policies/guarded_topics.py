@@ -1,8 +1,8 @@
-"""Wrappers that check third-party policies and implement the built-in protocols. Every answer is checked, and no
-question is asked twice.
+"""Wrappers around a user's policies for topic names, topic selection and configs. They have the interfaces of the
+built-in policies and check every result.
 
-An exception or a wrong answer becomes a PolicyFault for the one name in question. An accepted answer is kept: a topic
-must not move to another target topic because a policy has changed its answer.
+An exception or a wrong result raises PolicyFault for the name in question. A correct result is remembered and used from
+then on. Otherwise a topic could move to another target topic because the policy returns another result later.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from policies.selecting import is_internal
 
 
 class _Asked:
-    """A policy and its name in messages."""
+    """A user's policy, with its label for messages."""
 
     def __init__(self, label: str, policy: object) -> None:
         self._label = label
@@ -42,7 +42,8 @@ class _Asked:
 
 
 class GuardedNaming:
-    """A checked `policies.naming.Naming`. Heartbeats topics get the source's alias, as with every naming."""
+    """A `policies.naming.Naming` that calls a user's policy and checks its results. Heartbeats topics get the source's
+    alias as a prefix, as with every naming."""
 
     def __init__(
         self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
@@ -55,7 +56,7 @@ class GuardedNaming:
         self._hops: dict[str, tuple[Alias, ...]] = {}
 
     def target_topic(self, source_topic: str) -> str:
-        """Return the name at the target. Raises PolicyFault."""
+        """Return the topic's name at the target. Raises PolicyFault if the policy fails."""
         if is_heartbeats(source_topic, self._separator):
             return self._heartbeats.target_topic(source_topic)
         known = self._targets.get(source_topic)
@@ -64,7 +65,8 @@ class GuardedNaming:
         return known
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the name at the source, or None. Raises PolicyFault."""
+        """Return the topic's name at the source, or None if it is not a copy of this flow. Raises PolicyFault if the
+        policy fails."""
         if is_heartbeats(target_topic, self._separator):
             return self._heartbeats.source_topic(target_topic)
         answer = self._asked.ask("source_topic", target_topic)
@@ -73,8 +75,8 @@ class GuardedNaming:
         return answer
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the prefix of the copies of all topics that begin with this prefix at the
-        source. Raises PolicyFault."""
+        """Return the prefix that the target topics of exactly those source topics have whose names begin with `prefix`,
+        or None. Raises PolicyFault if the policy fails."""
         if not self._asked.has("target_prefix"):
             return None
         answer = self._asked.ask("target_prefix", prefix)
@@ -82,7 +84,7 @@ class GuardedNaming:
             return None
         if not isinstance(answer, str):
             raise self._asked.wrong("target_prefix", prefix, answer, "a text, or None")
-        # ACLs depend on the answer: an answer known to be wrong must not give anyone access to other topics.
+        # ACLs on prefixes are derived from the result, so a wrong result would permit access to other topics.
         for source, target in self._targets.items():
             if source.startswith(prefix) != target.startswith(answer):
                 rule = (
@@ -92,7 +94,8 @@ class GuardedNaming:
         return answer
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the clusters whose aliases this name carries. Raises PolicyFault."""
+        """Return the aliases of the clusters that the topic has passed according to its name, the latest first. Raises
+        PolicyFault if the policy fails."""
         if is_heartbeats(topic, self._separator):
             return self._heartbeats.hops(topic)
         if not self._asked.has("hops"):
@@ -100,7 +103,7 @@ class GuardedNaming:
         known = self._hops.get(topic)
         if known is None:
             answer = self._asked.ask("hops", topic)
-            # Other sequence types are rejected, because a str is itself a sequence of strings.
+            # Only lists and tuples are accepted, because a str is also a sequence of strings.
             items = cast("Sequence[object]", answer) if isinstance(answer, list | tuple) else [None]
             if not all(isinstance(item, str) for item in items):
                 rule = "a tuple or list of aliases, empty for none"
@@ -127,7 +130,7 @@ class GuardedNaming:
 
 
 class GuardedSelection:
-    """A checked `policies.selecting.Leaving`."""
+    """A `policies.selecting.Leaving` that calls a user's policy and checks its results."""
 
     def __init__(self, label: str, policy: SelectionPolicy) -> None:
         self._label = label
@@ -135,7 +138,7 @@ class GuardedSelection:
         self._answers: dict[str, str | None] = {}
 
     def refusal(self, topic: str) -> str | None:
-        """Return why the topic is skipped, or None. Raises PolicyFault."""
+        """Return why the topic is not copied, or None if it is copied. Raises PolicyFault if the policy fails."""
         if topic not in self._answers:
             answer = self._asked.ask("refusal", topic)
             if answer is not None and (not isinstance(answer, str) or not answer.strip()):
@@ -145,7 +148,8 @@ class GuardedSelection:
 
 
 class GuardedProperties:
-    """A checked `policies.properties.Properties` that excludes more configs than the rule it is based on."""
+    """A `policies.properties.Properties` that calls a user's policy and checks its results. It excludes more configs
+    than the built-in rule `base`."""
 
     def __init__(self, label: str, policy: PropertyPolicy, base: Properties) -> None:
         self._asked = _Asked(label, policy)
@@ -155,15 +159,16 @@ class GuardedProperties:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Return the questions whose last attempt gave no usable answer, one line each."""
+        """One line about each call for which the policy last gave no usable result."""
         return tuple(self._faults.values())
 
     def passes(self, name: str) -> bool:
-        """Return whether the config is synced. A config without a usable answer is not."""
+        """Return whether the config is synced from the source. If the policy gives no usable result, it is not."""
         return self._base.passes(name) and self._answer("passes", name, default=False)
 
     def takes_default(self, name: str) -> bool:
-        """Return whether the source's default is set. Without a usable answer, the target keeps its own default."""
+        """For a config that is not set on the source topic, return whether its effective value there is set at the
+        target. If the policy gives no usable result, it is not."""
         if not self._asked.has("takes_default"):
             return self._base.takes_default(name)
         return self._answer("takes_default", name, default=False)

@@ -1,7 +1,7 @@
 """The names of the topics in which MirrorMaker 2 stores records for its clients.
 
-See org.apache.kafka.connect.mirror.ReplicationPolicy: the separator of internal names may differ from that of copied
-topics, and the name of heartbeats depends on neither.
+The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. They contain a separator, which may differ
+from the one in the names of target topics. The name of the heartbeats topic contains none.
 """
 
 from mirrord.model.names import Alias
@@ -10,11 +10,12 @@ HEARTBEATS = "heartbeats"
 
 
 def checkpoints_topic(source: Alias, separator: str = ".") -> str:
-    """Return the name of the topic on the target that holds the positions of the source's consumer groups there."""
+    """Return the name of the topic on the target that holds checkpoints: the positions of the source's consumer groups,
+    and the matching positions at the target."""
     return f"{source}{separator}checkpoints{separator}internal"
 
 
 def offset_syncs_topic(other: Alias, separator: str = ".") -> str:
-    """Return the name of the topic that holds pairs of offsets. `other` is the cluster that does not
-    store the topic."""
+    """Return the name of the topic that holds pairs of matching source and target offsets. `other` is the alias of the
+    flow's other cluster, on which the topic is not."""
     return f"mm2-offset-syncs{separator}{other}{separator}internal"

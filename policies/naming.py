@@ -1,8 +1,8 @@
 """Maps a source topic to its name at the target, and back.
 
-The names are those of Kafka's own replication policies, so that tools for MirrorMaker 2 understand them: `prefix` is
-DefaultReplicationPolicy, `identity` is IdentityReplicationPolicy (org.apache.kafka.connect.mirror). Any other name is a
-template.
+`prefix` names topics like Kafka's DefaultReplicationPolicy, and `identity` like IdentityReplicationPolicy
+(org.apache.kafka.connect.mirror), so that tools for MirrorMaker 2 understand the names. A text with `{topic}` is a
+template for names.
 """
 
 from collections.abc import Callable
@@ -19,32 +19,33 @@ PLACE = "{topic}"
 
 
 class Naming(Protocol):
-    """The topic names of one flow. `source_topic` inverts `target_topic` exactly."""
+    """Maps the topic names of one flow. `source_topic` is the exact inverse of `target_topic`."""
 
     def target_topic(self, source_topic: str) -> str:
-        """Return the name at the target."""
+        """Return the name of the target topic of this source topic."""
         ...
 
     def source_topic(self, target_topic: str) -> str | None:
-        """Return the name at the source, or None for a topic that this flow cannot have written."""
+        """Return the name of the source topic of this target topic, or None if the flow cannot have created it."""
         ...
 
     def target_prefix(self, prefix: str) -> str | None:
-        """Return the prefix of the copies of all topics that begin with this prefix at the source. Return None if no
-        prefix matches exactly those copies.
+        """Return the prefix that the target topics of exactly those source topics have whose names begin with `prefix`.
+        Return None if there is no such prefix.
 
-        Heartbeats topics, which have their own names, are not considered.
+        Heartbeats topics are not considered, because they are named differently.
         """
         ...
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return the clusters whose aliases this name carries, the latest first. Clusters that the name does not show
-        are omitted."""
+        """Return the aliases of the clusters that the topic has passed according to its name, the latest first.
+        Clusters that are not part of the name are omitted."""
         ...
 
 
 class PrefixNaming:
-    """Names `orders` of cluster `eu` as `eu.orders`. Names show where records come from, so flows may form rings."""
+    """Names the target topic of `orders` from cluster `eu` as `eu.orders`. A name shows which clusters the topic has
+    passed, so flows may form rings."""
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
         self._prefix = source + separator
@@ -62,15 +63,17 @@ class PrefixNaming:
         return self._prefix + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
-        """Return every part before the last. As in MirrorMaker 2, a local topic `a.b` counts as one that
-        came from `a`."""
+        """Return every part of the name except the last one. As in MirrorMaker 2, a local topic `a.b` is treated as one
+        that came from a cluster `a`."""
         return tuple(topic.split(self._separator)[:-1])
 
 
 class IdentityNaming:
-    """Keeps names unchanged, for migrations and for consumers that must not notice the change.
+    """Gives target topics the names of their source topics, for migrations and for consumers whose configuration must
+    not change.
 
-    Only heartbeats topics get the prefix, as in IdentityReplicationPolicy, because each cluster has its own heartbeats.
+    Only heartbeats topics get the source's alias as a prefix, as in IdentityReplicationPolicy, because each cluster has
+    a heartbeats topic.
     """
 
     def __init__(self, source: Alias, separator: str = SEPARATOR) -> None:
@@ -95,7 +98,8 @@ class IdentityNaming:
 
 
 class TemplateNaming:
-    """Adds fixed text before or after the name, as in `dr-{topic}`. Names do not show where records come from."""
+    """Adds fixed text before or after a topic's name, as in `dr-{topic}`. Such a name does not show which clusters the
+    topic has passed."""
 
     def __init__(self, template: str, source: Alias, separator: str = SEPARATOR) -> None:
         self._before, _, self._behind = template.partition(PLACE)
@@ -121,7 +125,8 @@ class TemplateNaming:
 
 
 def is_heartbeats(topic: str, separator: str = SEPARATOR) -> bool:
-    """Return whether this is MirrorMaker 2's heartbeats topic, of this cluster or copied from others."""
+    """Return whether this is the name of MirrorMaker 2's heartbeats topic, either of the same cluster or copied from
+    another one."""
     return topic == HEARTBEATS or topic.endswith(separator + HEARTBEATS)
 
 
@@ -129,9 +134,10 @@ NAMINGS: dict[str, Callable[[Alias, str], Naming]] = {"prefix": PrefixNaming, "i
 
 
 def naming(name: str, source: Alias, separator: str = SEPARATOR) -> Naming:
-    """Return the naming of this name or template, for a flow that copies from `source`.
+    """Return the built-in naming with this name, or a `TemplateNaming` for a template, for a flow that copies from
+    `source`.
 
-    Raises ConfigError if the name is unknown.
+    Raises ConfigError if it is neither.
     """
     if PLACE in name:
         return TemplateNaming(name, source, separator)

@@ -1,6 +1,7 @@
-"""Tries the policies of a configuration before a flow uses them: loads each one, and asks it a few questions.
+"""Tries the policies of a configuration before a flow uses them: loads each one, and calls it with a few example names.
 
-`LOADING` does this while a file is read, and `policy_faults` if a configuration arrives in another way.
+`LOADING` does this while a configuration file is read. `policy_faults` does it for a configuration that comes from
+elsewhere.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from policies.guarded_topics import GuardedNaming
 from policies.selecting import is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
-"""Topic names that a policy is tried with, if the flow's lists accept them."""
+"""Topic names with which a policy is tried, if the flow's lists accept them."""
 SETTINGS = (
     "cleanup.policy",
     "compression.type",
@@ -38,7 +39,7 @@ SETTINGS = (
     "segment.ms",
     "unclean.leader.election.enable",
 )
-"""Topic configs that a filter is tried with (org.apache.kafka.common.config.TopicConfig)."""
+"""Names of topic configs with which `sync.filter_configs` is tried (org.apache.kafka.common.config.TopicConfig)."""
 
 
 class Loading:
@@ -66,13 +67,13 @@ LOADING = Loading()
 
 
 def policy_faults(config: Config) -> list[str]:
-    """Return a line for each policy that cannot be used in this process."""
+    """Return a line for each policy of the configuration that cannot be used in this process."""
     return [f"flow {flow.name}: {key}: {line}" for flow in config.flows for key, line in LOADING.faults(flow)]
 
 
 def _try(flow: FlowConfig, key: str) -> None:
-    """Try a policy with a few questions. Raises ConfigError if there is no such policy, and PolicyFault if an answer is
-    wrong."""
+    """Load the policy under this key and call it with a few example names. Raises ConfigError if it cannot be loaded,
+    and PolicyFault if a result is wrong."""
     match key:
         case "naming":
             names = naming_of(flow)
@@ -100,18 +101,19 @@ def _left_out(flow: FlowConfig, topic: str) -> bool:
     try:
         return bool(flow.select) and leaving_of(flow).refusal(topic) is not None
     except (ConfigError, PolicyFault):
-        return True  # reported for `select`
+        return True  # the fault is reported under the key `select`
 
 
 def _examples(flow: FlowConfig) -> Iterable[str]:
-    """Return a few topics that the flow's lists accept. A policy is never asked about others."""
+    """Return a few topic names that the flow's lists accept, because a policy is never called with other names."""
     begun = [literal_prefix(pattern) for pattern in flow.topics]
     names = [*EXAMPLES, *begun, *(f"{each}orders" for each in begun)]
     return [name for name in dict.fromkeys(names) if name and selects(flow, name) and not is_internal(name)]
 
 
 def _tells_origin(flow: FlowConfig) -> bool:
-    """Return whether names show both sides that a topic has passed them, even after a second hop."""
+    """Return whether the naming shows every cluster that a topic has passed, also after the topic is copied back. This
+    is checked for the flow and for a flow in the opposite direction with the same naming."""
     here = naming_of(flow)
     back = _turned(flow)
     for topic in _examples(flow) or EXAMPLES[:1]:

@@ -1,8 +1,9 @@
-"""Which topic configs are synced from the source, and how configs at their default are handled.
+"""Decides which topic configs are synced from the source, and what happens to configs that are not set on the source
+topic.
 
-The names are those of MirrorMaker 2's `use.defaults.from`. The excluded configs are those of
-`config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Configs of tiered storage are
-never synced.
+The names of the rules are the values of MirrorMaker 2's `use.defaults.from`. By default, the excluded configs are those
+of its `config.properties.exclude` (org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Configs of tiered
+storage are never synced.
 """
 
 import re
@@ -13,31 +14,31 @@ from mirrord.config.value_parsers import choice
 from mirrord.model.errors import ConfigError
 
 OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")
-"""Configs of tiered storage (KIP-405). They belong to the storage of a cluster. A cluster without tiered storage
-rejects them together with everything else in the same request, even when a topic is created."""
+"""Configs of tiered storage (KIP-405). They depend on the storage of each cluster. A cluster without tiered storage
+rejects every request that contains one of them, also requests to create a topic."""
 
 
 class Properties(Protocol):
-    """The config rule of one flow."""
+    """The rule that decides which topic configs a flow syncs."""
 
     def passes(self, name: str) -> bool:
-        """Return whether the config is synced from the source. A config that does not pass is never changed at the
+        """Return whether the config of this name is synced from the source. If not, it is never changed at the
         target."""
         ...
 
     def takes_default(self, name: str) -> bool:
-        """For a config that is not set on the source topic, return whether its effective value at the source is set at
-        the target. Otherwise the config is not set on the target topic either."""
+        """For a config that is not set on the source topic, return whether its effective value there is set on the
+        target topic. If not, the config is not set on the target topic either."""
         ...
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Return the configs that the rule could not decide on, one line each."""
+        """One line about each config for which a user's policy gave no usable result."""
         ...
 
 
 class _Excluding:
-    """Syncs all configs except those whose whole name matches a pattern, and those of tiered storage."""
+    """Syncs all configs except those of tiered storage and those whose whole name matches one of the patterns."""
 
     faults: tuple[str, ...] = ()
 
@@ -54,14 +55,15 @@ class _Excluding:
 
 
 class DefaultsOfTarget(_Excluding):
-    """Leaves configs that are at their default at the source to the defaults of the target."""
+    """Leaves configs unset on the target topic that are not set on the source topic, so that the target's defaults
+    apply."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return False
 
 
 class DefaultsOfSource(_Excluding):
-    """Sets the effective values of the source at the target, including defaults."""
+    """Sets the effective values of all configs of the source topic on the target topic, including defaults."""
 
     def takes_default(self, name: str) -> bool:  # noqa: ARG002
         return True
@@ -71,7 +73,8 @@ PROPERTIES: dict[str, Callable[[Iterable[str]], Properties]] = {"target": Defaul
 
 
 def properties(defaults_from: str, exclude: Iterable[str]) -> Properties:
-    """Return the rule of this name. Raises ConfigError if the name is unknown."""
+    """Return the rule for this value of `use_defaults_from`, with these patterns of excluded configs. Raises
+    ConfigError if the value is unknown."""
     try:
         return PROPERTIES[choice(*PROPERTIES)(defaults_from)](exclude)
     except ValueError as rule:

@@ -1,4 +1,5 @@
-"""The built-in policies for records. They are created like third-party policies (`policies.contracts`)."""
+"""The built-in filters and transforms for records. They have the same interface as those that a user provides
+(`policies.contracts`)."""
 
 # ruff: noqa: ARG002 - the contract defines the arguments
 
@@ -14,7 +15,7 @@ MASK = b"***"
 
 
 class Tombstones:
-    """A filter that does not copy records without a value."""
+    """A filter that skips records without a value (tombstones)."""
 
     def __init__(self, source: Alias, target: Alias) -> None:
         pass
@@ -25,33 +26,34 @@ class Tombstones:
 
 
 class Keys:
-    """A filter that copies only records whose whole key matches `match`, and none whose key matches `exclude`."""
+    """A filter that copies only records whose whole key matches `match` and does not match `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
-        """Both are regexes over the key's bytes. A record without a key is treated as having an empty key. Raises
-        ValueError."""
+        """`match` and `exclude` are regular expressions over the key's bytes. A record without a key is treated as if
+        it had an empty key. Raises ValueError if a setting is wrong."""
         if match is None and exclude == "":
             raise ValueError("it excludes nothing without a setting; allowed: match, exclude, or both")
         self._match = _key_pattern("match", ".*" if match is None else match)
         self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
 
     def keeps(self, record: Record) -> bool:
-        """Return whether the key matches the patterns."""
+        """Return whether the record's key matches `match` and does not match `exclude`."""
         key = record.key or b""
         return self._match.fullmatch(key) is not None and not (self._exclude and self._exclude.fullmatch(key))
 
 
 class Headers:
-    """A transform that removes the headers named in `drop`, and sets those named in `mask` to `***`."""
+    """A transform that removes the headers named in `drop`, and replaces the values of those named in `mask` by
+    `***`."""
 
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
-        """Store the header names. Raises ValueError."""
+        """`drop` and `mask` are lists of header names. Raises ValueError if a setting is wrong."""
         self._drop, self._mask = _header_names("drop", drop), _header_names("mask", mask)
         if not (self._drop or self._mask):
             raise ValueError("it changes nothing without the name of a header; allowed: drop, mask, or both")
 
     def changed(self, record: Any) -> Any:
-        """Return the same record with changed headers."""
+        """Return the record with changed headers."""
         kept = [(name, value) for name, value in record.headers if name not in self._drop]
         return record._replace(headers=[(name, MASK if name in self._mask else value) for name, value in kept])
 
@@ -66,8 +68,8 @@ def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
 
 
 def _header_names(setting: str, found: object) -> frozenset[str]:
-    """Return the header names. A single string is rejected: it would be taken as the set of its letters, and mask
-    nothing."""
+    """Return the header names in a setting. A single string is rejected, because it would be read as a list of
+    letters."""
     names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
     if not all(isinstance(name, str) for name in names):
         value = shown(cast(object, found))
@@ -77,4 +79,5 @@ def _header_names(setting: str, found: object) -> frozenset[str]:
 
 FILTERS: Mapping[str, str] = {"tombstones": f"{__name__}:Tombstones", "keys": f"{__name__}:Keys"}
 TRANSFORMS: Mapping[str, str] = {"headers": f"{__name__}:Headers"}
-"""Built-in transforms by their names in the configuration. `FILTERS` is the same for filters."""
+"""`FILTERS` and `TRANSFORMS`: the dotted path of each built-in filter and transform, by its name in the
+configuration."""

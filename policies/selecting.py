@@ -1,10 +1,10 @@
 """Decides which source topics a flow copies, and gives the reason for each topic that it does not copy.
 
-A topic is selected if its whole name matches one of the includes and none of the excludes, and the flow's third-party
-policy, if there is one, does not refuse it. Three kinds are never selected, whatever the lists say: Kafka's own topics,
-the topics in which mirrord and MirrorMaker 2 store their state, and topics that originally came from the target. User
-topics whose names merely end in `.internal` are selected (KIP-1074). A flow can name topics that it copies regardless
-of the lists, such as MirrorMaker 2's heartbeats.
+A topic is selected if its whole name matches one of the patterns in `topics` and none of those in `exclude`, and if the
+user's `select` policy does not refuse it. Three kinds of topics are never selected, even if they match: Kafka's
+internal topics, the topics in which mirrord and MirrorMaker 2 store their state, and topics that have passed the target
+cluster according to their names. User topics whose names only end in `.internal` are selected (KIP-1074). A flow can
+also copy certain topics regardless of the patterns and the policy, such as MirrorMaker 2's heartbeats.
 """
 
 import functools
@@ -17,20 +17,23 @@ from mirrord.model.names import Alias
 from policies.naming import Naming
 
 Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "fault"]
-"""Why a topic is not copied. left-out: a third-party policy refuses it; fault: such a policy gives no answer."""
+"""Why a topic is not copied. "internal": it belongs to Kafka, MirrorMaker 2 or mirrord. "excluded": it matches a
+pattern of `exclude`. "not-included": it matches no pattern of `topics`. "cycle": according to its name, it has passed
+the target. "left-out": the user's policy refuses it. "fault": a user's policy gives no usable result."""
 
 
 class Leaving(Protocol):
-    """The policy that decides which topics a flow skips among those that its lists accept."""
+    """The policy that decides which of the topics that the flow's lists accept are not copied."""
 
     def refusal(self, topic: str) -> str | None:
-        """Return why this topic is skipped, in one line, or None if it is not. Raises PolicyFault."""
+        """Return one line that says why this topic is not copied, or None if it is copied. Raises PolicyFault if the
+        policy fails."""
         ...
 
 
 @functools.cache
 def _internal(separator: str) -> re.Pattern[str]:
-    # "-" is MirrorMaker 2's other separator of internal names; any other one is configured (KIP-949).
+    # MirrorMaker 2 uses "." or "-" in internal names. Another separator may be configured (KIP-949).
     between = rf"([.-]|{re.escape(separator)})"
     return re.compile(
         r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
@@ -42,15 +45,15 @@ def _internal(separator: str) -> re.Pattern[str]:
 
 
 def is_internal(topic: str, separator: str = ".") -> bool:
-    """Return whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user.
+    """Return whether the topic belongs to Kafka, MirrorMaker 2 or mirrord, by its name.
 
-    `separator` is the one in the names of MirrorMaker 2's internal topics.
+    `separator` is the configured separator in the names of MirrorMaker 2's internal topics.
     """
     return _internal(separator).fullmatch(topic) is not None
 
 
 class Selection:
-    """The topics of one flow."""
+    """Decides which topics one flow copies."""
 
     def __init__(
         self,
@@ -62,7 +65,8 @@ class Selection:
         leaving: Leaving | None = None,
         always: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`always` returns whether a topic is copied regardless of the lists and of third-party policies."""
+        """`include` and `exclude` are patterns for whole topic names. `leaving` is the user's policy, if there is one.
+        `always` returns whether a topic is copied regardless of all three."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
@@ -81,8 +85,8 @@ class Selection:
         if not always and any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
         try:
-            # Check every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in
-            # MirrorSourceConnector.isCycle.
+            # All clusters in the name are checked, not only the last one, as in MirrorSourceConnector.isCycle: flows
+            # may also form a ring of several clusters, such as eu -> us -> asia -> eu.
             if self._target in self._naming.hops(topic):
                 return "cycle"
             if always or self._leaving is None:
@@ -92,7 +96,8 @@ class Selection:
             return "fault"
 
     def reason(self, topic: str) -> str:
-        """Return what a third-party policy says about a topic that it refuses or has no answer for."""
+        """Return the reason that a user's policy gives for refusing a topic, or the fault if it gave no usable
+        result."""
         try:
             self._naming.hops(topic)
             return (self._leaving.refusal(topic) if self._leaving is not None else None) or ""
@@ -100,19 +105,19 @@ class Selection:
             return str(fault)
 
     def excluded_by(self, topic: str) -> str | None:
-        """Return the first exclude pattern that matches this name."""
+        """Return the first pattern of `exclude` that matches this name, or None."""
         return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
 
     def selects(self, topic: str) -> bool:
-        """Return whether this source topic is copied. Raises PolicyFault if a policy has no answer."""
+        """Return whether this source topic is copied. Raises PolicyFault if a user's policy gives no usable result."""
         refusal = self.refusal(topic)
         if refusal == "fault":
             raise PolicyFault(self.reason(topic))
         return refusal is None
 
     def copy_of(self, topic: str) -> str | None:
-        """Return the target topic of a copied source topic. Return None for any other topic, or if a policy has no
-        answer."""
+        """Return the name of the target topic of a source topic that is copied. Return None for all other topics, or if
+        a user's policy gives no usable result."""
         try:
             return self._naming.target_topic(topic) if self.selects(topic) else None
         except PolicyFault:

@@ -1,7 +1,9 @@
-"""Knowledge about groups from before this process began: the checkpoints at the target (`mirrord.mm2.checkpoints`).
+"""Reads the positions that consumer groups had before this process began, from the checkpoints at the target
+(`mirrord.mm2.checkpoints`).
 
-They record where mirrord last saw each group at the source, and the matching position at the target. So a position that
-went back while no process followed it is recognised, even if the source's log no longer shows it.
+A checkpoint records a group's last known position at the source and the matching position at the target. With it,
+mirrord recognises that a group has gone back while no process followed the group, even if the source's
+`__consumer_offsets` no longer holds the earlier commit.
 """
 
 import asyncio
@@ -30,9 +32,10 @@ async def remember(
     copies: Mapping[TopicAndPartition, TopicAndPartition],
     pairs: PositionPairs,
 ) -> None:
-    """Add the contents of the checkpoints to `pairs`; `copies` maps each target partition to its source partition.
+    """Add the positions in the flow's checkpoints to `pairs`. `copies` maps each target partition to its source
+    partition.
 
-    If no checkpoints are written, or they may not be read, nothing is added.
+    If the flow writes no checkpoints, or they cannot be read, nothing is added.
     """
     if not flow.mm2_records.checkpoints:
         return
@@ -49,7 +52,7 @@ async def remember(
         try:
             checkpoint = Checkpoint.decode(key, value)
         except WireError:
-            continue  # as MirrorCheckpointTask does
+            continue  # MirrorMaker 2's MirrorCheckpointTask also ignores such records
         place = copies.get((checkpoint.topic, checkpoint.partition))
         if place is not None:
             pairs.learn(checkpoint.group, place, checkpoint.upstream, checkpoint.downstream)

@@ -1,4 +1,5 @@
-"""Where a flow learns of its source's commits: from `__consumer_offsets` if it may read that topic, else by polling."""
+"""Learns which offsets the consumer groups of one cluster commit: from `__consumer_offsets` if mirrord may read that
+topic, otherwise by polling the groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,14 +22,15 @@ from mirrord.replication.host.fetcher import SourceFetcher
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
-"""While commits are polled, the log is tried again after this time: the permission may have been granted."""
+"""How often mirrord tries to read `__consumer_offsets` again while it polls, because the permission may have been
+granted."""
 LOOK_S = 0.2
 
 log = structlog.get_logger()
 
 
 class GroupSource:
-    """Keeps a book of commits up to date."""
+    """Keeps the newest offset commits of one cluster's groups up to date, in `book`."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class GroupSource:
         config: GroupsConfig,
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`changed` receives groups that have committed something, or have lost a position."""
+        """`changed` is called with the groups that have committed an offset, or whose committed offset was deleted."""
         self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
@@ -56,11 +58,11 @@ class GroupSource:
 
     @property
     def skipped(self) -> int:
-        """Number of records of the log that could not be read."""
+        """Number of records of `__consumer_offsets` that could not be decoded."""
         return self._skipped + (self._log.skipped if self._log is not None else 0)
 
     async def run(self) -> None:
-        """Keep the book up to date until cancelled."""
+        """Keep `book` up to date until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -75,7 +77,7 @@ class GroupSource:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """Follow the log while it can be read."""
+        """Read `__consumer_offsets` for as long as that is possible."""
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)
@@ -136,7 +138,8 @@ class GroupSource:
 
 
 def values_of(answer: GroupOffsets) -> dict[TopicAndPartition, OffsetValue]:
-    """Return polled offsets in the form of read ones. The commit time is missing, because it is only in the log."""
+    """Convert the offsets of a polled group into the values of `__consumer_offsets` records. The commit time is 0,
+    because only those records contain it."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in answer.offsets.items()
     }

@@ -1,8 +1,10 @@
-"""Whether a compacted partition ends without records: tombstones are removed, and offsets without a record remain.
+"""Finds out whether the last offsets of a compacted partition hold no records. Compaction removes tombstones, and the
+end of the log stays where it was.
 
-A response without records proves nothing if the request includes other partitions. They may have used up its bytes, and
-then the broker returns nothing for the rest. So the partition is the only one in the request, without a session. Then
-the broker returns at least one batch if there is any below the end (KIP-74).
+A fetch response without records proves nothing if the request includes other partitions: their records may have used up
+the response's bytes, and then the broker returns none for the remaining partitions. So this partition is the only one
+in the request, and the request belongs to no fetch session. The broker then returns at least one batch if there is any
+below the end (KIP-74).
 """
 
 from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
@@ -11,15 +13,17 @@ from mirrord.kafka.protocol import fetch
 from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
 
 ONE_BATCH = 1
-"""The first batch is sent completely, whatever the limit is."""
+"""Limit of a fetch response, in bytes. The broker returns the first batch completely even if it is larger."""
 _LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """Return the offset below which there are no records from this position on; open transactions count as records.
+    """Return an offset such that the partition has no records from `position` up to it. It is at most the last stable
+    offset, so records of open transactions are never taken for missing ones.
 
-    Return -1 if there are records, or if the leader does not say. Raises EnvironmentFault, WireError.
+    Return -1 if there are records at or after `position`, or if the leader's response does not show it. Raises
+    EnvironmentFault, WireError.
     """
     leader = view.leader(partition)
     if leader is None:
@@ -37,6 +41,6 @@ async def empty_until(view: ClusterView, partition: PartitionId, position: int) 
     (fetched,) = response.partitions
     if fetched.error or fetched.records_end > fetched.records_start or fetched.diverging_end >= 0:
         return -1
-    if fetched.preferred_read_replica >= 0:  # another replica must be asked, as this one returns nothing (KIP-392)
+    if fetched.preferred_read_replica >= 0:  # this replica returns no records and refers to another one (KIP-392)
         return -1
     return min(fetched.high_watermark, fetched.last_stable_offset)

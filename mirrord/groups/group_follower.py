@@ -1,9 +1,9 @@
 """Syncs the offsets of consumer groups to the target: one flow's follower, which runs alongside its replicators.
 
-`mirrord.groups.commit_source` learns of commits, and the rounds of `mirrord.groups.sync_rounds` sync them under the
-flow's lease. No state needs to be stored: after a restart it is rebuilt from the source's log, the ledger's map, the
-checkpoints and the target's offsets. With `groups.reverse`, the target's commits are learned in the same way and synced
-back to the source.
+`mirrord.groups.commit_source` learns of commits, and `mirrord.groups.sync_rounds` syncs them under the flow's lease. No
+state needs to be stored: after a restart it is rebuilt from the source's `__consumer_offsets`, the offset map, the
+checkpoints and the offsets committed at the target. With `groups.reverse`, the target's commits are learned in the same
+way and synced back to the source.
 """
 
 import asyncio
@@ -41,18 +41,19 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
-"""Commits that arrive within this time share a round."""
+"""Commits that arrive within this time are synced together."""
 RETRY_S = 1.0
 COUNT_S = 5.0
-"""How often positions are counted by state."""
+"""How often the result of `news` contains the number of positions in each state."""
 CHECK_S = 60.0
-"""All positions are compared this often, even without any commits, because a target may have forgotten them."""
+"""How often all positions are compared even if no group has committed, because the target may have deleted committed
+offsets."""
 FRESH_S = 2.0
-"""Greatest age of a report's data, and the longest time for which a report waits for a slow cluster."""
+"""Maximum age of the positions in a report, and the longest time for which a report waits for a slow cluster."""
 
 
 class GroupSync(LeasedWorker):
-    """Serves one flow. All methods must be called on the event loop on which it was opened."""
+    """The group follower of one flow. All methods must be called on the event loop on which it was opened."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
         tasks = BackgroundTasks("groups_task_failed", follower=name)
@@ -60,16 +61,17 @@ class GroupSync(LeasedWorker):
         self._setup = setup
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
-        """Set when nothing is due since it was last cleared."""
+        """Set when every group that had to be examined has been examined. `_check_again` clears it and waits for it."""
         self._checked = self._clock.monotonic()
-        """When all positions were last compared, or that comparison began."""
+        """When the last comparison of all positions began."""
         self._lanes = Lanes()
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
-        """Read the ledger, then begin. Raises what opening the ledger raises."""
+        """Read the ledger, and then start to follow the groups. Raises the errors of opening a ledger
+        (`LedgerStore.open`)."""
         await self._join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, self._may_write, self._want, self._clock)
         self._store.on_record(self._see_progress)
@@ -80,7 +82,8 @@ class GroupSync(LeasedWorker):
             self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return all groups as they are now, with their lags at the target; or how they are synced back."""
+        """Return the current positions of all groups with their lags at the target. With `reverse`, return the
+        positions that are synced from the target to the source."""
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
@@ -99,9 +102,10 @@ class GroupSync(LeasedWorker):
         )
 
     async def _check_again(self, rounds: GroupRounds) -> None:
-        """Compare all positions for a report.
+        """Compare all positions again before a report, unless that was done a moment ago.
 
-        A group that continues to read at the target causes no news at the source.
+        This is necessary because a group that reads at the target changes its position there without any commit at the
+        source.
         """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
@@ -133,7 +137,8 @@ class GroupSync(LeasedWorker):
         )
 
     def news(self) -> GroupsNews:
-        """Return what has changed since the last call."""
+        """Return the translated positions that have changed since the last call, and from time to time the number of
+        positions in each state."""
         if self._parts is None:
             return GroupsNews(self.note)
         now, states = self._clock.monotonic(), None
@@ -142,20 +147,22 @@ class GroupSync(LeasedWorker):
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     def report_all(self) -> None:
-        """Report every position again, because a new listener may not know what earlier ones received."""
+        """Report every position again, because a new caller of `news` does not know what was returned to the previous
+        one."""
         if self._parts is not None:
             self._parts.rounds.want_all()
             self._wanted.set()
 
     @property
     def note(self) -> str:
-        """Why groups are not followed, or not fully, in one line for operators; or empty."""
+        """One line for operators that says why groups are not followed, or only partly. Empty if they are."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
         lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
-        """End everything. A commit that was decided on and not made is decided on again by the next follower."""
+        """Stop following the groups, and close all connections. The next follower decides again about commits that were
+        planned but not made."""
         await self._leave(self._close_connections)
 
     async def _close_connections(self) -> None:
@@ -163,9 +170,10 @@ class GroupSync(LeasedWorker):
             await self._parts.close()
 
     async def _chart(self, furthest: Mapping[TopicAndPartition, int]) -> Atlas:
-        """Return the maps.
+        """Return the offset maps of all lanes as of now.
 
-        Resume positions and ends are taken first, because the ledger that is read next explains everything below them.
+        The resume positions and log ends are taken first. The ledger is read after that, so that it explains everything
+        below them.
         """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
@@ -234,7 +242,7 @@ class GroupSync(LeasedWorker):
 
 
 class _Parts:
-    """The parts that work on connections to the clusters."""
+    """The parts of a follower that use connections to the two clusters."""
 
     def __init__(
         self,
@@ -257,7 +265,7 @@ class _Parts:
         self.pairs = PositionPairs()
         self.back: GroupBack | None = None
         self.target_groups: GroupSource | None = None
-        """The target's commits."""
+        """Learns of the commits at the target, if `groups.reverse` is set."""
         closing = [self._fetches.close, self._asks.close]
         if flow.groups.reverse:
             asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
@@ -272,7 +280,8 @@ class _Parts:
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
         self.crossings: Crossings | None = None
-        """Used if the same topics are copied back under the same names."""
+        """Reads the state of the flow in the opposite direction, if `groups.both_ways` is set: another flow copies the
+        same topics back under the same names."""
         if flow.groups.both_ways:
             here = LaneEnds(self._from, "source")
             self._closing.append(here.close)

@@ -1,4 +1,5 @@
-"""Translates a group's position at the source into one at the target, by the current ledger."""
+"""Translates a group's position at the source into its position at the target, and back, with the offset maps in the
+ledger."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,11 +16,11 @@ from mirrord.model.names import LaneId
 NOT_COPIED = "the topic is not copied"
 NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
-"""Reasons for a missing translation that may become available soon."""
+"""Reasons for which a translation is missing now but may exist soon."""
 
 
 class Lanes:
-    """The newest lane of each source partition."""
+    """Finds the newest lane of each source partition, and remembers the result until there are other lanes."""
 
     def __init__(self) -> None:
         self._of: object = None
@@ -27,7 +28,8 @@ class Lanes:
         self._lanes: dict[TopicAndPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicAndPartition, LaneState]:
-        """Return the newest lanes by source topic and partition. A topic that was created again has new lanes."""
+        """Return the newest lane of each source topic and partition. A topic that was deleted and created again has new
+        lanes."""
         if state is not self._of or len(state.lanes) != self._count:
             self._of, self._count = state, len(state.lanes)
             self._lanes = {
@@ -38,7 +40,7 @@ class Lanes:
 
 
 class SourcePosition(NamedTuple):
-    """A position at the source that has to be translated."""
+    """A position at the source that must be translated, and the id of its topic if it is known."""
 
     offset: int
     topic_id: str | None = None
@@ -49,10 +51,11 @@ def ahead_of(
     progress_by_lane: Mapping[LaneId, Progress],
     positions: Mapping[TopicAndPartition, int],
 ) -> list[LaneState]:
-    """Return the lanes whose resume positions may lag the copy to an extent that matters for these source positions.
+    """Return the lanes whose resume positions are below these source positions, although more records may already be
+    copied.
 
-    The end of a target partition says how far its lane is copied only if the target's broker itself refuses gaps
-    (`protected`).
+    The caller requests the ends of their target partitions to find out how far they are copied. The end shows that only
+    for a `protected` lane, because its target broker refuses gaps. So other lanes are not returned.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -70,12 +73,13 @@ def ahead_of(
 
 
 class Atlas:
-    """The maps of all lanes at one moment.
+    """The offset maps of all lanes at one moment.
 
-    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. Then everything below them is
-    explained by intents that were read, because an intent precedes its records. Resume positions are at most one second
-    old. `ends` are the high watermarks of some target partitions, whose lanes are copied up to there. If others also
-    write to such a partition, the answer is slightly too low until the next progress record, but never too high.
+    `progress_by_lane` and `ends` must be taken before the ledger is read to its end. Then the intents in the ledger
+    explain everything below these positions, because an intent is written before its records. Resume positions are at
+    most one second old. `ends` are the high watermarks of some target partitions, up to which their lanes are copied.
+    If other clients also write to such a partition, a translated position may be slightly too low until the next
+    progress record, but it is never too high.
     """
 
     def __init__(
@@ -95,11 +99,11 @@ class Atlas:
 
     @cached_property
     def copies(self) -> Mapping[TopicAndPartition, TopicAndPartition]:
-        """The source partition of each target partition that is a copy."""
+        """The source partition of each target partition that mirrord writes to."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
-        """Return the position at the target."""
+        """Return the position at the target that matches a position in this source partition."""
         lane = self._lanes.get(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -119,10 +123,10 @@ class Atlas:
         return Mapped(translation.offset, translation.ahead, line_of(translation))
 
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
-        """Return the source position for a position that the target has in the copy of this partition.
+        """Return the position in this source partition that matches an offset in its target partition.
 
-        Only resume positions are used. After a resume position there may be records of other writers, and counting them
-        as copied records would skip records of the source.
+        Only records below the resume position count as copied. After it, the target partition may hold records of other
+        writers. If these counted as copied, a group would skip records at the source.
         """
         lane = self._lanes.get(place)
         if lane is None:
@@ -146,7 +150,8 @@ class Atlas:
 
 
 def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | None:
-    """Return how far a lane is copied, by the end of its target partition; None if the progress record says as much."""
+    """Return how far a lane is copied according to the end of its target partition, or None if that is no further than
+    its progress record says."""
     run = lane.target_runs.last
     if run is None or end <= progress.target_offset or end < run.offset:
         return None
@@ -156,7 +161,7 @@ def _by_end(lane: LaneState, progress: Progress, end: int) -> CopiedPosition | N
 
 
 def line_of(translation: Translation) -> str:
-    """Return for operators why an answer is not the exact record; empty if it is."""
+    """Return one line for operators that says why a translation does not lead to the same record. Empty if it does."""
     match translation.kind:
         case "before_map" if translation.reason == "inherited":
             return "MirrorMaker 2 copied the record there, and its target offset was not recorded"

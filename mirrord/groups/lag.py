@@ -1,4 +1,5 @@
-"""Lag of group positions, in records and in time. It is determined on request."""
+"""Determines, on request, how far committed positions are behind the end of their partitions, in records and in
+time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -20,21 +21,23 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.clock import Clock
 
 MOST_TIMES = 500
-"""Largest number of records whose timestamps are read for one answer; each one needs a fetch."""
+"""Maximum number of positions in one answer whose lag in time is determined. Each of them needs a fetch to read a
+record's timestamp."""
 PATIENCE_S = 3.0
 POLL_S = 0.05
 
 
 class Lag(NamedTuple):
-    """The lag of one position."""
+    """The distance between one position and the end of its partition."""
 
     records: int
     first_ms: int | None
-    """Time of the first record that was not read; None if there is none, or if its time is unknown."""
+    """Timestamp of the first record that the group has not read. None if there is no such record, or if its timestamp
+    is unknown."""
 
 
 class TargetLags:
-    """Asks one cluster."""
+    """Determines the lag of positions at one cluster."""
 
     def __init__(self, view: ClusterView, cluster: ClusterConfig) -> None:
         self._view = view
@@ -90,7 +93,8 @@ class TargetLags:
 async def with_lags(
     statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
 ) -> tuple[GroupStatus, ...]:
-    """Return the statuses with their lags at the target; `lanes` maps the source's partitions to their lanes."""
+    """Return the statuses with the lags of their positions at the target. `lanes` holds the lane of each source
+    partition."""
     places: dict[int, tuple[PartitionId, int]] = {}
     wanted: dict[PartitionId, set[int]] = {}
     for at, each in enumerate(statuses):

@@ -1,7 +1,7 @@
-"""Requests the start and end of partitions often.
+"""Requests the log start offset and the high watermark of partitions.
 
-At the target, the end shows how far a lane is copied between two of its progress records. At the source, it shows how
-far a position may be set.
+At the target, the high watermark shows how far a lane is copied since its last progress record. At the source, it is
+the highest offset to which a group's position may be set.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""Without an answer within this time, the caller continues without it."""
+"""How long a caller waits for the answers. It then continues without the missing ones."""
 
 
 class LaneEnds:
-    """Asks one cluster about the lanes' partitions on that side."""
+    """Requests the bounds of the lanes' partitions on one side, at one cluster."""
 
     def __init__(self, view: ClusterView, side: Side, answer_s: float = ANSWER_S) -> None:
         self._side = side
@@ -28,11 +28,13 @@ class LaneEnds:
         self._watched = WatchedTopics(view)
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
-        """Return the high watermark of each lane's partition; partitions without a timely answer are omitted."""
+        """Return the high watermark of each lane's partition. Lanes whose partition is not answered in time are
+        omitted."""
         return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
 
     async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return log start and high watermark of each lane's partition, with the same omissions."""
+        """Return the log start offset and the high watermark of each lane's partition. Lanes whose partition is not
+        answered in time are omitted."""
         found: dict[LaneId, tuple[int, int]] = {}
         waiting: set[asyncio.Future[None]] = set()
         for lane in lanes:
@@ -46,7 +48,7 @@ class LaneEnds:
         return dict(found)
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop sending requests."""
         self._asks.close()
 
     def _partition(self, lane: LaneState) -> PartitionId:

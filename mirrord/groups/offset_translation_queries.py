@@ -1,6 +1,8 @@
-"""Translates offsets of one cluster to offsets of the other, for people and programs, by a flow's ledger.
+"""Translates offsets of one cluster of a flow into offsets of the other cluster, for operators and programs, with the
+offset maps in the flow's ledger.
 
-Only a question by time sends a request to a cluster: the one that the time refers to.
+If the question gives a time instead of an offset, the cluster that the time refers to is asked for the offset. No other
+request is sent.
 """
 
 from datetime import UTC, datetime
@@ -20,22 +22,23 @@ from mirrord.model.names import Alias, LaneId, TopicPartition
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """The question where a reader continues on the other side. Exactly one of `offset` and `time_ms` is given."""
+    """A question for the offset at which a reader of one cluster continues on the other cluster. Exactly one of
+    `offset` and `time_ms` is given."""
 
     flow: str
     topic: str
-    """Name of the topic on the side that is asked about: the source, or with `reverse` the target."""
+    """Name of the topic at the source, or with `reverse` at the target."""
     partition: int
     offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     """The offset that the reader would read next."""
     time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
-    """Instead of an offset: the first record with this time or a later one, in ms since 1970."""
+    """Time in milliseconds since 1970. It selects the offset of the first record with this or a later timestamp."""
     reverse: bool = False
     """Whether to translate from the target back to the source."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A partition on one side."""
+    """A partition of one cluster."""
 
     cluster: Alias
     topic: str
@@ -46,7 +49,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a reader continues on the other side. The fields after `there` are like those of
+    """The offset at which a reader continues on the other cluster. `here` is the partition in the question, and `there`
+    is the one on the other cluster. `kind`, `record`, `reason` and `ahead` are explained in
     `mirrord.ledger.offset_map.Translation`."""
 
     flow: str
@@ -54,29 +58,30 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     there: Place
     kind: TranslationKind
     asked: int
-    """The offset that was asked for, or was found for the time."""
+    """The offset in the question, or the offset that was found for the time in the question."""
     offset: int | None
     record: int | None
     reason: str = ""
     ahead: int = 0
     time_ms: int | None = None
-    """Time of the record that was found for the question's time; None also when all records are older."""
+    """Timestamp of the record that was found for the time in the question. None if the question gives an offset, or if
+    all records are older."""
     line: str = ""
     """The answer as a readable sentence."""
 
 
 class Chart(NamedTuple):
-    """A ledger, and the resume position up to which each lane is known to be copied."""
+    """The state of a ledger, and for each lane the resume position up to which the lane is known to be copied."""
 
     state: FlowState
     progress_by_lane: dict[LaneId, Progress]
 
 
 async def chart(store: LedgerStore) -> Chart:
-    """Return the current chart of an open store. Raises LedgerUnavailable.
+    """Return the current state and resume positions of an open ledger store. Raises LedgerUnavailable.
 
-    The resume positions are taken first: everything below them is explained by the entries that the ledger held by
-    then.
+    The resume positions are taken before the ledger is read to its end. So the entries read from it explain everything
+    below these positions.
     """
     progress_by_lane = dict(store.state.progress)
     await store.read_to_end()
@@ -84,7 +89,8 @@ async def chart(store: LedgerStore) -> Chart:
 
 
 async def answer(config: Config, known: Chart, question: Question) -> Answer:
-    """Answer a question from the chart of its flow. Raises ConfigError, and for questions by time EnvironmentFault."""
+    """Answer a question with the ledger of its flow. Raises ConfigError, and EnvironmentFault if the question gives a
+    time and the cluster does not answer."""
     flow = config.flow(question.flow)
     lane = _lane(known.state, question)
     source = Place(flow.source, lane.source_topic, lane.partition)
@@ -110,7 +116,7 @@ async def answer(config: Config, known: Chart, question: Question) -> Answer:
 
 
 def describe(translation: Translation, there: Place) -> str:
-    """Return a translation as a sentence."""
+    """Return a translation as a sentence for operators."""
     goes_on = f"resume at offset {translation.offset} of {there}"
     match translation.kind:
         case "exact":
@@ -150,7 +156,8 @@ def _verdict(reason: str) -> str:
 
 
 def _lane(state: FlowState, question: Question) -> LaneState:
-    """Return the newest lane of the partition. A topic that was created again also has older lanes."""
+    """Return the newest lane of the partition in the question. A topic that was deleted and created again also has
+    older lanes."""
 
     def name(lane: LaneState, *, reverse: bool) -> str:
         return lane.target_topic if reverse else lane.source_topic
@@ -172,7 +179,7 @@ def _lane(state: FlowState, question: Question) -> LaneState:
 
 
 async def _offset(config: Config, flow: FlowConfig, here: Place, question: Question) -> tuple[int, int | None]:
-    """Return the offset in question, and the time of its record if the question is by time."""
+    """Return the offset that must be translated, and the timestamp of its record if the question gives a time."""
     if question.offset is not None:
         return question.offset, None
     if question.time_ms is None:
@@ -190,5 +197,5 @@ async def _offset(config: Config, flow: FlowConfig, here: Place, question: Quest
 
 
 def format_time(time_ms: int) -> str:
-    """Return a time in a readable form."""
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,10 @@
-"""Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
+"""Reads `__consumer_offsets` of one cluster: every partition from its log start offset to its end, and then each new
+record.
 
-A commit made in a transaction is used once the transaction is committed. Nothing of a partition is reported before
-everything that was there at first has been read: until then there may be a newer commit. The topic is compacted, so its
-end may be without records. This is checked when nothing has arrived for a while (`mirrord.groups.empty_tail`).
+A commit made in a transaction is used once the transaction is committed. A partition's commits are reported only after
+the partition was read up to the end that it had when reading began, because until then a newer commit may follow. The
+topic is compacted, so the last offsets of a partition may hold no records. This is checked when no records have arrived
+for a while (`mirrord.groups.empty_tail`).
 """
 
 import asyncio
@@ -33,10 +35,12 @@ from mirrord.replication.host.partition_fetch import PartitionFetch
 from mirrord.replication.lane.signals import Chunk, FetchFrom
 
 PARTITION_BYTES = 256 << 10
-"""Largest number of bytes that a fetch may bring of one partition, because they are decoded in one go."""
+"""Maximum number of bytes that a fetch returns for one partition. They are decoded without a pause for other tasks, so
+the number is small."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
-"""A partition that has brought nothing for this long, and whose end is not reached, may end without records."""
+"""After this time without records, a partition that has not been read to its end is checked for an end without
+records."""
 
 log = structlog.get_logger()
 
@@ -46,11 +50,11 @@ class MayNotRead(EnvironmentFault):
 
 
 class NoSuchTopic(EnvironmentFault):
-    """Raised when no group has ever committed anything."""
+    """Raised when `__consumer_offsets` does not exist, because no group has ever committed an offset."""
 
 
 class GroupLog:
-    """Reports each commit of the selected groups."""
+    """Reads the topic, and reports the commits of the selected groups."""
 
     def __init__(
         self,
@@ -60,10 +64,10 @@ class GroupLog:
         take: Callable[[OffsetKey, OffsetValue | None], None],
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`take` receives each record of a group that `passes`; `changed` gets groups whose newest commits are
-        known."""
+        """`passes` selects the groups. `take` is called with each record of a selected group, and `changed` with the
+        groups whose newest commits have then been taken."""
         self.skipped = 0
-        """Number of records that could not be read."""
+        """Number of records and batches that could not be decoded."""
         self.lost = ""
         """Why reading has stopped; empty while it continues."""
         self._source = source
@@ -75,16 +79,16 @@ class GroupLog:
 
     @property
     def ready(self) -> bool:
-        """Whether everything that was there at first has been read."""
+        """Whether every partition has been read up to the end that it had when reading began."""
         return all(each.ready for each in self._followed)
 
     async def check_tails(self, view: ClusterView) -> None:
-        """For each partition that brings nothing, check whether it ends without records."""
+        """Check, for each partition from which no records arrive, whether its last offsets hold no records."""
         for each in self._followed:
             await each.check_tail(view)
 
     async def open(self, view: ClusterView) -> None:
-        """Begin to follow the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault when no broker answers."""
+        """Begin to read the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault if no broker answers."""
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
@@ -104,7 +108,7 @@ class GroupLog:
             each.start(self._source, self._asks)
 
     def close(self, view: ClusterView) -> None:
-        """Stop reading."""
+        """Stop reading the topic."""
         for each in self._followed:
             each.stop(self._source)
         if self._followed:
@@ -112,7 +116,7 @@ class GroupLog:
         self._followed = []
 
     def records(self, records: list[DecodedRecord], position: int) -> set[str]:
-        """Process these records; return the groups that they belong to."""
+        """Pass the records at or after `position` to `take`, and return the groups that they belong to."""
         groups: set[str] = set()
         for record in records:
             if record.offset < position or record.key is None:
@@ -130,35 +134,36 @@ class GroupLog:
         return groups
 
     def changed(self, groups: set[str]) -> None:
-        """Report groups whose newest commits are known."""
+        """Report the groups whose newest commits have been taken."""
         if groups:
             self._changed(groups)
 
     def skip(self, reason: str) -> None:
-        """Count something that cannot be read."""
+        """Count a record or batch that cannot be decoded, and log the first one."""
         if not self.skipped:
             log.warning("group_records_skipped", reason=reason)
         self.skipped += 1
 
 
 class _Partition:
-    """One partition of the topic."""
+    """Reads one partition of `__consumer_offsets`."""
 
     def __init__(self, owner: GroupLog, partition: PartitionId) -> None:
         self.partition = partition
         self.ready = False
         self._owner = owner
         self._end = -1
-        """Where the partition ended at first."""
+        """The high watermark of the partition when reading began; -1 until it is known."""
         self._position = 0
         self._behind = 0
-        """The offset after the last batch that was found in the newest chunk."""
+        """The offset after the last batch in the newest fetched chunk."""
         self._empty_until = -1
-        """There are no records from the position up to this offset."""
+        """The partition has no records from `_position` up to this offset; -1 if that is not known."""
         self._moved_at = time.monotonic()
-        """When records arrived last, or the tail was last checked."""
+        """When records last arrived, or `check_tail` last sent a request."""
         self._waiting: set[str] = set()
-        """Groups with records that were read before the partition was ready."""
+        """Groups whose records were read before the partition was read to its first end. They are reported together
+        then."""
         self._stopped = False
         self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
 
@@ -204,7 +209,8 @@ class _Partition:
         if self._stopped:
             return
         if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The log was truncated; the remaining records are read again, and the newest commit counts.
+            # The log was truncated. The remaining records are read again from the log start, and the last commit of a
+            # group replaces the earlier ones.
             self._position, self._empty_until = max(chunk.log_start, 0), -1
             self._want(AGAIN_S)
         elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
@@ -264,7 +270,8 @@ class _Partition:
 
 
 def _scan(chunk: Chunk, start: int) -> tuple[list[ScannedBatch], int, bool]:
-    """Return batches, the position after them, and whether messages of an old format follow there."""
+    """Return the batches from `start` on, the buffer position after them, and whether messages of an old format follow
+    there."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)
     except OldMagic as old:

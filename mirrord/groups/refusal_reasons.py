@@ -1,4 +1,5 @@
-"""Explains why nothing is committed for a group: what a cluster lists of it, and how a broker answers a commit."""
+"""Explains why nothing is committed for a group, from the group's state in a cluster's list of groups and from the
+broker's answer to a commit."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,44 +11,48 @@ from mirrord.model.group_status import GroupState
 from mirrord.model.names import Side
 
 SHARE = "Share"
-"""org.apache.kafka.common.GroupType: the positions of a share group are stored elsewhere (KIP-932)."""
+"""The type of a share group in org.apache.kafka.common.GroupType. A share group has no committed offsets; its positions
+are stored elsewhere (KIP-932)."""
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-"""org.apache.kafka.common.GroupState, for classic groups, KIP-848 groups and Kafka Streams groups alike."""
+"""The states without members in org.apache.kafka.common.GroupState. They are the same for classic groups, KIP-848
+groups and Kafka Streams groups."""
 MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The broker's errors for a group that has members."""
+"""Errors with which a broker refuses a commit from outside a group that has members."""
 
 
 def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
-    """Return the groups for which nothing is committed: those with members, and share groups."""
+    """Return the listed groups for which nothing may be committed: those with members, and share groups."""
     return {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS or each.kind == SHARE}
 
 
 def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
-    """Return the state of one of these groups and the reason."""
+    """Return the state that is reported for a group for which nothing may be committed, and the reason."""
     if group.kind == SHARE:
         return "refused", f"there is a share group of this name at the {side}, which has no such positions"
     return "active", f"the group is {group.state} at the {side}, and is left alone"
 
 
 class CommitRefusal(NamedTuple):
-    """A refused commit."""
+    """A broker's refusal of a commit."""
 
     name: str
     state: GroupState
     why: str
     is_later: bool
-    """Whether another attempt may get another answer."""
+    """Whether the commit is tried again, because the broker may accept it later."""
     has_members: bool
 
 
 def refusal(error: int, side: Side) -> CommitRefusal:
-    """Explain the error of a commit on that side."""
+    """Return what a broker's error for a commit on this side means. `error` is 0 if the broker has accepted the
+    commit."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"
         return CommitRefusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
-        # Brokers return this for a group of another kind (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
+        # Brokers return this if the group is not a consumer group
+        # (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
         why = f"there is a group of another kind of this name at the {side}: {name}"
         return CommitRefusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""

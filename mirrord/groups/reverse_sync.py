@@ -1,8 +1,9 @@
-"""The way back from target to source: where groups that consume at the target would resume at the source.
+"""Syncs positions from the target back to the source: where groups that consume at the target would resume at the
+source.
 
-This is a part of each round (`mirrord.groups.sync_rounds`) of a flow that also syncs groups back to its source, and it
-is all that `mirrord groups --reverse` does. Both sides are asked for their offsets right before any decision. A
-position is never set after the end of the source's log, and a position before the log start becomes the log start.
+`mirrord.groups.sync_rounds` calls this for a flow with `groups.reverse`, and `mirrord groups --reverse` consists of
+this alone. Both clusters are asked for the committed offsets right before any decision. No position is set beyond the
+end of the source's log, and a position before the log start offset is set to the log start offset.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,7 +30,7 @@ class GroupRequests(Protocol):
     """The requests that are sent to one cluster (`mirrord.kafka.client.group_admin.GroupAdmin`)."""
 
     async def listed(self) -> Mapping[str, ListedGroup]:
-        """Return all groups."""
+        """Return all groups that the cluster lists, by name."""
         ...
 
     async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
@@ -39,20 +40,21 @@ class GroupRequests(Protocol):
     async def commit(
         self, commits: Mapping[str, Mapping[TopicAndPartition, CommittedOffset]]
     ) -> Mapping[str, Mapping[TopicAndPartition, int]]:
-        """Commit for these groups; return the error of each partition."""
+        """Commit these offsets, by group and partition. Return the error code of each partition; 0 means success."""
         ...
 
 
 class Bounds(Protocol):
-    """Provides the start and end of source partitions (`mirrord.groups.lane_bounds`)."""
+    """Returns the log start offset and high watermark of source partitions (`mirrord.groups.lane_bounds`)."""
 
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return log start and high watermark of each lane's partition, unless they are unknown."""
+        """Return the log start offset and the high watermark of each lane's source partition. Lanes without an answer
+        are omitted."""
         ...
 
 
 class BackWrite(NamedTuple):
-    """A commit to be made at the source."""
+    """A planned commit of a group's position at the source."""
 
     group: str
     place: TopicAndPartition
@@ -64,7 +66,8 @@ class BackWrite(NamedTuple):
 
 
 Settled = Callable[[str, TopicAndPartition, int, int | None], None]
-"""Receives a group, its partition, the offset that the source has now, and the target's offset if both match."""
+"""Called after a commit at the source, with the group, the source partition, the offset committed at the source, and
+the offset committed at the target. The latter is None if the two do not match yet."""
 
 
 class GroupBack:
@@ -72,11 +75,11 @@ class GroupBack:
 
     def __init__(self, source: GroupRequests, bounds: Bounds, pairs: PositionPairs, asked: Asked) -> None:
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
-        """Statuses by group and source partition, as of the last round that the group was part of."""
+        """Statuses by group and source partition, as of the last time that the group was examined."""
         self.waiting: set[str] = set()
-        """Groups whose positions wait for the map."""
+        """Groups with a position at the target that the offset map does not contain yet."""
         self.without_log_ends: set[str] = set()
-        """Groups for which the source did not return the ends of their partitions."""
+        """Groups with a planned commit for which the source did not return the end of the partition."""
         self._source = source
         self._bounds = bounds
         self._pairs = pairs
@@ -84,11 +87,11 @@ class GroupBack:
         self._members: dict[str, ListedGroup] = {}
         self._writes: list[BackWrite] = []
         self._due: set[str] = set()
-        """Groups that must be examined again, because the source did not answer."""
+        """Groups that must be examined again, because the source did not answer a commit, or may accept it later."""
 
     @property
     def has_writes(self) -> bool:
-        """Whether there are commits to make."""
+        """Whether any commits at the source are planned."""
         return bool(self._writes)
 
     def sorted_statuses(self) -> list[GroupStatus]:
@@ -101,7 +104,8 @@ class GroupBack:
         return due
 
     async def read_members(self) -> set[str]:
-        """Find out which groups have members at the source; return the groups for which that changed.
+        """Find out which groups have members at the source. Return the groups for which the answer differs from the
+        previous one.
 
         Raises EnvironmentFault, WireError.
         """
@@ -111,20 +115,20 @@ class GroupBack:
         return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
 
     async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """Return the offsets that the source has now. Raises EnvironmentFault."""
+        """Return the offsets that these groups have committed at the source. Raises EnvironmentFault."""
         return await self._source.offsets(groups)
 
     def begin(self) -> None:
-        """Begin a round."""
+        """Discard planned commits, before the groups are examined again."""
         self._writes = []
 
     def decide(
         self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicAndPartition]
     ) -> None:
-        """Decide what must be committed for one group.
+        """Plan the commits of one group at the source, and update its statuses.
 
-        `there` holds the target's offsets, `here` those of the source. If the source `moves` the target forward for a
-        partition, nothing is synced back for it.
+        `there` holds the offsets committed at the target, and `here` those committed at the source. `moves` are the
+        partitions for which the target is about to be set to the source's position. Nothing is synced back for them.
         """
         self.waiting.discard(group)
         self.without_log_ends.discard(group)
@@ -148,7 +152,7 @@ class GroupBack:
                 continue
             statuses[place] = _status(group, place, lane, newest, mapped, present, step)
             if step.state in {"in step", "waits"} and present is not None:
-                # In the state "waits", the source has the target's position up to where the map reaches.
+                # In the state "waits", the source was set to the last position that the offset map can translate.
                 self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
             if step.state == "unsure" and present is not None:
                 self._pairs.unsure(group, place, present.offset, newest.offset)
@@ -174,7 +178,8 @@ class GroupBack:
         return step
 
     async def weigh(self) -> None:
-        """Check the planned commits against the start and end of the source's logs."""
+        """Compare the planned commits with the log start offset and the end of their source partitions, and drop or
+        change those that are outside."""
         if not self._writes:
             return
         lanes = {each.lane.key.id: each.lane for each in self._writes}
@@ -196,7 +201,8 @@ class GroupBack:
         self._writes = kept
 
     async def commit(self, settled: Settled) -> None:
-        """Make the commits; `settled` receives the ones that the source took. Raises EnvironmentFault."""
+        """Make the planned commits. `settled` is called for each commit that the source accepts. Raises
+        EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
             return
@@ -230,7 +236,8 @@ class GroupBack:
                 self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
 
     def followed(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Record that the target has been set to `target`, which matches the source at `source`."""
+        """Update the status of a position after the target was set to the offset `target`, which matches the source's
+        offset `source`."""
         known = self.statuses.get(group, {}).get(place)
         if known is not None and known.state == "ahead":
             self.statuses[group][place] = msgspec.structs.replace(

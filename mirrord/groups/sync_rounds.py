@@ -1,8 +1,10 @@
-"""Rounds of one flow's groups: positions that are due are translated, compared with the target, and committed there.
+"""Syncs the groups of one flow that have changed: translates their positions, compares them with the target's, and
+commits them there.
 
-The target's offsets are read right before each commit, and the broker refuses commits for a group with members. So
-commits of other clients are overwritten at most within a window of a few milliseconds. If the source also follows the
-target, it is read in the same way, and `mirrord.groups.reverse_sync` syncs back what moved only at the target.
+The target's committed offsets are read right before each commit, and the broker refuses commits for a group with
+members. So another client's commit can be overwritten only if it arrives in the few milliseconds between. With
+`groups.reverse`, the source's committed offsets are read in the same way, and `mirrord.groups.reverse_sync` syncs back
+the positions that have moved only at the target.
 """
 
 import asyncio
@@ -30,17 +32,17 @@ log = structlog.get_logger()
 
 
 class _Planned(NamedTuple):
-    """A write to be carried out."""
+    """A planned commit of a group's position at the target."""
 
     place: TopicAndPartition
-    """The partition at the source."""
+    """The source partition."""
     value: OffsetValue
     write: Write
     mapped: Mapped
 
 
 class GroupRounds:
-    """The groups of one flow. Another component keeps `book` up to date and calls `want`."""
+    """Syncs the groups of one flow. The caller keeps `book` up to date and reports changed groups with `want`."""
 
     def __init__(
         self,
@@ -52,13 +54,13 @@ class GroupRounds:
         pairs: PositionPairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
-        """`chart` returns the maps as they are at that moment.
+        """`chart` returns the offset maps as of the time of the call.
 
-        It receives the furthest position of each source partition that will be translated. With `back`, the source also
-        follows the target; both share the `pairs`.
+        It is given the highest position that will be translated for each source partition. With `back`, positions are
+        also synced from the target to the source. `back` uses the same `pairs`.
         """
         self.statuses: dict[str, dict[TopicAndPartition, GroupStatus]] = {}
-        """Statuses by group and source partition, as of the last round that the group was part of."""
+        """Statuses by group and source partition, as of the last time that the group was examined."""
         self._translated: dict[tuple[str, TopicAndPartition], TranslatedPosition] = {}
         """The newest translation of each group and partition, until `take_translated` returns it."""
         self._book = book
@@ -75,7 +77,7 @@ class GroupRounds:
 
     @property
     def due(self) -> bool:
-        """Whether any group is due."""
+        """Whether any group must be examined."""
         return bool(self._due)
 
     def sorted_statuses(self) -> list[GroupStatus]:
@@ -83,30 +85,32 @@ class GroupRounds:
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def states(self) -> dict[str, int]:
-        """Return the number of positions in each state; empty if nothing is ever committed."""
+        """Return the number of positions in each state. Empty if `groups.mode` is "off", so that nothing is
+        committed."""
         if self._mode == "off":
             return {}
         return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
-        """Examine these groups in the next round."""
+        """Let the next call of `round` examine these groups."""
         self._due.update(groups)
 
     def want_all(self) -> None:
-        """Examine all groups in the next round."""
+        """Let the next call of `round` examine all groups."""
         self._due.update(self._book.groups())
         if self._back is not None:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that the source has forgotten, except for the last ones."""
+        """Forget groups that have no committed offset at the source any more, except for the newest of them."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
 
     def want_waiting(self) -> None:
-        """Examine the groups that wait for data, because some data was copied."""
+        """Let the next call of `round` examine the groups that wait for records to be copied, because some have been
+        copied."""
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
@@ -121,9 +125,9 @@ class GroupRounds:
             self._due |= self._back.without_log_ends | await self._back.read_members()
 
     async def round(self) -> None:
-        """Process all groups that are due, once.
+        """Examine all groups that are due, and commit their positions.
 
-        Raises EnvironmentFault, WireError; the groups are still due in that case.
+        Raises EnvironmentFault, WireError. In that case the groups are still due.
         """
         groups, self._due = self._due, set()
         try:
@@ -140,7 +144,8 @@ class GroupRounds:
             raise
 
     def _settled_back(self, group: str, place: TopicAndPartition, source: int, target: int | None) -> None:
-        """Record that the source has been set to `source`; `target` is the target's position if it matches."""
+        """Record that the source was set to the offset `source`. `target` is the matching position at the target, or
+        None if they do not match yet."""
         self._book.settled(group, place, source)
         known = self.statuses.get(group, {}).get(place)
         if target is not None and known is not None and known.state == "ahead":
@@ -149,7 +154,7 @@ class GroupRounds:
             )
 
     async def survey(self) -> None:
-        """Process all groups that are due, without a commit. Raises EnvironmentFault, WireError."""
+        """Examine all groups that are due, without committing anything. Raises EnvironmentFault, WireError."""
         groups, self._due = self._due, set()
         await self._plan(groups)
 
@@ -188,9 +193,10 @@ class GroupRounds:
         atlas: Atlas,
         asked: Mapping[TopicAndPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
-        """Return the commits to make and update the statuses.
+        """Return the commits to make at the target for one group, and update the group's statuses.
 
-        `asked` holds the source's latest answer, if it was asked.
+        `there` holds the offsets committed at the target. `asked` holds those committed at the source, if the source
+        was asked for them right now.
         """
         self._waiting.discard(group)
         if there.error in LATER:
@@ -276,7 +282,7 @@ class GroupRounds:
         )
 
     def take_translated(self) -> list[TranslatedPosition]:
-        """Return the translations since the last call."""
+        """Return the translated positions that have changed since the last call."""
         taken, self._translated = self._translated, {}
         return list(taken.values())
 
@@ -311,7 +317,8 @@ class GroupRounds:
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
-        # A commit that arrived in the meantime is due already, and is compared with this one.
+        # If a newer commit has arrived at the source in the meantime, the group is already due again, and that commit
+        # is compared with this one.
         is_newest = any(
             place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
             for place, course in self._book.courses(group)
@@ -326,7 +333,8 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, commit: CommittedOffset | None) -> Course:
-    """Return the course with the source's latest answer as its newest commit, which the book may not know yet."""
+    """Return the group's history with the source's answer as its newest commit, because `GroupBook` may not contain
+    that commit yet."""
     if commit is None:
         return Course(None, course.peak)
     known = course.newest

@@ -1,14 +1,14 @@
-"""Positions for topics that are copied both ways under the same names.
+"""Translates group positions of topics that two flows copy in opposite directions under the same names.
 
-Both logs hold the records of both sides, each in a different order. A reader that has read one log up to a position
-resumes in the other log before the first record that it has not read. That is either a record from this side whose copy
-is there, or a record from the other side whose copy is after the position here or does not exist yet. So nothing is
-skipped, and only records whose order differs between the logs are read again. Two lanes provide the mapping: the flow's
-own lane, and the lane of the opposite flow.
+The logs on both clusters hold the records of both clusters, each in a different order. A reader that has read one log
+up to a position resumes in the other log before the first record that it has not read. That record was either produced
+in the first log and has a copy in the other one, or it was produced in the other log, and its copy in the first log is
+after the position or does not exist yet. So no record is skipped, and only records whose order differs between the logs
+are read again. Two lanes provide the translation: the flow's own lane, and the lane of the opposite flow.
 
-If no record of a lane is left to read, the lane's next record is still to come. The log ends seen earlier (`Sight`) say
-where it will be at the earliest. Without them, a position could never advance past the last copy from a side to which
-no client writes.
+If the reader has read all records that a lane has copied, the first record that it has not read does not exist yet. Log
+ends that were requested earlier (`Sight`) show the lowest offset that it can have. Without them, a position could never
+advance past the last record that was produced on a side to which clients no longer write.
 """
 
 from collections import deque
@@ -32,11 +32,12 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 
 ROUND_S = 1.0
-"""All ledgers are searched for before each round."""
+"""Time between two passes over the groups of such a flow. It is longer than for other flows, because each pass looks
+for all ledgers on both clusters."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
-"""Number of log ends of a partition that are remembered, and the time for which they are remembered."""
+"""`SIGHTS`: maximum number of log ends that are remembered for a lane. `SIGHT_S`: how long they are remembered."""
 OPEN = "it is not known yet whether the records after it were read: they were just written or copied"
 THIRD = (
     "a third cluster's records are copied into it, by the flow {}: a position among three clusters is not determined"
@@ -44,15 +45,15 @@ THIRD = (
 
 
 class Sight(NamedTuple):
-    """The ends of both partitions at one time: of the one that a lane writes to, which is asked for first, and of the
-    one that it reads."""
+    """The ends of a lane's two partitions at about the same time. The end of the partition that the lane writes to is
+    requested first, then the end of the partition that it reads."""
 
     written: int
     read: int
 
 
 class Way(NamedTuple):
-    """One direction of a partition, with what is known of it."""
+    """A lane in one of the two directions, with its progress and the recent log ends of its partitions."""
 
     lane: LaneState
     progress: Progress | None
@@ -60,9 +61,10 @@ class Way(NamedTuple):
 
 
 def across(position: int, own: Way, back: Way) -> Mapped:
-    """Return where a reader resumes at the other side.
+    """Return where a reader of one log resumes in the other one.
 
-    The reader has read up to a position of the log that the lane `own` reads and the lane `back` writes to.
+    The reader has read the log that the lane `own` reads and the lane `back` writes to, up to `position`. It resumes in
+    the log that `own` writes to and `back` reads.
     """
     if own.progress is None or back.progress is None:
         return Mapped(None, 0, NOTHING)
@@ -81,17 +83,19 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return an offset of the log that the lane writes to; no record before it is still to be read."""
+    """Return an offset of the log that the lane writes to. The reader has already read all records before it that the
+    lane has copied or will copy."""
     offset = translation.offset or 0
     if translation.kind != "at_end" or not _is_all(way.lane, progress):
         return offset
-    # Records that the lane has not read were written after the source log ended at `read`. So their copies are after
-    # the end that the other log had before that.
+    # The lane has not read the records that were written after its source log ended at `read`. Their copies are
+    # therefore after the end that the other log had before that, `written`.
     return max([offset, *(each.written for each in way.sights if each.read <= progress.source_offset)])
 
 
 def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
-    """Return the same kind of offset for the log that the lane reads."""
+    """Return an offset of the log that the lane reads. The reader has already read all records before it that the lane
+    has copied or will copy."""
     offset = translation.offset or 0
     return (
         max(offset, progress.source_offset) if translation.kind == "at_end" and _is_all(way.lane, progress) else offset
@@ -99,15 +103,15 @@ def _read_from(translation: Translation, way: Way, progress: Progress) -> int:
 
 
 def _is_all(lane: LaneState, progress: Progress) -> bool:
-    """Return whether every record before the source offset of the resume position is below it, and none must be copied
-    again."""
+    """Return whether the lane has copied every record before the source offset of its resume position, and must copy
+    none of them again."""
     last = lane.source_runs.last
     is_last = last is not None and last.ordinal <= progress.ordinal
     return progress.settled and is_last and not any(ordinal >= progress.ordinal for ordinal, _ in lane.truncations)
 
 
 class CrossedAtlas(Atlas):
-    """The maps of all lanes whose topics are copied back under the same names."""
+    """The offset maps of all lanes of a flow whose topics another flow copies back under the same names."""
 
     def __init__(
         self,
@@ -115,15 +119,17 @@ class CrossedAtlas(Atlas):
         progress_by_lane: Mapping[LaneId, Progress],
         backs: Mapping[TopicAndPartition, tuple[Way, Way] | str],
     ) -> None:
-        """`backs` holds both directions of each partition, or why its positions are unknown.
+        """`backs` holds the lanes of each partition in both directions, or the reason why its positions cannot be
+        translated.
 
-        Heartbeats have other names.
+        Lanes of heartbeats topics are not in `backs`. These topics have different names on the two clusters, so their
+        positions are translated with one lane.
         """
         super().__init__(lanes, progress_by_lane)
         self._backs = backs
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:
-        """Return the position at the target."""
+        """Return the position at the target that matches a position in this source partition."""
         lane = self.lane(place)
         if lane is None or lane.source_topic != lane.target_topic:
             return super().mapped(place, position)
@@ -133,7 +139,7 @@ class CrossedAtlas(Atlas):
         return Mapped(None, 0, ways) if isinstance(ways, str) else across(position.offset, *ways)
 
     def back(self, place: TopicAndPartition, offset: int) -> Mapped:
-        """Return the position at the source."""
+        """Return the position at the source that matches an offset in this target partition."""
         lane = self.lane(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -144,7 +150,7 @@ class CrossedAtlas(Atlas):
 
 
 class RecentLogEnds:
-    """The log ends of both partitions of lanes within the last minute."""
+    """The ends of the source and target partitions of lanes, as requested within the last minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -152,16 +158,17 @@ class RecentLogEnds:
         self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
-        """Record three log ends, which were requested one after the other."""
+        """Record the ends of a lane's partitions, which were requested in this order: target, source, and target
+        again."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the ends for the lane itself."""
+        """Return the recent log ends for this lane."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """Return the ends for the lane of the same partitions in the opposite direction."""
+        """Return the recent log ends for the lane that copies the same partitions in the opposite direction."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:
@@ -171,12 +178,13 @@ class RecentLogEnds:
 
 def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
     if known and (sight.written < known[-1][1].written or sight.read < known[-1][1].read):
-        known.clear()  # a log went back
+        known.clear()  # one of the logs was truncated
     known.append((now, sight))
 
 
 class Crossings:
-    """The questions that a follower of groups asks both clusters, in addition to reading its own ledger."""
+    """Reads what a group follower must know of both clusters for topics that are copied in both directions: log ends,
+    and the ledgers of other flows."""
 
     def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
@@ -194,7 +202,7 @@ class Crossings:
         self._ends = RecentLogEnds(clock)
 
     async def read_ends(self, lanes: Sequence[LaneState]) -> None:
-        """Find out where the partitions of these lanes end."""
+        """Request the log ends of the source and target partitions of these lanes."""
         first = await self._target_ends.ask(lanes)
         source = await self._source_ends.ask(lanes)
         again = await self._target_ends.ask(lanes)
@@ -206,10 +214,10 @@ class Crossings:
     async def ways(
         self, lanes: Mapping[TopicAndPartition, LaneState], progress_by_lane: Mapping[LaneId, Progress]
     ) -> dict[TopicAndPartition, tuple[Way, Way] | str]:
-        """Return both directions of each partition.
+        """Return the lanes in both directions of each partition, or the reason why its positions cannot be translated.
 
-        The ledger of these lanes must have been read after the resume positions were taken, and `read_ends` must have
-        been called before both. Raises MirrordError.
+        Before this call, the caller must call `read_ends`, then take the resume positions, and then read the ledger of
+        these lanes to its end. Raises MirrordError.
         """
         there = await self._at_source.read()
         await self._at_target.read()
@@ -236,7 +244,7 @@ class Crossings:
         return own, Way(back, there[flow].get(back.key.id), self._ends.back(key))
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the ledgers of other flows."""
         await self._at_source.close()
         await self._at_target.close()
 
@@ -246,15 +254,17 @@ _Place = tuple[TopicId, int]
 
 
 class Backs(NamedTuple):
-    """The other writers to the partitions of a flow, according to other ledgers."""
+    """The lanes of other flows that write to the partitions of a flow, according to the ledgers of these flows."""
 
     newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
-    """Lanes from the target to the source, by the topic ids there and here."""
+    """The newest lane of each partition from this flow's target to its source, with the name of its flow. The key is
+    the topic id at the target, the topic id at the source, and the partition."""
     third: dict[_Place, str]
-    """Partitions with records of a third cluster, and the flow that copies them."""
+    """Partitions that contain records of a third cluster, with the name of the flow that copies them."""
 
     def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
-        """Return the opposite lane and its flow, or why positions cannot be translated."""
+        """Return the flow and the lane that copy this lane's partitions in the opposite direction, or the reason why
+        positions cannot be translated."""
         key = lane.key
         for topic in (key.source_topic_id, key.target_topic_id):
             if (flow := self.third.get((topic, key.partition))) is not None:
@@ -263,7 +273,9 @@ class Backs(NamedTuple):
 
 
 def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_target: Iterable[FoundLane]) -> Backs:
-    """Return the other writers. `ids` are the flow's source and target; the ledgers at both exclude the flow's own."""
+    """Return the lanes of other flows that write to the partitions of a flow. `ids` are the cluster ids of the flow's
+    source and target. `at_source` and `at_target` are the lanes in the ledgers on these clusters, without the flow's
+    own ledger."""
     source, target = ids
     known = Backs({}, {})
     for flow, state, lane in at_source:

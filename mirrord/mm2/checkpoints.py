@@ -1,8 +1,9 @@
-"""Writes the offsets of groups to MirrorMaker 2's checkpoints topic on the target (`mirrord.mm2.rules.checkpoints`).
+"""Writes the positions of consumer groups to MirrorMaker 2's checkpoints topic on the target. Which of them are written
+is decided in `mirrord.mm2.rules.checkpoints`.
 
 A caller that knows the positions of groups passes them to `record`, as often as it likes. Only new positions are
-written, once per interval, and after the data that they refer to. The topic is read first, because a checkpoint must
-not go back.
+written, once per interval. A position is written only after the target has acknowledged the records before it. The
+topic is read before the first write, because a checkpoint must not be lower than the previous one.
 """
 
 import asyncio
@@ -33,17 +34,17 @@ class Checkpoints:
         self._troubles = Troubles("checkpoints", flow=flow.name)
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Record the current positions of groups. Their records are acknowledged at the target."""
+        """Add the current positions of groups. The target must have acknowledged all records before these positions."""
         for position in positions:
             self._book.record(position)
 
     def forget(self, target_topic: str) -> None:
-        """Forget a target topic that was replaced by another one of the same name."""
+        """Forget the checkpoints of a target topic that was replaced by another one of the same name."""
         self._book.forget(target_topic)
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks about operations that do not succeed."""
+        """The operations that currently fail, one line each."""
         return self._troubles.lines
 
     async def run(self) -> None:
@@ -66,7 +67,7 @@ class Checkpoints:
             try:
                 self._book.learn(Checkpoint.decode(key, value))
             except WireError:
-                continue  # as MirrorCheckpointTask does
+                continue  # MirrorMaker 2's MirrorCheckpointTask also ignores such records
         self._troubles.report("")
 
     async def _write(self, topic: Mm2Topic) -> None:
@@ -80,7 +81,8 @@ class Checkpoints:
 
 
 def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
-    """Return checkpoints with their bytes, and the name of a group whose checkpoint cannot be encoded."""
+    """Return each checkpoint with its encoded key and value, and the name of one group whose checkpoint cannot be
+    encoded, or an empty string."""
     encoded: list[tuple[Checkpoint, bytes, bytes]] = []
     unfit = ""
     for checkpoint in due:

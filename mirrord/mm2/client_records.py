@@ -1,9 +1,10 @@
-"""The records that a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
+"""Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs. The daemon that holds
+a flow's lease writes them.
 
-Each kind has a separate loop. A failure is shown as a remark and retried, and stops neither the other loops nor the
-copying. Nothing is written about a target topic whose name does not follow the naming rule
-(`mirrord.topics.rules.recreated_topic_names`). Those clients derive a target topic's name from its source topic, and
-would mistake the offsets of one topic for those of the other.
+Each kind of record has a separate loop. A loop that fails reports a remark and tries again, and stops neither the other
+loops nor the copying. No checkpoints and offset syncs are written for a target topic whose name does not follow the
+flow's naming rule (`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target
+topic from its source topic, so they would apply the offsets to another topic.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
-"""Pause after an internal error, in seconds."""
+"""Pause before a loop runs again after it has ended because of an internal error."""
 
 log = structlog.get_logger()
 
 
 class Mm2Upkeep:
-    """The loops of one flow."""
+    """Runs the loops that write one flow's records for MirrorMaker 2's clients."""
 
     def __init__(
         self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
@@ -48,11 +49,11 @@ class Mm2Upkeep:
         self._topics: dict[str, TopicId] = {}
         self._naming = naming_of(flow)
         self._apart: tuple[str, ...] = ()
-        """Target topics whose names do not follow the naming rule."""
+        """Target topics whose names do not follow the flow's naming rule."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
-        """Update what to write from the clusters as discovery has just seen them."""
+        """Update the topics and lanes that records are written for, from the newest result of discovery."""
         apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
         self._apart = tuple(sorted(apart))
         lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
@@ -67,7 +68,8 @@ class Mm2Upkeep:
         self._topics |= topics
 
     def record(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Accept new positions of groups. Their records are acknowledged at the target."""
+        """Add the current positions of groups, for checkpoints. The target must have acknowledged all records before
+        these positions."""
         if self._checkpoints is not None:
             self._checkpoints.record(each for each in positions if self._is_named(each.topic, each.target_topic))
 
@@ -79,7 +81,7 @@ class Mm2Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """How long records take to arrive; None while the flow copies no heartbeats."""
+        """The time that records take from the source to the target. None while the flow copies no heartbeats."""
         return self._heartbeats.status()
 
     @property
@@ -95,7 +97,7 @@ class Mm2Upkeep:
         )
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
-        """Run all loops until cancelled."""
+        """Write the configured kinds of records until cancelled."""
         self._failed.clear()
         work = [self._keep("heartbeats", self._heartbeats.run)]
         if self._checkpoints is not None:

@@ -1,8 +1,8 @@
-"""One of the topics that MirrorMaker 2's clients read: created if it is missing, written and read.
+"""Creates, writes and reads one of the topics that MirrorMaker 2's clients use.
 
-It has one partition and is compacted. It works the same for all its writers: MirrorMaker 2, another mirrord, or this
-one. Only partition 0 is used. Records are written without transactions (the Java clients also read uncommitted records)
-and by a producer whose repetitions the broker recognizes.
+Such a topic has one partition and is compacted. MirrorMaker 2 and other daemons of mirrord may write to the same topic.
+The records are written by an idempotent producer without transactions, because the Java clients also read uncommitted
+records.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -20,7 +20,7 @@ from mirrord.model.errors import EnvironmentFault
 
 COMPACT = {"cleanup.policy": "compact"}
 SMALL = COMPACT | {
-    # Readers start at the beginning and have a time limit, and only closed segments are compacted.
+    # Readers read the whole topic within a time limit, so it must stay small, and only closed segments are compacted.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -28,7 +28,7 @@ SMALL = COMPACT | {
 
 
 class Mm2Topic(LedgerTopics):
-    """A topic of one cluster. Every operation that is impossible raises an EnvironmentFault."""
+    """One topic for MirrorMaker 2's clients on one cluster. Every operation that fails raises EnvironmentFault."""
 
     def __init__(self, name: str, cluster: ClusterConfig, timeout_s: float) -> None:
         super().__init__("", cluster, timeout_s)
@@ -38,9 +38,9 @@ class Mm2Topic(LedgerTopics):
         self._writer = self._new_writer()
 
     async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
-        """Make sure that the topic exists, and return whether it had to be created.
+        """Create the topic if it does not exist, and return whether it was created.
 
-        With too few brokers, it gets fewer replicas.
+        If the cluster has fewer brokers than `factor`, the topic gets fewer replicas.
         """
         seen = await self._admin.describe([self._name])
         known = seen.topics.get(self._name)
@@ -56,23 +56,23 @@ class Mm2Topic(LedgerTopics):
         return True
 
     async def exists(self) -> bool:
-        """Return whether the topic exists and is visible."""
+        """Return whether the topic exists and mirrord may see it."""
         return self._name in (await self._admin.describe([self._name])).topics
 
     async def write(self, records: Sequence[KeyValue]) -> None:
         """Append records, and return when all of them are replicated.
 
-        After an error, all or only the first few may be there.
+        After an error, the topic may contain none, the first few or all of the records.
         """
         try:
             await self._writer.write(records)
         except EnvironmentFault:
-            # For this purpose, a topic that was created again is as good as the old one.
+            # The topic may have been created again under the same name. A new writer writes to it in the same way.
             self._writer = self._new_writer()
             raise
 
     async def read_all(self) -> list[KeyValue]:
-        """Return all records up to the current end."""
+        """Return all records up to the current end of the topic."""
         start, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)
         reader.seek(start)
@@ -87,9 +87,9 @@ class Mm2Topic(LedgerTopics):
         return found
 
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
-        """Yield records as they arrive, starting at the current end.
+        """Yield the records that are appended from now on.
 
-        The first list is empty and shows that reading has begun.
+        The first list is empty. It shows that the current end is known, so that no later record is missed.
         """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)

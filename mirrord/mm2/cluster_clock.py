@@ -1,6 +1,7 @@
 """Reads the time of a cluster from its active controller (`mirrord.kafka.protocol.quorum`).
 
-Only the controller reports its time. The brokers' clocks are assumed to agree with it, as Kafka itself expects.
+No broker except the controller reports its time. The clocks of the other brokers are assumed to agree with the
+controller's clock.
 """
 
 from mirrord.config.schema import ClusterConfig
@@ -16,11 +17,11 @@ from mirrord.runtime.clock import Clock
 
 
 class ClusterClock:
-    """The clock of one cluster, compared with this machine's clock."""
+    """Estimates how far the clock of one cluster is ahead of this machine's clock."""
 
     def __init__(self, alias: Alias, config: ClusterConfig, timeout_s: float, clock: Clock) -> None:
         self.why_unknown = ""
-        """Why the clock is not known, in one line for operators."""
+        """One line for operators that says why the cluster's time is unknown. Empty if it is known."""
         self._alias = alias
         self._asker = Asker(config, timeout_s)
         self._clock = clock
@@ -28,15 +29,15 @@ class ClusterClock:
 
     @property
     def ahead(self) -> ClockSample | None:
-        """How far the cluster's clock is ahead of this machine's; None if that is not known."""
+        """How far the cluster's clock is ahead of this machine's clock. None if that is unknown."""
         return self._estimate.best
 
     async def measure(self) -> None:
-        """Ask for the time again."""
+        """Ask the controller for its time, and update the estimate."""
         asked_ms: list[int] = []
 
         def encode(_: int) -> bytes:
-            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so only the request itself counts
+            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so connecting is not measured
             return encode_describe_quorum()
 
         def decode(_: int, reader: Reader) -> tuple[QuorumTime, int]:

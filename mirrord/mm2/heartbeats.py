@@ -1,7 +1,7 @@
-"""Heartbeats of one flow: written once per interval and, if the flow copies them, read again at the target.
+"""Writes one flow's heartbeats once per interval, and reads their copies at the target if the flow copies them.
 
-MirrorMaker 2's clients recognize a flow by a topic named `heartbeats`. Heartbeats written on the source take the same
-path as every other record, so their copies show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
+MirrorMaker 2's clients recognize a flow by a topic named `heartbeats`. Heartbeats on the source are copied like all
+other records, so their copies show how long replication takes (`mirrord.mm2.rules.heartbeat_latency`).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from policies.mm2_names import HEARTBEATS
 
 RETRY_S = 5.0
 CLOCKS_S = 10.0
-"""Interval between two queries of the clusters' clocks, in seconds."""
+"""Interval between two requests for the time of each cluster."""
 
 
 class Heartbeats:
-    """The heartbeats of one flow."""
+    """Writes the heartbeats of one flow, and measures the flow's latency with them."""
 
     def __init__(
         self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
@@ -42,7 +42,8 @@ class Heartbeats:
         self._troubles = Troubles("heartbeats", flow=flow.name)
 
     def carry(self, copy: str | None) -> None:
-        """Set the topic that the flow copies the source's heartbeats into; None means that it copies none."""
+        """Set the target topic into which the flow copies the source's heartbeats. None means that the flow copies no
+        heartbeats."""
         if copy is None:
             self._carried.clear()
         else:
@@ -55,7 +56,7 @@ class Heartbeats:
         return self._troubles.lines
 
     def status(self) -> LatencyStatus | None:
-        """Return the latency that the heartbeats show now, or None while the flow copies none."""
+        """Return the flow's current latency as measured by heartbeats, or None while the flow copies no heartbeats."""
         if not self._carried.is_set() or self._latency is None:
             return None
         source, target = (self._clocks.get(alias) for alias in (self._flow.source, self._flow.target))
@@ -70,14 +71,14 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Write and read heartbeats until cancelled."""
+        """Write heartbeats, and read copied ones at the target, until cancelled."""
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:
             writers.append((flow.target, flow.source, flow.target))
         if flow.heartbeats.emit in {"source", "both"}:
-            # On the source, heartbeats name the opposite direction, just as MirrorMaker 2's connector for that
-            # direction writes them.
+            # Heartbeats on the source name the opposite direction, like those of MirrorMaker 2's connector for that
+            # direction.
             writers.append((flow.source, flow.target, flow.source))
         await asyncio.gather(*(self._write(*each) for each in writers), self._follow())
 
@@ -135,7 +136,7 @@ class Heartbeats:
                     try:
                         beat = Heartbeat.decode(key, value)
                     except WireError:
-                        continue  # other clients may write there, too
+                        continue  # other clients may write to the topic, too
                     clock = self._clocks.get(self._flow.source)
                     self._latency.arrived(beat, now_s, now_ms, clock.ahead if clock else None)
         finally:

@@ -1,7 +1,8 @@
-"""Writes pairs of offsets into MirrorMaker 2's offset-syncs topic, for checkpoint tasks that run alongside mirrord.
+"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic, for MirrorMaker 2's
+checkpoint tasks that run in addition to mirrord.
 
-The pairs come only from the ledger (`mirrord.ledger.mm2_offset_pairs`), so they are never about an unacknowledged
-record.
+The pairs come only from the ledger (`mirrord.ledger.mm2_offset_pairs`), so the target has acknowledged the record of
+each pair.
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from mirrord.runtime.current_failures import Troubles
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
-"""Interval between two writes, in seconds. Lanes save their resume positions at the same interval."""
+"""Interval between two writes. Lanes save their resume positions at the same interval."""
 RETRY_S = 5.0
 
 
 class OffsetSyncs:
-    """The offset syncs of one flow."""
+    """Writes the offset syncs of one flow."""
 
     def __init__(self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float) -> None:
         at_source = flow.mm2_records.offset_syncs == "source"
@@ -38,20 +39,20 @@ class OffsetSyncs:
         self._troubles = Troubles("offset_syncs", flow=flow.name)
 
     def see(self, lanes: Iterable[LaneId]) -> None:
-        """Set the lanes that exist now."""
+        """Set the lanes for which offset syncs are written."""
         self._lanes = tuple(lanes)
         self._published = {lane: self._published[lane] for lane in self._lanes if lane in self._published}
 
     @property
     def remarks(self) -> list[str]:
-        """The operations that currently fail."""
+        """The operations that currently fail, one line each."""
         return self._troubles.lines
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Write offset syncs until cancelled."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
         self._published.clear()
-        # The topic may already have offset syncs of a lane that has copied before. It cannot have any of another lane.
+        # The topic can contain offset syncs only of lanes that have copied records before this process writes any.
         self._begun = frozenset(ledger().progress)
         try:
             while True:

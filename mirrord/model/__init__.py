@@ -1,5 +1,5 @@
-"""The basic data types: names, offsets and runs, configuration, facts, status, errors.
+"""The basic data types: names, runs, ranges of offsets, ACLs, findings, status, metrics and errors.
 
-The modules hold data and its invariants, as msgspec structs and small classes. Input and output are plain values only:
-there is no I/O, no clock and no client library. Every other package may import this one.
+The modules define data and its invariants as msgspec structs and small classes. They take and return plain values, and
+use no I/O, no clock and no client library. Every other package may import this one.
 """

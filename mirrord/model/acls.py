@@ -8,24 +8,24 @@ ResourceKind = Literal["TOPIC", "GROUP"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
-"""As the name of a literal pattern, it means every resource of the kind."""
+"""The resource name `*` in a LITERAL pattern matches every resource of the kind. The host `*` matches every host."""
 
 
 class AclRule(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One ACL binding: it allows or denies a principal an operation on resources.
 
-    Facts contain this struct, so new fields may only be added at the end.
+    This struct is stored in facts, so new fields may only be added at the end.
 
-    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY). If this version of mirrord does
-    not know the name, they are Kafka's number, and the rule is synced unchanged.
+    `operation` and `permission` are Kafka's names (READ, WRITE, ALL, ...; ALLOW, DENY), or a number if this version
+    does not know the name. A rule with such a number is synced unchanged.
     """
 
     resource: ResourceKind
     """Kind of the resource."""
     pattern: PatternKind
-    """Whether `name` is the whole name of a resource, or a prefix."""
+    """Whether `name` is the whole name of a resource or a prefix."""
     name: str
-    """Name of the resource, or prefix of the names of resources."""
+    """Name of the resource, or its prefix."""
     principal: str
     """Kafka principal, such as `User:ada`."""
     host: str

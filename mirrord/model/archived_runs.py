@@ -1,4 +1,5 @@
-"""Older runs in a dataset outside the ledger (`mirrord compact`), and what the ledger records about them."""
+"""Older runs that `mirrord compact` has moved from the ledger to a dataset of Parquet files, and what the ledger
+records about them."""
 
 from typing import NamedTuple, Protocol
 
@@ -9,11 +10,11 @@ from mirrord.model.names import LaneId, Side
 
 
 class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive runs of one side of a lane that were moved to files, with the properties that must be known without
-    reading these files."""
+    """What the ledger records about consecutive runs of one side of a lane that `mirrord compact` has moved to the
+    dataset. Most look-ups need nothing else."""
 
     generation: int
-    """Number of the compaction that moved the runs."""
+    """Number of the compaction that moved the runs to the dataset."""
     count: int
     """Number of runs."""
     first_ordinal: int
@@ -25,13 +26,13 @@ class ArchivedRuns(msgspec.Struct, frozen=True, array_like=True):
     last_offset: int
     """Offset at which the last of the runs begins."""
     checksum: int
-    """CRC-32C of all ordinals followed by all offsets, as little-endian int64."""
+    """CRC-32C of the ordinals of all these runs, followed by their offsets, as little-endian int64."""
     turns: tuple[int, ...] = ()
-    """Ordinals of those of the runs that begin at a lower offset than the end of the previous run (`Runs.turns`)."""
+    """Ordinals of the runs among these that begin at a lower offset than the previous run ends (`Runs.turns`)."""
 
 
 class ArchivedPart(NamedTuple):
-    """Archived runs, with the keys that are needed to find them."""
+    """Archived runs, with the topic, lane and side under which the dataset stores them."""
 
     topic: str
     """Name of the source topic."""
@@ -41,12 +42,12 @@ class ArchivedPart(NamedTuple):
 
 
 class Archive(Protocol):
-    """Read access to the dataset of one flow."""
+    """Read access to the dataset with the archived runs of one flow."""
 
     def get(self, part: ArchivedPart) -> bytes:
-        """Return the runs, packed (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
+        """Return the runs of this part in packed form (`mirrord.model.run_codec.pack`). Raises ArchiveLost."""
         ...
 
 
 class ArchiveLost(EnvironmentFault):
-    """Runs in the dataset cannot be read now. Operations that need only newer runs are not affected."""
+    """Raised when archived runs cannot be read. Operations that need only newer runs are not affected."""

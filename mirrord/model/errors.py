@@ -1,20 +1,23 @@
-"""The errors that a user sees: one clear message, never a traceback."""
+"""The errors that are shown to a user. Each of them is one clear message without a traceback."""
 
 
 class MirrordError(Exception):
-    """The base of every error that mirrord raises deliberately. Its text is meant for people."""
+    """Base class of all errors that mirrord raises deliberately. The text is meant for people."""
 
 
 class ConfigError(MirrordError):
-    """The user's input is wrong.
+    """Raised when the user's input is wrong.
 
-    The message names the file, the key, what was found and what is allowed. Exit code 2.
+    The message names the file, the key, the value that was found and the values that are allowed. The command ends with
+    exit code 2.
     """
 
 
 class EnvironmentFault(MirrordError):
-    """The user's input is correct, but the environment is not: unreachable, refused, missing, taken. Exit code 1."""
+    """Raised when the user's input is correct, but the environment prevents the operation: for example, a cluster
+    cannot be reached, a request is refused, a topic is missing or a port is taken. The command ends with exit code
+    1."""
 
 
 class PolicyFault(MirrordError):
-    """A third-party policy gave no usable answer to one question about one name."""
+    """Raised when a user's policy fails, or returns something unusable, for one name."""

@@ -1,35 +1,38 @@
-"""The findings of `check` and `plan`: severity, location, description and remedy."""
+"""The findings of `mirrord check` and `mirrord plan`, with severity, place, description and remedy."""
 
 from typing import Literal
 
 import msgspec
 
 Severity = Literal["error", "warning", "note"]
-"""Severity of a finding. "error": `start` would fail, or would not do what the configuration asks for. "warning": it
-works, but not as one may expect.
+"""Severity of a finding. "error": `mirrord start` would fail, or would not do what the configuration says. "warning":
+`mirrord start` would work, but not in the way that a user may expect. "note": nothing is wrong, but it is worth
+knowing.
 """
 
 _ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. All texts are for people, one line each."""
+    """One finding of `mirrord check` or `mirrord plan`. Each text is one line for people."""
 
     severity: Severity
     flow: str = ""
-    """The flow concerned. Empty if the finding concerns a cluster and every flow of it."""
+    """Name of the flow that the finding is about. Empty if it is about a cluster, and so about every flow of that
+    cluster."""
     where: str
-    """The cluster, and the topic or other resource in it."""
+    """The cluster that the finding is about, and the topic or other resource there."""
     what: str
     do: str = ""
     """The remedy, or an empty string if there is nothing to do."""
 
 
 def worse(one: Severity, other: Severity) -> bool:
-    """Whether the first severity is worse than the second."""
+    """Return whether the severity `one` is worse than `other`."""
     return _ORDER.index(one) < _ORDER.index(other)
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Return errors, then warnings, then notes, each in the order in which they were found and without duplicates."""
+    """Return the findings without duplicates: errors first, then warnings, then notes. Findings of equal severity keep
+    their order."""
     return sorted(dict.fromkeys(findings), key=lambda finding: _ORDER.index(finding.severity))

@@ -1,16 +1,16 @@
-"""Ranges of offsets."""
+"""Operations on ranges of offsets."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 Interval = tuple[int, int]
-"""[start, end)."""
+"""A range of offsets from `start` to `end`, without `end`."""
 
 
 def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the parts of an interval that no other interval covers, in ascending order.
+    """Yield the parts of the range `whole` that are in none of the ranges `taken`, in ascending order.
 
-    The others may be in any order.
+    The ranges in `taken` may be in any order and may overlap.
     """
     position, end = whole
     for start, behind in sorted(taken):
@@ -24,7 +24,7 @@ def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
 
 
 def joined(parts: Iterable[Interval]) -> list[Interval]:
-    """Return the union of the intervals in ascending order. Intervals that touch or overlap are merged."""
+    """Return the union of the ranges in ascending order. Ranges that touch or overlap are merged."""
     found: list[Interval] = []
     for start, end in sorted(parts):
         if found and start <= found[-1][1]:
@@ -35,7 +35,7 @@ def joined(parts: Iterable[Interval]) -> list[Interval]:
 
 
 def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the portions of the parts that are inside an interval. The parts ascend and do not overlap."""
+    """Yield the portions of `parts` that are inside the range `whole`. The parts must ascend and not overlap."""
     begin, end = whole
     for at in range(bisect_right(parts, begin, key=lambda part: part[1]), len(parts)):
         start, behind = parts[at]
@@ -45,7 +45,7 @@ def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
 
 
 def ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return ascending offsets as ranges [start, end) that do not touch each other."""
+    """Combine ascending offsets into as few ranges as possible. The end of each range is exclusive."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:

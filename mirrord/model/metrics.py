@@ -1,10 +1,10 @@
-"""The catalogue of metrics.
+"""The list of all metrics of mirrord.
 
 It is the single source for `/metrics`, Ray's metrics, docs/reference/metrics.md, and the tests of the alert rules and
 the dashboard.
 
-Names carry their units (https://prometheus.io/docs/practices/naming/). Labels are few: only lag, headroom and state
-have `topic` and `partition`, because there an alert has to name the lane.
+The names contain the units (https://prometheus.io/docs/practices/naming/). There are few labels. Only metrics for which
+an alert must name the lane have the labels `topic` and `partition`.
 """
 
 from typing import Literal
@@ -17,26 +17,28 @@ FLOW = ("flow",)
 LANE = ("flow", "topic", "partition")
 
 LATENCY_BOUNDS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 8.0)
-"""Upper bounds of the buckets of request latencies. One more bucket counts everything above them."""
+"""Upper bounds of the buckets for request latencies, in seconds. One more bucket counts the latencies above the last
+bound."""
 
 _MM2_SOURCE = "`MirrorSourceConnector`: "
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One metric."""
+    """The declaration of one metric."""
 
     name: str
-    """The name as Prometheus clients declare it. Samples of a counter end in `_total`, those of an info in `_info`."""
+    """The name as Prometheus clients declare it. The names of a counter's samples end in `_total`, and those of an info
+    in `_info`."""
     kind: MetricKind
     unit: str
     labels: tuple[str, ...]
     meaning: str
     mm2: str = ""
-    """MirrorMaker 2's counterpart (JMX, `kafka.connect.mirror`). Empty if it has none."""
+    """The corresponding JMX metric of MirrorMaker 2 (`kafka.connect.mirror`). Empty if there is none."""
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Return the names that a query can use."""
+        """Return the names of the metric's samples, as used in queries."""
         match self.kind:
             case "counter":
                 return (f"{self.name}_total",)

@@ -1,4 +1,4 @@
-"""The older runs of a lane: packed pieces that never change, with the indexes by which a run is found in them."""
+"""The older runs of a lane, packed into pieces that never change, and the indexes with which a run is found in them."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -13,7 +13,8 @@ from mirrord.model.run_memory import PIECE_RUNS, PackedPiece, RunMemory
 class PackedRuns:
     """The packed pieces of one side of a lane (source or target), in ascending order of ordinals.
 
-    `turns` are those of all runs of the side (`Runs.turns`).
+    The `turns` that some methods take are those of all runs of this side: the ordinals of runs that begin below the end
+    of the previous run (`Runs.turns`).
     """
 
     __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")
@@ -28,15 +29,16 @@ class PackedRuns:
         return self.starts[-1]
 
     def replace(self, pieces: list[PackedPiece]) -> None:
-        """Hold these pieces from now on."""
+        """Replace all pieces by these."""
         self.pieces = pieces
         self.first_ordinals = array("q", [piece.first_ordinal for piece in pieces])
         self.first_offsets = array("q", [piece.first_offset for piece in pieces])
         self.starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
-        """The position of the first run of each piece, and then the number of all packed runs."""
+        """For each piece, the number of packed runs before it, which is the position of its first run. The last entry
+        is the number of all packed runs."""
 
     def append(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the packed ones."""
+        """Pack runs that follow the packed ones into a new piece."""
         piece = self._pack(ordinals, offsets, turns)
         self.pieces.append(piece)
         self.first_ordinals.append(piece.first_ordinal)
@@ -44,7 +46,7 @@ class PackedRuns:
         self.starts.append(self.starts[-1] + piece.count)
 
     def append_merged(self, ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> None:
-        """Pack runs that follow the packed ones. Small pieces before them are merged with them."""
+        """Pack runs that follow the packed ones, and merge the new piece with small pieces before it."""
         while (
             self.pieces
             and self.pieces[-1].archived is None
@@ -55,7 +57,7 @@ class PackedRuns:
         self.append(ordinals, offsets, turns)
 
     def unpack_from(self, ordinal: int) -> RunColumns:
-        """Remove the pieces from the last one that begins before the ordinal on, and return the runs of that one."""
+        """Find the last piece that begins before the ordinal. Remove it and all later pieces, and return its runs."""
         pieces = self.pieces[: bisect_left(self.first_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
         columns = last.open().unpack() if last else (array("q"), array("q"))
@@ -63,9 +65,10 @@ class PackedRuns:
         return columns
 
     def archive(self, parts: Sequence[ArchivedPart], turns: Sequence[int]) -> None:
-        """Replace the runs of these parts, given in ascending order, by the parts in the archive.
+        """Replace the runs of these archived parts, which must ascend, by references to the archive.
 
-        A piece that reaches beyond a part is split. A part that does not match is ignored.
+        A piece that is only partly archived is split. A part with another number of runs than the pieces hold there is
+        ignored.
         """
         pieces, kept, at = list(self.pieces), list[PackedPiece](), 0
         for part in parts:
@@ -83,7 +86,8 @@ class PackedRuns:
         self.replace([*kept, *pieces[at:]])
 
     def at(self, position: int) -> tuple[int, int]:
-        """Return ordinal and offset of the run at a position."""
+        """Return the ordinal and the offset at which the run at this position begins. A position is the number of runs
+        before it."""
         number = bisect_right(self.starts, position) - 1
         if position == self.starts[number]:
             return self.first_ordinals[number], self.first_offsets[number]
@@ -92,14 +96,15 @@ class PackedRuns:
         return ordinals[position], offsets[position]
 
     def around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return the runs of the block in which an ordinal lies, and the position of the first of them."""
+        """Return the runs of the block that contains an ordinal, and the position of the first of these runs."""
         number = max(bisect_right(self.first_ordinals, ordinal) - 1, 0)
         piece = self.pieces[number]
         block = piece.open().block_of(ordinal)
         return *piece.block(block), self.starts[number] + block * BLOCK_RUNS
 
     def floor(self, offset: int, first: int, end: int) -> int:
-        """Return the last position in [first, end) whose run begins at or below an offset (`Runs.floor`)."""
+        """Return the position of the last run that begins at or below an offset, among the positions from `first` up to
+        `end`, without `end` (`Runs.floor`)."""
         lowest, highest = (bisect_right(self.starts, each) - 1 for each in (first, end - 1))
         number = bisect_right(self.first_offsets, offset, lowest + 1, highest + 1) - 1
         piece, start = self.pieces[number], self.starts[number]
@@ -112,7 +117,7 @@ class PackedRuns:
         return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
     def columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield the packed runs from a position on."""
+        """Yield the ordinals and offsets of the packed runs from a position on, block by block."""
         while position < self.starts[-1]:
             number = bisect_right(self.starts, position) - 1
             block, skipped = divmod(position - self.starts[number], BLOCK_RUNS)
@@ -125,8 +130,8 @@ class PackedRuns:
     ) -> tuple[list[PackedPiece], int, list[PackedPiece]]:
         """Split some pieces at two ordinals.
 
-        Return the pieces before the first ordinal, the number of runs that begin between the two, and the pieces after
-        the last ordinal.
+        Return the pieces before the ordinal `first`, the number of runs that begin from `first` to `last`, and the
+        pieces after the ordinal `last`.
         """
         before: list[PackedPiece] = []
         behind: list[PackedPiece] = []

@@ -1,7 +1,7 @@
-"""Older runs of a lane in packed form.
+"""The packed form of a lane's older runs.
 
-A run takes one to three bytes, and a lookup unpacks only a few of them. A piece is created once and never changes. Its
-runs are stored in blocks, and an index holds the first run of each block. A block holds the differences between
+A packed run takes one to three bytes, and a look-up unpacks only a few runs. A piece is created once and never changes.
+Its runs are stored in blocks, and an index holds the first run of each block. A block holds the differences between
 consecutive ordinals and offsets, in as few bytes as the largest difference needs, and is deflated.
 """
 
@@ -18,24 +18,26 @@ BLOCK_RUNS = 128
 """Number of runs in a block. It is part of the format, so readers and writers must agree on it."""
 
 _HEAD = struct.Struct("<IIIqq")
-"""Runs, blocks, turns, last ordinal, last offset."""
+"""The header of a piece: the numbers of runs, of blocks and of ordinals in `turns`, and the ordinal and offset of the
+last run."""
 _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
 _OBJECTS_BYTES = 512
-"""Memory that Python needs for a `Packed` in addition to the numbers."""
+"""Memory in bytes that Python needs for a `Packed`, in addition to its numbers."""
 
 RunColumns = tuple["array[int]", "array[int]"]
-"""Ordinals and offsets of consecutive runs."""
+"""The ordinals and the offsets at which consecutive runs begin."""
 
 
 class Packed:
-    """Packed runs with their index."""
+    """One piece of packed runs, with its index unpacked."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 
     def __init__(self, packed: bytes) -> None:
-        """Read only the index of data that `pack` made. Raises ValueError if it is not such data."""
+        """Unpack only the index of a piece. `packed` is what `pack` returned. Raises ValueError if it is anything
+        else."""
         try:
             self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
             numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
@@ -45,7 +47,7 @@ class Packed:
             raise ValueError("not packed runs: cut off")
         self.packed = packed
         self.ordinals = numbers[:blocks]
-        """The first ordinal of each block."""
+        """The ordinal at which each block begins. `offsets` holds the offsets."""
         self.offsets = numbers[blocks : 2 * blocks]
         self._ends = numbers[2 * blocks : 3 * blocks]
         self.turns: Sequence[int] = numbers[3 * blocks :]
@@ -55,15 +57,15 @@ class Packed:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the runs occupy."""
+        """Memory in bytes that the piece occupies."""
         return len(self.packed) + self._start - _HEAD.size + _OBJECTS_BYTES
 
     def block_of(self, ordinal: int) -> int:
-        """Return the block that contains an ordinal, or the first block."""
+        """Return the number of the block that contains an ordinal, or 0 if the ordinal is before the first block."""
         return max(bisect_right(self.ordinals, ordinal) - 1, 0)
 
     def unpack(self) -> RunColumns:
-        """Return all runs. Raises ValueError if they are damaged."""
+        """Return all runs of the piece. Raises ValueError if they are damaged."""
         ordinals, offsets = array("q"), array("q")
         try:
             for number in range(len(self.ordinals)):
@@ -77,7 +79,7 @@ class Packed:
         return ordinals, offsets
 
     def inflate(self, number: int) -> RunColumns:
-        """Unpack the runs of a block. The result is not cached."""
+        """Unpack the runs of the block with this number. The result is not cached."""
         start = self._start + (self._ends[number - 1] if number else 0)
         block = self.packed[start : self._start + self._ends[number]]
         count = min(BLOCK_RUNS, self.count - number * BLOCK_RUNS) - 1
@@ -95,7 +97,8 @@ class Packed:
 
 
 def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:
-    """Pack runs into one piece. `turns` are the ordinals of the runs that begin below the end of the previous run."""
+    """Pack runs into one piece. `turns` are the ordinals of those runs that begin at a lower offset than the previous
+    run ends."""
     starts = range(0, len(ordinals), BLOCK_RUNS)
     blocks = [_pack_block(ordinals[at : at + BLOCK_RUNS], offsets[at : at + BLOCK_RUNS]) for at in starts]
     numbers = array("q", [ordinals[at] for at in starts])
@@ -126,7 +129,7 @@ def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
 
 
 def _wrapped(number: int) -> int:
-    """Return the same number modulo 2^64, as an int64."""
+    """Return the int64 that is equal to this number modulo 2^64."""
     return (number + _HALF) % (2 * _HALF) - _HALF
 
 

@@ -1,10 +1,11 @@
-"""Limit the memory for a flow's runs in a process: half of it is for the newest runs, half for packed pieces.
+"""Limits the memory that a process uses for a flow's runs. Half of the limit is for the newest runs, and half for
+packed pieces of older runs.
 
-The newest runs of each partition are always in memory; the more partitions there are, the sooner their runs are packed.
-The pieces that were created or used most recently stay in memory. The others are moved to an attic, which is storage
-outside memory, and are loaded again when they are needed. So every query has the same answer whatever the limit is, but
-some take longer. Pieces in the archive (`mirrord.model.archived_runs`) are read from there on demand, and stay in
-memory while there is room.
+The newest runs of each partition are always in memory. The more partitions there are, the sooner their runs are packed.
+The pieces that were created or used most recently stay in memory. The other pieces are moved to a store outside memory
+(`Attic`) and are loaded again when they are needed. The limit does not change the answer to a query, only the time that
+it takes. Pieces in the archive (`mirrord.model.archived_runs`) are read when they are needed, and stay in memory while
+there is room.
 """
 
 from collections import OrderedDict
@@ -17,50 +18,50 @@ from mirrord.model.archived_runs import Archive, ArchivedPart, ArchivedRuns, Arc
 from mirrord.model.run_codec import Packed, RunColumns
 
 RUN_BYTES = 16
-"""Size of an unpacked run."""
+"""Memory in bytes for an unpacked run."""
 PIECE_RUNS = 8192
-"""Number of runs in a packed piece. Unless memory is short, at least this many of the newest runs are unpacked, and
-less than twice as many.
+"""Maximum number of runs in a packed piece. If memory is not short, a lane keeps at least this number of its newest
+runs unpacked, and fewer than twice this number.
 """
 FEWEST_RUNS = 128
-"""Minimum number of unpacked runs, however short memory is."""
+"""Minimum number of newest runs that a lane keeps unpacked, even if memory is short."""
 UNPACKED_BLOCKS = 2048
 """Maximum number of unpacked blocks that a process caches, of 2 KiB each."""
 BLOCKS_BYTES = 4 << 20
 PIECE_BYTES = 512
-"""Memory that every piece always needs, including its key in the state topic."""
+"""Memory in bytes that a piece needs wherever its runs are stored, including its key in the state topic."""
 
 
 class Attic(Protocol):
-    """Storage for bytes outside memory. Its contents do not outlive the process."""
+    """A store for packed pieces outside memory. Its contents do not outlive the process."""
 
     def put(self, data: bytes) -> int | None:
-        """Store the bytes. Return the number under which they are stored, or None if there is no room."""
+        """Store these bytes. Return the number under which they are stored, or None if there is no room."""
         ...
 
     def get(self, number: int) -> bytes:
-        """Return the bytes. They also stay in the attic."""
+        """Return the bytes that are stored under this number. They remain stored."""
         ...
 
     def free(self, number: int) -> None:
-        """Free bytes that are no longer needed."""
+        """Remove the bytes that are stored under this number, because they are no longer needed."""
         ...
 
 
 class RunMemory:
     """The memory for the runs of one flow in one process.
 
-    Its pieces are dropped when nothing refers to them any more.
+    A piece is released when no object refers to it any more.
     """
 
     def __init__(
         self, limit_bytes: int | None = None, attic: Attic | None = None, archive: Archive | None = None
     ) -> None:
-        """Create the memory. Without a limit, or without an attic, everything stays in memory."""
+        """Without a limit or without an attic, all pieces stay in memory."""
         self.archive = archive
-        """The archive from which to read pieces that the ledger no longer holds."""
+        """The archive that holds the runs that `mirrord compact` has moved out of the ledger."""
         self.piece_runs = PIECE_RUNS
-        """Number of runs that become a piece as soon as twice as many are unpacked."""
+        """Number of runs that are packed into a piece as soon as a lane has twice this number of unpacked runs."""
         self._attic = attic
         self._limit = limit_bytes if attic is not None else None
         self._users = 0
@@ -69,32 +70,33 @@ class RunMemory:
         self._here: OrderedDict[int, Packed] = OrderedDict()
         self._here_bytes = 0
         self._away: dict[int, int] = {}
-        """Location of pieces in the attic, whether or not they are also in memory."""
+        """The attic's number for each piece stored there, by the number of the piece. The piece may also be in
+        memory."""
         self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
     @property
     def packed_bytes(self) -> int:
-        """Memory that the pieces occupy now."""
+        """Memory in bytes that the packed pieces occupy now."""
         return self._here_bytes + self._pieces * PIECE_BYTES
 
     def limit(self, limit_bytes: int) -> None:
-        """Set a new limit."""
+        """Set a new limit in bytes."""
         if self._attic is not None:
             self._limit = limit_bytes
             self._share()
 
     def join(self) -> None:
-        """Register another list of runs that uses this memory."""
+        """Register one more list of runs that uses this memory, and divide the memory again."""
         self._users += 1
         self._share()
 
     def leave(self) -> None:
-        """Unregister a list of runs. Its share is redistributed when the next list is registered."""
+        """Unregister a list of runs. Its share is given to the others when the next list is registered."""
         self._users -= 1
 
     def keep(self, packed: bytes) -> "PackedPiece":
-        """Create a new piece. Raises ValueError if the data is not a piece."""
+        """Create a piece from packed runs. Raises ValueError if the data is not a packed piece."""
         opened = Packed(packed)
         number, self._next = self._next, self._next + 1
         piece = PackedPiece(self, number, opened)
@@ -103,27 +105,27 @@ class RunMemory:
         return piece
 
     def archived(self, part: ArchivedPart) -> "PackedPiece":
-        """Create a piece of the archive. It is not read before it is needed."""
+        """Create a piece whose runs are in the archive. They are read when they are first needed."""
         number, self._next = self._next, self._next + 1
         self._archived[number] = part
         self._pieces += 1
         return PackedPiece(self, number, part)
 
     def open(self, number: int) -> Packed:
-        """Return a piece's runs."""
+        """Return the packed runs of the piece with this number, and load them if they are not in memory."""
         found = self._here.get(number)
         if found is None:
             found = Packed(self._from_archive(number) if number in self._archived else self._from_attic(number))
             self._take_in(number, found)
         elif self._limit is not None:
-            with suppress(KeyError):  # another thread, which only reports, was faster
+            with suppress(KeyError):  # a thread that creates a report may have removed the piece from memory
                 self._here.move_to_end(number)
         return found
 
     def drop(self, number: int) -> None:
-        """Note that nothing refers to this piece any more.
+        """Record that no object refers to this piece any more.
 
-        The method may be called at any moment, so the piece is released later.
+        Python may call this at any moment, so the piece's memory is released later.
         """
         self._dropped.append(number)
 
@@ -175,7 +177,7 @@ class RunMemory:
 
 
 class PackedPiece:
-    """Packed runs that never change, wherever they are stored. A piece is equal only to itself."""
+    """A piece of packed runs, which may be in memory, in the attic or in the archive. Two pieces are never equal."""
 
     __slots__ = (
         "_memory",
@@ -194,9 +196,9 @@ class PackedPiece:
         self._memory = memory
         self._number = number
         self.archived: ArchivedRuns | None = None
-        """Description of the runs in the archive, if they are not in the ledger."""
+        """What the ledger records about the runs, if they are in the archive."""
         self.checksum: int | None = None
-        """Room for a caller to store a checksum of `packed`."""
+        """Set and used by callers: a checksum of `packed`, once it has been computed."""
         if isinstance(content, Packed):
             self.first_ordinal, self.first_offset = content.ordinals[0], content.offsets[0]
             head = content
@@ -213,15 +215,15 @@ class PackedPiece:
 
     @property
     def packed(self) -> bytes:
-        """The runs in the form that `pack` returned."""
+        """The packed runs, in the form that `mirrord.model.run_codec.pack` returns."""
         return self.open().packed
 
     def open(self) -> Packed:
-        """Return its runs."""
+        """Return the packed runs, and load them if they are not in memory."""
         return self._memory.open(self._number)
 
     def block(self, number: int) -> RunColumns:
-        """Return the runs of a block. The result must not be changed."""
+        """Return the runs of the block with this number. They are cached, so the caller must not change them."""
         return _block(self, number)
 
 
@@ -231,4 +233,4 @@ def _block(piece: PackedPiece, number: int) -> RunColumns:
 
 
 ALL_OF_IT = RunMemory()
-"""A memory without a limit, in which everything stays."""
+"""A `RunMemory` without a limit, in which all pieces stay in memory."""

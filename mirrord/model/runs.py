@@ -1,7 +1,7 @@
-"""Runs: the offset map as a list of breakpoints.
+"""Runs: one side of a lane's offset map, as a list of the points at which it changes.
 
-A run says that from `ordinal` on, ordinals and offsets advance together until the next run begins. Inside a run `offset
-- ordinal` is constant, so a gap-free partition of any length is one run.
+A run says that from `ordinal` on, ordinals and offsets advance together until the next run begins. Within a run, the
+difference between offset and ordinal is constant. So a partition without gaps is one run, however long it is.
 """
 
 from array import array
@@ -20,19 +20,19 @@ from mirrord.model.run_memory import ALL_OF_IT, RUN_BYTES, PackedPiece, RunMemor
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The beginning of a run: its first ordinal, and the offset of this ordinal."""
+    """The point where a run begins."""
 
     ordinal: int
     """The first ordinal of the run."""
     offset: int
-    """Offset of this ordinal in the source log or in the target log, depending on the side of the run."""
+    """The offset of the record with this ordinal, at the source or at the target."""
 
 
 class Runs:
     """A lane's runs of one side (source or target), in ascending order of ordinals.
 
-    The last run is open: it grows while records are consecutive. The newest runs are held as two arrays of int64, 16
-    bytes per run. Older runs are packed (`PackedRuns`), in memory if `RunMemory` has room.
+    The last run has no end yet: it grows as long as the records are consecutive. The newest runs are held as two arrays
+    of int64, 16 bytes per run. Older runs are packed (`PackedRuns`), and are in memory if `RunMemory` has room.
     """
 
     __slots__ = (
@@ -77,33 +77,34 @@ class Runs:
 
     @property
     def first(self) -> Run | None:
-        """The oldest known run, or None if there is none. It is found without unpacking anything."""
+        """The oldest known run, or None if there are no runs. This unpacks nothing."""
         if self._packed.pieces:
             return Run(self._packed.first_ordinals[0], self._packed.first_offsets[0])
         return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
 
     @property
     def last(self) -> Run | None:
-        """The open run, or None if there is none yet."""
+        """The newest run, which still grows, or None if there are no runs."""
         return Run(self._ordinals[-1], self._offsets[-1]) if self._ordinals else None
 
     @property
     def turns(self) -> Sequence[int]:
-        """The ordinals of the runs that begin at a lower offset than the end of the previous run.
+        """The ordinals at which offsets go back: those of the runs that begin at a lower offset than the previous run
+        ends.
 
-        Between two of them offsets ascend.
+        Between two of these ordinals, offsets ascend.
         """
         return self._turns
 
     @property
     def pieces(self) -> Sequence[PackedPiece]:
-        """The packed runs, which precede the unpacked ones."""
+        """The packed pieces, which hold the runs before the unpacked ones."""
         return self._packed.pieces
 
     def add(self, ordinal: int, offset: int) -> None:
-        """Begin a run. It supersedes the runs that began at this ordinal or later.
+        """Add a run that begins here, and remove the runs that begin at this ordinal or later.
 
-        A run that merely continues the previous one is not stored.
+        If the previous run already maps this ordinal to this offset, no run is stored.
         """
         self._supersede(ordinal)
         if self._ordinals:
@@ -118,9 +119,9 @@ class Runs:
             self.settle()
 
     def add_ascending(self, ordinal: int, offset: int) -> None:
-        """Begin a run where offsets ascend from run to run.
+        """Add a run of a side on which offsets always ascend from run to run.
 
-        It also supersedes the runs that begin above this offset.
+        Like `add`, but also remove the runs that begin above this offset.
         """
         before = self.run_at(ordinal - 1)
         if before is not None and before.offset > offset:
@@ -128,7 +129,7 @@ class Runs:
         self.add(ordinal, offset)
 
     def settle(self) -> None:
-        """Pack the oldest unpacked runs, if there are more than fit."""
+        """Pack the oldest unpacked runs, if there are more unpacked runs than the memory allows."""
         while len(self._ordinals) >= 2 * (count := self._memory.piece_runs):
             self._packed.append_merged(*self._take_oldest(count), self._turns)
 
@@ -143,18 +144,19 @@ class Runs:
         return None if at < 0 else offsets[at] + ordinal - ordinals[at]
 
     def run_at(self, ordinal: int) -> Run | None:
-        """Return the run that contains an ordinal."""
+        """Return the run that contains an ordinal, or None if the ordinal is below the first run."""
         ordinals, offsets, _ = self._around(ordinal)
         at = bisect_right(ordinals, ordinal) - 1
         return None if at < 0 else Run(ordinals[at], offsets[at])
 
     def after(self, ordinal: int) -> Run | None:
-        """Return the first run that begins after an ordinal."""
+        """Return the first run that begins after an ordinal, or None."""
         at = self.position(ordinal + 1)
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the pieces `(ordinal, offset, length)` that cover the ordinals first..last (both included)."""
+        """Yield `(ordinal, offset, length)` for each part of a run that lies within the ordinals from `first` to
+        `last`, both included."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )
@@ -166,7 +168,7 @@ class Runs:
                 yield start, offset + start - ordinal, end - start + 1
 
     def beginning_in(self, first: int, last: int) -> Iterator[Run]:
-        """Yield the runs that begin at the ordinals first..last (both included)."""
+        """Yield the runs that begin at an ordinal from `first` to `last`, both included."""
         for ordinals, offsets in self._columns(self.position(first)):
             for ordinal, offset in zip(ordinals, offsets, strict=True):
                 if ordinal > last:
@@ -174,7 +176,8 @@ class Runs:
                 yield Run(ordinal, offset)
 
     def forget_below(self, ordinal: int) -> int:
-        """Drop runs that end before an ordinal, and return their number. A packed piece is dropped only as a whole."""
+        """Remove runs that end before an ordinal, and return how many were removed. A packed piece is removed only as a
+        whole."""
         drop = max(self.position(ordinal + 1) - 1, 0)
         packed = self._packed
         whole = bisect_right(packed.starts, drop) - 1
@@ -190,30 +193,30 @@ class Runs:
         return drop
 
     def archive(self, parts: Sequence[ArchivedPart]) -> None:
-        """Record that these runs, given in ascending order, are in the archive from now on.
+        """Record that these runs, which must ascend, are now in the archive instead of the ledger.
 
-        Nothing else changes, because they are the runs that are stored here. A part that begins before the first known
-        run, or does not match, is ignored.
+        The map itself does not change, because the archived runs are the ones that are stored here. A part is ignored
+        if it begins before the first known run, or if it holds another number of runs than are known in its range.
         """
         first = self.first
         parts = [part for part in parts if first is not None and part.runs.first_ordinal >= first.ordinal]
         if not parts:
             return
-        # Everything up to the last part must be packed, except for the open run.
+        # All runs up to the end of the last part must be packed, except for the newest run.
         count = min(bisect_right(self._ordinals, parts[-1].runs.last_ordinal), len(self._ordinals) - 1)
         if count > 0:
             self._packed.append(*self._take_oldest(count), self._turns)
         self._packed.archive(parts, self._turns)
 
     def at(self, position: int) -> Run:
-        """Return the run at a position, counted from 0. Raises IndexError if the position is beyond the end."""
+        """Return the run at a position. The first run has position 0. Raises IndexError if there are fewer runs."""
         packed = self._packed.count
         if position >= packed:
             return Run(self._ordinals[position - packed], self._offsets[position - packed])
         return Run(*self._packed.at(position))
 
     def position(self, ordinal: int) -> int:
-        """Return the number of runs that begin below an ordinal."""
+        """Return the number of runs that begin below an ordinal, which is also the position of the next run."""
         packed = self._packed
         number = bisect_left(packed.first_ordinals, ordinal) - 1
         if number >= 0 and packed.first_ordinals[number] + 1 == ordinal:
@@ -222,9 +225,10 @@ class Runs:
         return first + bisect_left(ordinals, ordinal)
 
     def near(self, ordinal: int) -> int:
-        """Return a position at or before the run that contains an ordinal, without unpacking anything if possible.
+        """Return the position of the run that contains an ordinal, or of an earlier run if that avoids unpacking a
+        piece.
 
-        Offsets ascend from that position up to the run.
+        Offsets ascend from the returned position up to the run that contains the ordinal.
         """
         packed = self._packed
         number = bisect_right(packed.first_ordinals, ordinal) - 1
@@ -237,9 +241,10 @@ class Runs:
         return max(self.position(ordinal + 1) - 1, 0)
 
     def floor(self, offset: int, first: int, end: int) -> int:
-        """Return the last position in [first, end) whose run begins at or below an offset.
+        """Return the position of the last run that begins at or below an offset, among the positions from `first` up to
+        `end`, without `end`.
 
-        Returns first - 1 if there is none. Offsets must ascend from position to position in that range (`turns`).
+        Return `first - 1` if there is no such run. Offsets must ascend from run to run in that range (`turns`).
         """
         packed = self._packed.count
         if end > packed:
@@ -252,14 +257,15 @@ class Runs:
         return self._packed.floor(offset, first, min(end, packed))
 
     def tail_packed(self) -> bytes:
-        """Return the runs that are not in `pieces`, packed in the same way, or empty bytes if there are none."""
+        """Return the runs that are not in `pieces`, in packed form. Return empty bytes if there are no such runs."""
         if not self._ordinals:
             return b""
         return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
     def restored(pieces: Sequence[PackedPiece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
-        """Restore runs from `pieces` and the result of `tail_packed`. Raises ValueError if that is not possible."""
+        """Create `Runs` from packed pieces and the result of `tail_packed`. Raises ValueError if they are not in
+        order."""
         runs = Runs(memory=memory)
         last = Packed(tail) if tail else pieces[-1].open() if pieces else None
         packed = list(pieces if tail else pieces[:-1])
@@ -283,7 +289,7 @@ class Runs:
     def extend_columns(self, columns: bytes) -> None:
         """Append runs in the format of older snapshots: all ordinals, then all offsets, as little-endian int64.
 
-        Raises ValueError if they do not follow the existing runs.
+        Raises ValueError if the new runs do not follow the existing ones in order.
         """
         if len(columns) % RUN_BYTES:
             raise ValueError(f"{len(columns)} bytes are no whole number of runs")
@@ -300,7 +306,7 @@ class Runs:
         self.settle()
 
     def copy(self) -> "Runs":
-        """Return an independent copy."""
+        """Return a copy. Later changes to one of the two do not affect the other."""
         twin = Runs(memory=self._memory)
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
@@ -325,13 +331,13 @@ class Runs:
             self._turns.pop()
 
     def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
-        """Return the runs among which an ordinal lies, and the position of the first of them."""
+        """Return consecutive runs that include the one with this ordinal, and the position of the first of them."""
         if not self._packed.pieces or self._ordinals[0] <= ordinal:
             return self._ordinals, self._offsets, self._packed.count
         return self._packed.around(ordinal)
 
     def _columns(self, position: int) -> Iterator[RunColumns]:
-        """Yield all runs from a position on."""
+        """Yield the ordinals and offsets of all runs from a position on, block by block."""
         yield from self._packed.columns(position)
         position = max(position - self._packed.count, 0)
         yield self._ordinals[position:], self._offsets[position:]
@@ -340,7 +346,7 @@ class Runs:
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:
     try:
         ahead = array("q", map(sub, offsets, ordinals))
-    except OverflowError as error:  # of damaged bytes
+    except OverflowError as error:  # damaged data
         raise ValueError("runs out of range") from error
     if not any(map(gt, ahead, ahead[1:])):
         return []

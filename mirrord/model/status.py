@@ -1,8 +1,8 @@
 """The status document: the answer of `/status` and `mirrord status --json`.
 
-Tables, metrics and the status page are derived from it. Names carry their units: `_s` seconds, `_ms` milliseconds,
-`_bytes`, `_records`. An `_ms` that is a point in time is measured from the Unix epoch. None means "not known", which is
-the case when the daemon or the source cannot be asked. It never means zero.
+Tables, metrics and the status page are derived from it. The names of fields end in their units: `_s` is seconds, `_ms`
+is milliseconds, and `_bytes` and `_records` are counts. A point in time in `_ms` is counted from the Unix epoch. None
+means that the value is unknown, for example because the daemon or the source does not answer. It never means zero.
 """
 
 from collections import Counter
@@ -28,30 +28,33 @@ LanePhase = Literal[
     "gone",
     "unknown",
 ]
-"""A lane's phase. "paused" means that an operator paused it and it is drained; "unknown" means that no replicator
-reports it.
+"""The phase of a lane. "paused": an operator has paused the lane, and it is drained. "unknown": no replicator reports
+the lane. The others are the phases of `mirrord.replication.lane.state.Phase`.
 """
 
 WAITING: frozenset[LanePhase] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
-"""States in which nothing is copied and a lane tries to continue by itself, or waits for an operator."""
+"""Phases in which a lane copies nothing, and either tries to continue by itself or waits for an operator."""
 
 FlowPhase = Literal["starting", "running", "standby", "draining", "stopped", "down"]
-""""standby": another daemon holds the lease. "stopped": the last holder drained and left. "down": the last holder
-vanished.
+"""State of a flow. "standby": another daemon holds the lease. "stopped": the last daemon that held the lease has
+drained the flow and released the lease. "down": that daemon vanished without releasing the lease.
 """
 
 HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
-""""unsure": it has not answered for a while, or its event loop makes no progress. "quarantined": it is being ended; its
-lanes move once it is known to have ended, or its right to write has expired. "unknown": it was cut off, and may
-continue until the ledger shows that other replicators have its lanes. "leaving": it is giving up its lanes.
+"""State of a replicator. "unsure": it has not answered for a while, or its event loop makes no progress. "quarantined":
+it is being ended, and its lanes are given to others when it is known to have ended or may no longer write. "unknown":
+it cannot be reached, and may copy until the ledger shows that other replicators have its lanes. "leaving": it is
+draining its lanes in order to end.
 """
 
 Guarantee = Literal["exactly-once", "at-least-once"]
-""""at-least-once": the target's brokers failed the probe, so a record may be duplicated; none is lost."""
+"""What a flow guarantees about each record. "at-least-once": the target's brokers failed the probe, so a record may be
+duplicated. Records are lost in neither case."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """A cluster as this observer sees it. `since_ms` is when it became reachable or unreachable."""
+    """Whether a cluster can be reached from the process that reports the status. `since_ms` is the time at which it
+    became reachable or unreachable."""
 
     alias: Alias
     cluster_id: ClusterId | None
@@ -61,7 +64,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class LeaseStatus(msgspec.Struct, frozen=True):
-    """The daemon that copies the flow, according to the ledger.
+    """The daemon that holds the flow's lease, according to the ledger.
 
     `age_ms` is the time since the lease was last renewed.
     """
@@ -73,31 +76,32 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     epoch: int
     age_ms: int
     program: str = ""
-    """Version and commit of its mirrord."""
+    """Version and commit of the daemon's mirrord."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction at the source that has not ended, and that a lane waits for."""
+    """A transaction at the source that has not ended, so that a lane cannot copy beyond its first record."""
 
     first_offset: int
-    """Its first source offset. Nothing from there on is copied before the transaction ends."""
+    """Offset of its first record in the source partition. Records from there on are not copied before the transaction
+    ends."""
     since_ms: int
-    """Time at which the source was first seen to be blocked there."""
+    """Time at which mirrord first observed that the source's last stable offset stays at this offset."""
     producer_id: int = -1
-    """-1 while the source does not report it."""
+    """Producer id of the transaction, or -1 while the source does not report it."""
     producer_epoch: int = -1
     transactional_id: str = ""
-    """Empty if no coordinator reports it: that requires permission to DESCRIBE the transactional id."""
+    """Empty if no transaction coordinator reports it. mirrord needs the permission to DESCRIBE the transactional id."""
     state: str = ""
-    """State as reported by the coordinator, such as Ongoing."""
+    """State of the transaction as reported by its coordinator, such as Ongoing."""
     last_record_ms: int = -1
-    """Record timestamp of its producer's newest record there."""
+    """Timestamp of the newest record of its producer in the source partition, or -1 if it is unknown."""
     trouble: str = ""
-    """One line for people that says why its producer is not known."""
+    """One line for people that says why the transaction's producer is unknown."""
 
     @property
     def line(self) -> str:
-        """Description of the transaction's owner, for people."""
+        """Description of the transaction and its producer, for people."""
         if self.producer_id < 0:
             return f"a transaction that began at offset {self.first_offset}, whose producer is not known{self._why}"
         name = f', transactional id "{self.transactional_id}"' if self.transactional_id else ""
@@ -112,25 +116,26 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far audits have proven a lane: each source offset below `source_offset` is at the target, or explained."""
+    """How far audits have proven a lane: the record at each source offset below `source_offset` is at the target, or
+    its absence is explained."""
 
     level: ProvingLevel
     source_offset: int
     newest_ms: int | None = None
-    """Highest record timestamp below it, if known."""
+    """Highest timestamp of the records below `source_offset`, if it is known."""
     at_ms: int
-    """End time of the last audit that extended the proof."""
+    """End time of the last audit that proved more of the lane."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One source partition that is copied into one target partition."""
+    """The state of one lane: a source partition that is copied into a target partition."""
 
     topic: str
     partition: int
     target_topic: str
     state: LanePhase
     host: str = ""
-    """The replicator that hosts the lane."""
+    """Name of the replicator that hosts the lane."""
     ordinal: int | None = None
     """Number of records copied since the lane was opened, which is also the next ordinal."""
     source_offset: int | None = None
@@ -138,21 +143,22 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_end: int | None = None
     target_offset: int | None = None
     lag_records: int | None = None
-    """Number of source offsets not yet copied. Markers and compacted offsets are included, so the actual number of
-    records may be smaller.
+    """Number of source offsets that are not processed yet. It includes transaction markers and compacted offsets, so
+    the number of records may be smaller.
     """
     lag_s: float | None = None
-    """Time since the target last held everything that the source had: no missing record is older. 0 while nothing is
-    missing.
+    """Time since the target last held all records of the source. No record that is missing at the target is older. 0 if
+    no record is missing.
     """
     source_start: int | None = None
-    """Log start of the source."""
+    """Log start offset of the source partition."""
     retention_left_s: float | None = None
-    """Time until the source deletes records that are not copied yet, extrapolated from the last hour by its log start
-    or by its topic's retention. None if no limit comes closer.
+    """Estimated time until the source deletes records that are not copied yet. It is extrapolated from how the log
+    start offset moved in the last hour, and from the topic's retention. None if neither approaches the lane's position.
     """
     open_transaction: OpenTransaction | None = None
-    """The open transaction that the lane has waited for longer than the flow's `transaction_alarm`."""
+    """The open transaction for which the lane has waited longer than the flow's `transaction_alarm`, if there is
+    one."""
     protected: bool | None = None
     """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
     records_per_s: float | None = None
@@ -162,17 +168,18 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
-    """Number of batches by the reason why they could not be copied raw."""
+    """Number of batches that were copied record by record, by the reason why they could not be copied raw."""
     verdict_offsets: dict[str, int] = {}
-    """Number of source offsets that were not copied, by reason."""
+    """Number of source offsets that were not copied, by the reason of the verdict."""
     foreign_offsets: int = 0
-    """Number of target offsets between the lane's records that other clients wrote, as far back as its map reaches."""
+    """Number of target offsets between the lane's records at which other clients have written, as far back as the
+    lane's offset map reaches."""
     proof: ProofStatus | None = None
-    """None if no audit has proven anything about the lane."""
+    """How far audits have proven the lane. None if no audit has proven any of it."""
     unproven_records: int | None = None
     """Number of copied records that no audit has proven yet."""
     seek_to: int | None = None
-    """The source offset to which a command seeks the lane, while the command has not been carried out."""
+    """The source offset to which an operator command seeks the lane. None when no such command is left to carry out."""
     note: str = ""
     """One line for people that says why the lane is halted, or what it waits for."""
 
@@ -181,25 +188,26 @@ RequestKind = Literal["fetch", "produce"]
 
 
 class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of one kind of request, since the reporting process started."""
+    """Statistics of one kind of request, since the process that reports them started."""
 
     api: RequestKind
     buckets: tuple[int, ...]
-    """Number of answers by latency (`mirrord.model.metrics.LATENCY_BOUNDS_S`; the last bucket holds everything above).
-    For fetches, only those that returned records are counted, because the others wait at the broker on purpose.
+    """Number of responses by latency, one number per bucket (`mirrord.model.metrics.LATENCY_BOUNDS_S`). The last bucket
+    counts all higher latencies. A fetch is counted only if it returned records, because otherwise the broker delays its
+    response on purpose.
     """
     seconds: float
-    """Total duration of these requests."""
+    """Total duration of the requests that are counted in `buckets`."""
     errors: dict[str, int]
-    """Number of partitions that were answered with an error, by Kafka's name of the error."""
+    """Number of errors for a partition in these responses, by Kafka's name of the error."""
     throttled_s: float = 0.0
-    """Total time for which brokers throttled connections because a quota was used up."""
+    """Total time for which brokers throttled connections because of a quota."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flow has done since this daemon started to observe it.
+    """Counters of a flow, since this daemon began to hold or watch it.
 
-    The values only grow, even when lanes move and replicators end.
+    They never decrease, even when lanes move and replicators end.
     """
 
     copied_records: int = 0
@@ -207,57 +215,58 @@ class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
     raw_batches: int = 0
     rebuilt_batches: dict[str, int] = {}
     replicator_deaths: int = 0
-    """Number of replicators that ended unexpectedly, or were ended because they did not answer."""
+    """Number of replicators that ended unexpectedly, or that the supervisor ended because they did not answer."""
     requests: tuple[RequestsStatus, ...] = ()
 
 
 class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that hosts lanes, according to its last report."""
+    """The state of one replicator, according to its last report."""
 
     name: str
     host: str
     pid: int
     lanes: int
     cpu_seconds: float
-    """User and system time of the whole process since it started."""
+    """CPU time (user and system) that the replicator's process has used since it started."""
     rss_bytes: int
     loop_age_ms: float
-    """Time between the last completed turn of its event loop and the report."""
+    """Time between the last completed iteration of the replicator's event loop and its report."""
     state: HostState = "healthy"
     node: str = ""
-    """The node of the Ray cluster on which it runs, by Ray's id. Empty without Ray."""
+    """Id of the Ray node on which the replicator runs. Empty without Ray."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The sums over the lanes of a flow. Counters restart at zero when a lane moves to another replicator."""
+    """Sums over the lanes of a flow. A lane's counters start again at zero when it moves to another replicator."""
 
     lanes: dict[str, int]
     """Number of lanes in each state."""
     records_per_s: float | None
     bytes_per_s: float | None
     lag_records: int | None
-    """None unless it is known for every lane, because a partial sum would look like a smaller lag."""
+    """Sum of the lags of all lanes. None if the lag of any lane is unknown, because a partial sum would look like a
+    smaller lag."""
     lag_s: float | None
-    """The largest lag of the lanes, or None unless it is known for every lane."""
+    """The largest lag of any lane. None if the lag of any lane is unknown."""
     in_flight_bytes: int
     copied_records: int
     copied_bytes: int
     raw_batches: int
     rebuilt_batches: dict[str, int]
     raw_share: float | None
-    """Share of batches that were copied raw, or None before the first batch."""
+    """Share of batches that were copied raw, from 0 to 1. None before the first batch."""
     verdict_offsets: dict[str, int]
     foreign_offsets: int = 0
     unproven_records: int | None = None
-    """None unless it is known for every lane."""
+    """Number of copied records that no audit has proven yet. None if it is unknown for any lane."""
     audited_ms: int | None = None
-    """End time of the last audit that extended the proof of any lane."""
+    """End time of the last audit that proved more of any lane."""
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
         """Return the sums over these lanes.
 
-        A rate is None if no lane knows its part; a lag is None if one lane does not.
+        A rate is None if it is unknown for every lane. A lag is None if it is unknown for any lane.
         """
         rebuilt = _add(lane.rebuilt_batches for lane in lanes)
         raw = sum(lane.raw_batches for lane in lanes)
@@ -283,8 +292,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LossStatus(msgspec.Struct, frozen=True):
-    """Source offsets that are lost with a deleted topic. They are not included in the losses of any lane in the
-    status."""
+    """Number of source offsets of one partition that were lost because its topic was deleted. They are not included in
+    `LaneStatus.verdict_offsets`."""
 
     topic: str
     partition: int
@@ -293,32 +302,34 @@ class LossStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that needs attention. Each entry is one line."""
+    """A topic that needs attention. Each text in it is one line for people."""
 
     topic: str
     target_topic: str
     faults: tuple[str, ...] = ()
-    """Why it is not copied, or its configs are not synced."""
+    """Why the topic is not copied, or why its configs are not synced."""
     remarks: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
-    """Configs of the target topic that differ and could not be altered: name, current value and required value."""
+    """Configs of the target topic that differ from what they should be and could not be altered, each with its name,
+    current value and required value."""
 
 
 class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The latency that the flow's heartbeats show. Only the daemon knows it."""
+    """The flow's latency, measured with its heartbeats. It is known only to the daemon that copies the flow."""
 
     latency_ms: float | None = None
-    """Time from writing a record at the source until it can be read at the target. A heartbeat that is still in flight
-    counts once it takes longer.
+    """Time from when a heartbeat is written at the source until it can be read at the target. If a newer heartbeat has
+    been on its way for longer than that, its age is reported instead.
     """
     latency_error_ms: float | None = None
-    """Error on either side. It is 0 if the daemon itself wrote the heartbeat, so that one clock saw both ends."""
+    """Maximum error of `latency_ms` in either direction. It is 0 if the daemon itself wrote the heartbeat, because then
+    one clock measured both times."""
     clock_offset_ms: float | None = None
-    """How far the source's clock is ahead of the target's, according to their active controllers."""
+    """How far the clock of the source's active controller is ahead of the clock of the target's active controller."""
     clock_error_ms: float | None = None
-    """Error on either side."""
+    """Maximum error of `clock_offset_ms` in either direction."""
     note: str = ""
-    """One line for people that says why a clock is not known."""
+    """One line for people that says why the time of a cluster is unknown."""
 
 
 class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -326,43 +337,47 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     rpo_s: float
     within: bool | None
-    """Whether each selected topic is copied and no lane lags further. It is also False if that is not known. None on a
-    standby, which does not measure it.
+    """True if every selected topic is copied and no lane lags by more than `rpo_s`. False if that is not so, or if it
+    is unknown. None on a standby, which does not measure it.
     """
     why: str = ""
-    """One line for people that says why the objective is not met, or why that is not known."""
+    """One line for people that says why the objective is not met, or why that is unknown."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Audits, or compactions, of a flow: the last one, wherever it ran, and the next scheduled one."""
+    """The audits of a flow, or its compactions: the last one, on whichever machine it ran, and the next scheduled
+    one."""
 
     job: Job
     every_s: float | None = None
-    """Interval of the schedule, or None if it is not scheduled."""
+    """Interval of the schedule, or None if this kind of job is not scheduled."""
     runs: bool = False
-    """Whether the last one appears to be still running."""
+    """Whether the last job still runs, according to the ledger."""
     host: str = ""
     pid: int = 0
     done: int = 0
     every: int = 0
-    """Progress of the last one: ranges of an audit, gaps of a compaction. Both are 0 while that is not known."""
+    """`done` of `every` steps of the last job are completed. A step is a range of an audit, or a gap of a compaction.
+    Both numbers are 0 while they are unknown."""
     began_ms: int | None = None
-    """None if there was none yet."""
+    """Start time of the last job, or None if there has been no such job."""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """End time of the last one that completed its work, even if it found differences."""
+    """End time of the last job that completed its work, including an audit that found differences."""
     outcome: JobOutcome | None = None
-    """None if it is running, or its process has died."""
+    """How the last job ended. None if it still runs, or if its process has died."""
     line: str = ""
-    """Result of the last one, for people."""
+    """One line for people with the result of the last job."""
     next_ms: int | None = None
-    """Start time of the next one. Only the daemon that holds the flow knows it."""
+    """Start time of the next scheduled job. It is known only to the daemon that holds the flow's lease."""
     note: str = ""
-    """One line for people that says why there was none."""
+    """One line for people about a failure that `line` does not contain: for example, why a scheduled job did not
+    start."""
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow. `totals` is always `Totals.of(lanes)`; it is included so that readers need not add up."""
+    """The state of one flow. `totals` is always `Totals.of(lanes)`, and is included so that readers need not compute
+    it."""
 
     name: str
     source: ClusterStatus
@@ -372,50 +387,54 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     lanes: tuple[LaneStatus, ...]
     replicators: tuple[ReplicatorStatus, ...] = ()
-    """The replicators in service. Only the daemon knows them."""
+    """The replicators that currently host the flow's lanes, or could. They are known only to the daemon that runs the
+    flow."""
     guarantee: Guarantee | None = None
-    """None if it is not known, because the flow has never run or its ledger cannot be read."""
+    """What the flow guarantees about each record. None if it is unknown, because the flow has never run or its ledger
+    cannot be read."""
     guarantee_note: str = ""
-    """One line for people that says which rules the target's brokers broke, or why they were not probed."""
+    """One line for people that says which rules of the probe the target's brokers failed, or why they were not
+    probed."""
     note: str = ""
-    """One line for people, such as why the flow does not run, or which topic could not be created."""
+    """One line for people: for example, why the flow does not run, or which topic could not be created."""
     topics: tuple[TopicStatus, ...] = ()
-    """The topics that need attention. Only the daemon knows them."""
+    """The topics that need attention. They are known only to the daemon that runs the flow."""
     remarks: tuple[str, ...] = ()
-    """Additional remarks, one line each."""
+    """Further remarks for people, one line each."""
     latency: LatencyStatus | None = None
-    """None while the flow copies no heartbeats."""
+    """The latency of the flow. None while the flow copies no heartbeats."""
     rpo: RpoStatus | None = None
-    """None while the flow has no `rpo`."""
+    """Whether the flow meets its `rpo`. None if no `rpo` is configured."""
     counts: CountsStatus | None = None
-    """The counters. Only the daemon that holds the flow knows them."""
+    """Counters of the flow. They are known only to the daemon that runs it."""
     ledger_end: int | None = None
-    """Offset up to which the ledger has been read."""
+    """Offset of the ledger topic up to which the ledger has been read."""
     groups: dict[str, int] | None = None
     """Number of positions of consumer groups by `mirrord.model.group_status.GroupState`.
 
-    None while groups are not followed.
+    None while positions are not synced.
     """
     groups_followed: bool | None = None
-    """Whether groups are followed. None if that is not configured."""
+    """Whether the positions of consumer groups are synced without a failure. None if that is not configured."""
     jobs: tuple[JobStatus, ...] = ()
-    """The jobs that are scheduled, or have ever run."""
+    """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """What was lost with deleted topics, whether or not they were created again."""
+    """Source offsets that were lost because their topics were deleted, including topics that were created again."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What one observer knows at one moment."""
+    """The status of all flows of one configuration, as one process knows it at one moment."""
 
     version: str
     """Version of mirrord."""
     instance: str
     at_ms: int
     gathered: Literal["daemon", "target"]
-    """Whether the running daemon gathered the document, or it was derived from the target cluster's contents alone."""
+    """"daemon": the running daemon created the document. "target": another process derived it from the ledger on the
+    target cluster, because no daemon answered."""
     flows: tuple[FlowStatus, ...]
     commit: str | None = None
-    """Commit of mirrord, or None if it cannot be determined."""
+    """Git commit of mirrord, or None if it cannot be determined."""
 
     def encode(self) -> bytes:
         """Return the document as JSON."""
@@ -423,7 +442,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(document: bytes) -> "Status":
-        """Read a document, possibly of another version. Raises ValueError if it is not one."""
+        """Decode a status document, which may come from another version of mirrord. Raises ValueError if it is not
+        one."""
         return msgspec.json.decode(document, type=Status)
 
 

@@ -6,6 +6,6 @@ from importlib import metadata
 
 @cache
 def version() -> str:
-    """Return the version, such as `0.1.0`."""
+    """Return the version of mirrord, such as `0.1.0`."""
     # The version is read only once, because that takes milliseconds and every status contains it.
     return metadata.version("mirrord")

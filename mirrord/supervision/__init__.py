@@ -1,1 +1,1 @@
-"""The supervision of one flow: its lease is held, its lanes are placed, its status is known."""
+"""The supervision of one flow: holds the flow's lease, assigns its lanes to replicators, and reports its status."""

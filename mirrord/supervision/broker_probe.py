@@ -1,8 +1,8 @@
 """Tests whether a target's brokers behave as exactly-once copying requires (`mirrord.supervision.rules.broker_probe`).
 
-The probe creates a topic with one partition, produces a dozen batches in the same way as a lane does, and deletes the
-topic again. Without the permission to delete it, the topic stays. There is one such topic for each flow, it has a fixed
-name, and its records expire.
+The probe creates a topic with one partition, produces a dozen batches to it in the same way as a lane does, and deletes
+the topic again. If mirrord may not delete the topic, the topic remains, and its records expire. Each flow has one such
+topic with a fixed name.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -57,31 +57,33 @@ from mirrord.supervision.rules.broker_probe import (
 )
 
 DEADLINE_S = 3.0
-"""Time limit for the whole probe, unless the caller allows more; the flow waits in the meantime."""
+"""Time limit for the whole probe, unless the caller sets another one. It is short, because the flow waits for the
+probe."""
 ROUND_TRIPS = 40
-"""Number of round trips by which the deadline is extended, for a broker that is far away."""
+"""The time limit is extended by the time of this number of round trips to a broker, in case the broker is far away."""
 MOST_ROUND_TRIP_S = 0.5
-"""Longest round trip that counts as distance; a longer one has another cause."""
+"""Maximum time of a round trip for this extension. A longer round trip has another cause than distance."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""Configs of the probe's topic. All others keep the brokers' defaults, as they do for mirrored topics."""
+"""Configs of the probe's topic. All other configs have the brokers' defaults, like those of target topics."""
 
 T = TypeVar("T")
 
 
 class NotProbed(EnvironmentFault):
-    """The probe could not be carried out, so nothing is known; the text says why."""
+    """Raised when the probe could not be carried out, so that nothing is known about the brokers. The text says why."""
 
 
 async def probe_target(
     cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
 ) -> TargetProbed:
-    """Return the result of a probe: `known` if it is about the current brokers, otherwise the result of a new probe.
+    """Return `known`, the result of an earlier probe, if the cluster and the versions of its brokers are still the
+    same. Otherwise run a new probe and return its result.
 
-    `topic` is the name of the topic that the probe writes into. Raises NotProbed when the probe fails or takes too
-    long.
+    `topic` is the name of the topic that the probe writes to. Raises NotProbed if the probe cannot be completed within
+    the time limit.
     """
     connections: list[Connection] = []
     try:
@@ -99,7 +101,8 @@ async def probe_target(
 
 
 def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
-    """Return a name for the brokers' versions, derived from the APIs that they offer: they report no other version."""
+    """Return a text that identifies the brokers' versions. It is derived from the APIs that they offer, because brokers
+    do not report their version."""
     kinds = {
         f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
     }
@@ -107,7 +110,7 @@ def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
 
 
 class _Probe:
-    """One probe. It adds the connections that it opens to `connections`, and the caller closes them."""
+    """One run of the probe. It adds the connections that it opens to `connections`, and the caller closes them."""
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class _Probe:
         return connection
 
     async def _read_metadata(self) -> metadata.Metadata:
-        """Return the metadata from the first address that answers."""
+        """Return the cluster's metadata from the first broker that answers."""
         fault: EnvironmentFault | None = None
         for known in [*self._connections, *map(parse_address, self._cluster.bootstrap)]:
             try:
@@ -171,7 +174,7 @@ class _Probe:
         raise fault or Unreachable("no address is known")
 
     async def _allow_for_distance(self) -> None:
-        """Extend the deadline by the round trips to a broker that is far away."""
+        """Measure the time of a round trip to a broker, and extend the time limit accordingly."""
         loop, until = asyncio.get_running_loop(), self._limit.when()
         began = loop.time()
         await self._read_metadata()
@@ -199,13 +202,14 @@ class _Probe:
                 raise NotProbed(f"the topic {self._topic} cannot be created: {reason}")
 
     async def _delete(self, admin: Any) -> None:
-        # The client raises its own errors, network errors and timeouts. In each case the topic stays.
+        # The client raises many kinds of errors. After each of them, the topic remains.
         with suppress(Exception):
             async with asyncio.timeout(DELETE_S):
                 await admin.delete_topics([self._topic], int(DELETE_S * 1000))
 
     async def _leader(self) -> tuple[metadata.Broker, int]:
-        """Return the partition's leader and the end of its log; wait until the leader itself knows the end."""
+        """Return the leader of the topic's partition and the end of its log. Wait until the leader itself reports the
+        end."""
         while True:
             seen = await self._read_metadata()
             topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
@@ -249,7 +253,7 @@ class _Probe:
         return judge(Observed(start, answers, remembered, end.end, stored))
 
     async def _producer_id(self, connection: Connection) -> int:
-        """Return a new producer id. A broker gives none just after its start, so the request is repeated."""
+        """Return a new producer id. A broker refuses the request just after its start, so the request is repeated."""
         version = connection.version(INIT_PRODUCER_ID)
         while True:
             answer = await ask(
@@ -297,7 +301,7 @@ class _Probe:
     async def _read(
         self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]
     ) -> list[Stored]:
-        """Return the batches from `start` up to `end`."""
+        """Read the batches in the topic from `start` up to `end`, and return what the judgement needs of each."""
         stored: list[Stored] = []
         version = connection.version(FETCH)
         topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic
@@ -320,7 +324,8 @@ class _Probe:
 
 
 def _passes(error: int) -> bool:
-    """Return whether an error is temporary or about our permissions, and says nothing about the broker's rules."""
+    """Return whether an error is temporary or about mirrord's permissions, so that it says nothing about the broker's
+    behavior."""
     if error in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return False
     if error == ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -329,7 +334,8 @@ def _passes(error: int) -> bool:
 
 
 def _batch(step: ProbeStep, producer_id: int, time_ms: int) -> bytes:
-    """Return a batch as a lane makes it: another producer's batch with patched header and adjusted checksum."""
+    """Return a batch as a lane produces it: a batch of another producer, with a patched header and an adjusted
+    checksum."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):
         builder.append(number, time_ms, b"key", b"%d-%d-%d" % (step.producer, step.sequence, number), [])

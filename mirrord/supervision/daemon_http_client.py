@@ -1,4 +1,4 @@
-"""A client for the HTTP interface of a running daemon in another process."""
+"""A client for the HTTP API of a daemon that runs in another process."""
 
 from typing import TypeVar
 
@@ -15,20 +15,20 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 ANSWER_S = 2.0
 GROUPS_S = 15.0
-"""Timeout for questions about groups; the daemon asks the target first."""
+"""Timeout of requests about groups. The daemon asks the target before it answers."""
 APPLIED_S = 15.0
-"""Timeout for `apply` and operator commands; the daemon asks both clusters first."""
+"""Timeout of `apply` and of operator commands. The daemon asks both clusters before it answers."""
 
 
 Decoded = TypeVar("Decoded")
 
 
 class NoAnswer(EnvironmentFault):
-    """No process answers at a daemon's address, or another program does."""
+    """Raised when no process answers at a daemon's address, or when another program answers there."""
 
 
 class CommandRefused(EnvironmentFault):
-    """The daemon does not accept this command from us."""
+    """Raised when the daemon does not accept a command from this process."""
 
 
 async def ask_status(http: str) -> Status:
@@ -45,7 +45,7 @@ async def ask_status(http: str) -> Status:
 async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
     """Ask the daemon at this address for the positions of consumer groups. Raises NoAnswer.
 
-    With `reverse`, ask for the groups of the flows that keep their source in sync.
+    With `reverse`, ask for the positions that flows with `groups.reverse` sync from the target to the source.
     """
     url = f"{http}/groups{'?reverse' if reverse else ''}"
     try:
@@ -58,14 +58,15 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 
 async def order_stop(http: str, config: Config) -> None:
-    """Tell the daemon at this address to drain and end. Raises NoAnswer, CommandRefused."""
+    """Order the daemon at this address to drain its flows and end. Raises NoAnswer, CommandRefused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
     if status != 202:
         raise _odd(http, status, body)
 
 
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-    """Apply a configuration to the daemon at this address; with `dry_run`, only ask what that would change.
+    """Let the daemon at this address continue with this configuration, and return the changes. With `dry_run`, only ask
+    what the changes would be.
 
     Raises NoAnswer, CommandRefused.
     """
@@ -76,10 +77,10 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
 
 
 async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Send an operator command to the daemon at this address; with `dry_run`, only ask for its effect.
+    """Send an operator command to the daemon at this address. With `dry_run`, only ask what its effect would be.
 
-    Raises ConfigError when the command names nothing that exists or is impossible, EnvironmentFault when it is not
-    accepted now, NoAnswer and CommandRefused.
+    Raises ConfigError if the command is impossible or names something that does not exist, EnvironmentFault if the
+    daemon cannot carry it out now, NoAnswer and CommandRefused.
     """
     status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
     if status == 200:
@@ -91,7 +92,7 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Send a handover request to the daemon at this address, which is to be replaced.
+    """Send a handover request to the daemon at this address, which this daemon will replace.
 
     Raises NoAnswer, CommandRefused.
     """

@@ -1,4 +1,5 @@
-"""Records in the ledger what was lost with deleted source topics, whether or not they were created again."""
+"""Records in the ledger which records were lost because their source topics were deleted, whether or not these topics
+were created again."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -25,17 +26,17 @@ log = structlog.get_logger()
 
 
 class DeletedTopicLosses:
-    """The topics of one flow that the ledger knows and its source does not show.
+    """Tracks the topics of one flow that the ledger contains but the source no longer lists.
 
-    A topic that is missing from a list of all topics may still exist. It may be hidden by a missing permission, or by a
-    broker that lags. So the source is asked for the topic by name. A topic that does not exist according to the source
-    is not asked for again.
+    A topic that is missing from the list of all topics may still exist: mirrord may lack the permission to see it, or
+    the broker's metadata may lag. So the source is asked about such a topic by name, until it says that the topic does
+    not exist.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.hidden: dict[str, str] = {}
-        """Selected topics that are no longer visible, and one line for people about each."""
+        """Selected topics that mirrord is no longer permitted to see, with one line for people about each."""
         self._absent: set[str] = set()
 
     async def record_lost(
@@ -46,16 +47,16 @@ class DeletedTopicLosses:
         found: Discovered,
         reports: Iterable[ReplicatorReport],
     ) -> None:
-        """Append verdicts about records in deleted topics that were not copied.
+        """Append verdicts on records that were not copied before their topics were deleted.
 
-        Verdicts that cannot be recorded now are recorded the next time.
+        Verdicts that cannot be recorded now are recorded by a later call.
         """
         state, shown = recorder.state, found.source.topics
         hosted = {lane.lane for report in reports for lane in report.lanes}
         try:
             await self._ask(flow, state, source, shown)
         except EnvironmentFault:
-            return  # the watch of the cluster reports this
+            return  # `ClusterWatch` reports that the source does not answer
 
         def is_gone(topic: str, topic_id: TopicId) -> bool:
             return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent

@@ -1,4 +1,5 @@
-"""The mode in which lanes may work with a flow's target brokers, based on a new probe or on an earlier result."""
+"""Determines whether lanes can copy exactly once to a flow's target brokers, with a new probe or the result of an
+earlier one."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,15 +19,16 @@ log = structlog.get_logger()
 
 
 class TargetMode:
-    """The target mode of one flow."""
+    """The mode in which the lanes of one flow work with the target's brokers."""
 
     def __init__(self, probe: Probe) -> None:
-        """`probe` probes the target's brokers, given the result of an earlier probe. It raises NotProbed."""
+        """`probe` probes the target's brokers. It is given the result of an earlier probe, if there is one, and raises
+        NotProbed."""
         self._probe = probe
         self._not_probed = ""
 
     async def find(self, flow: FlowConfig, store: LedgerStore, epoch: int) -> Mode:
-        """Return the mode for the current brokers, and record the probe in the ledger."""
+        """Return the mode for the current brokers, and record the result of a new probe in the ledger."""
         known = store.state.probed
         self._not_probed = ""
         try:
@@ -42,5 +44,6 @@ class TargetMode:
         return mode(probed)
 
     def promise(self, state: FlowState | None) -> tuple[Guarantee | None, str]:
-        """Return what the flow guarantees, and why that may be less; without a ledger nothing is known."""
+        """Return what the flow guarantees about each record, and one line that says why it is not more, or why it is
+        uncertain. Without the state of a ledger, nothing is known."""
         return (None, "") if state is None else guarantee(state.probed, self._not_probed)

@@ -1,6 +1,7 @@
-"""Figures that the holder of a flow computes from its replicators' reports: rates, the lag of lanes, and counters.
+"""Computes a flow's figures from the reports of its replicators: rates, the lag of lanes in seconds, and counters.
 
-The counters never decrease. The size of all figures is bounded by the number of current reports.
+The counters never decrease. The memory that the figures need depends only on the number of current replicators and
+lanes.
 """
 
 from collections import Counter, deque
@@ -16,25 +17,25 @@ from mirrord.replication.lane.flow_control.retention_forecast import RetentionFo
 from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 RATE_SECONDS = 5.0
-"""Rates are averages over this time."""
+"""The time over which rates are averaged."""
 ENDS_KEPT = 64
-"""Largest number of log ends kept for one source partition that the lane has not reached; above it, every second one is
-dropped."""
+"""Maximum number of log ends that are remembered for a source partition until the lane has reached them. If there are
+more, every second one is dropped."""
 
 
 class FlowFigures:
-    """The figures of one flow."""
+    """The rates, lags and counters of one flow."""
 
     def __init__(self) -> None:
         self.rates = Rates()
         self.behind = Behind()
         self.headroom = RetentionForecast()
         self.retention: Mapping[str, Retention] = {}
-        """Retention of the source topics whose configs are known."""
+        """Retention of each source topic whose configs are known."""
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
-        """Process the replicators' current reports and forget all others.
+        """Update the figures with the replicators' current reports. Forget the rates of lanes that are in none of them.
 
         `deaths` is the number of replicators that were lost under this lease.
         """
@@ -49,29 +50,30 @@ class FlowFigures:
         self._counts.note_deaths(deaths)
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
-        """Return the time until the source deletes uncopied records of the lane; None if no known limit approaches."""
+        """Return the estimated time until the source deletes records of the lane that are not copied. None if no known
+        limit approaches the lane's position."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
-        """Return the lanes that retention is about to reach, according to the limits that are known."""
+        """Return the lanes whose uncopied records the source will soon delete, according to the known limits."""
         found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget the lag of all other lanes. Lanes that no replicator hosts for a moment are kept."""
+        """Forget the lag of all lanes but these. The caller includes lanes that no replicator hosts at the moment."""
         self.behind.keep(lanes)
         self.headroom.keep(lanes)
 
     def adopt(self, replicators: Iterable[str]) -> None:
-        """Register replicators that ran before this process began to count.
+        """Register replicators that were already running when this process began to count.
 
-        What they have done up to their first report does not count.
+        What they did before their first report to this process is not counted.
         """
         self._counts.adopted.update(replicators)
 
     @property
     def counts(self) -> CountsStatus:
-        """All counters."""
+        """The counters of the flow."""
         return self._counts.status()
 
 
@@ -82,9 +84,9 @@ class Rates:
         self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
 
     def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Process a report; return the rates since the first report of the last few seconds.
+        """Add a report on a lane, and return the lane's rates over the last few seconds.
 
-        The rates are None if it is the only report.
+        The rates are None after the first report.
         """
         seen = self._seen.setdefault((report.lane, host), deque())
         seen.append((now, report.copied_records, report.copied_bytes))
@@ -93,7 +95,7 @@ class Rates:
         return self.of(host, report.lane)
 
     def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """Return the rates as of the last report."""
+        """Return the lane's records and bytes per second as of the last report, or None for both."""
         seen = self._seen.get((lane, host), ())
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return None, None
@@ -101,13 +103,14 @@ class Rates:
         return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
 
     def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
-        """Forget the lanes that are no longer hosted there."""
+        """Forget all pairs of lane and replicator but these."""
         for key in self._seen.keys() - set(hosted):
             del self._seen[key]
 
 
 class _Trail:
-    """Log ends of a source partition with their times, in ascending order, and when the lane last reached one."""
+    """The ends of a source partition's log that its lane has not reached yet, each with the time at which it was seen,
+    and the time of the last end that the lane has reached."""
 
     __slots__ = ("ends", "reached")
 
@@ -118,7 +121,7 @@ class _Trail:
     def note(self, at: float, end: int, position: int) -> None:
         ends = self.ends
         if ends and end < ends[-1][1]:
-            ends.clear()  # the source went back; ends that were reached remain reached
+            ends.clear()  # the source's log was truncated; ends that the lane has reached remain reached
         if ends and end == ends[-1][1]:
             ends[-1] = (max(at, ends[-1][0]), end)
         elif not ends or at > ends[-1][0]:
@@ -132,28 +135,29 @@ class _Trail:
 
 
 class Behind:
-    """The time up to which the target is known to have everything that the source had, for each lane.
+    """For each lane, the time up to which the target is known to have all records that the source had.
 
-    If a source log end that was seen at some moment is copied by now, every record that existed at that moment is
-    copied. So this does not rely on record timestamps, which producers set as they like.
+    If a lane has copied up to the log end that was seen at some time, every record that existed at that time is copied.
+    So this does not depend on record timestamps, which producers may set to any value.
     """
 
     def __init__(self) -> None:
         self._trails: dict[LaneId, _Trail] = {}
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Process a report."""
+        """Add the log end and the position in a report on a lane."""
         if report.source_end >= 0:
             trail = self._trails.setdefault(report.lane, _Trail())
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
 
     def held_s(self, lane: LaneId, now: float) -> float | None:
-        """Return how long ago that time was; None if no log end was reached yet."""
+        """Return how many seconds ago the target last had all records of the source. None if the lane has not reached
+        any log end yet."""
         trail = self._trails.get(lane)
         return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all other lanes."""
+        """Forget all lanes but these."""
         for lane in self._trails.keys() - set(lanes):
             del self._trails[lane]
 
@@ -175,9 +179,10 @@ class _Lane:
 
 
 class Counts:
-    """Counters of the whole flow.
+    """The counters of one flow, which never decrease.
 
-    They add up the counters of replicators and lanes, which restart with each of them.
+    They are sums of the counters of its replicators and lanes, which start at zero with each replicator and each move
+    of a lane.
     """
 
     def __init__(self) -> None:
@@ -186,12 +191,13 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
-        """Replicators whose next report is the starting point for counting."""
+        """Replicators whose next report is not counted, but is the starting point for counting."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Count the increase, and forget replicators and lanes that are gone."""
+        """Add what has increased since the last reports, and forget replicators and lanes that are not in these
+        reports."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
         seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
         for host, report in reports.items():
@@ -206,12 +212,13 @@ class Counts:
         self._lanes, self._seen = lanes, seen
 
     def note_deaths(self, deaths: int) -> None:
-        """Record the number of replicators that died under the current lease; a new lease begins at zero."""
+        """Record the number of replicators that have died under the current lease. This number starts at zero with each
+        lease."""
         self._deaths += deaths - self._deaths_reported if deaths >= self._deaths_reported else deaths
         self._deaths_reported = deaths
 
     def status(self) -> CountsStatus:
-        """Return the current values."""
+        """Return the current values of the counters."""
         return CountsStatus(
             copied_records=self._records,
             copied_bytes=self._bytes,
@@ -232,7 +239,7 @@ class Counts:
 
     def _lane(self, known: _Lane, lane: LaneReport) -> _Lane:
         if lane.copied_records < known.records:
-            known = _Lane()  # it left and came back, so its counters restarted
+            known = _Lane()  # the lane has left the replicator and returned, so its counters have started again
         self._records += lane.copied_records - known.records
         self._bytes += lane.copied_bytes - known.bytes
         self._raw += lane.raw_batches - known.raw
@@ -243,7 +250,7 @@ class Counts:
 
 
 class _Requests:
-    """One kind of request, summed over all replicators."""
+    """The statistics of one kind of request, summed over all replicators."""
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)

@@ -1,6 +1,6 @@
-"""One flow, from its ledger to its replicators: takes the lease, keeps the right lanes running, releases the lease.
+"""Supervises one flow: opens its ledger, takes the lease, runs its lanes on replicators, and releases the lease.
 
-Nothing here ends by itself: a failure is reported in the status and retried. Other flows are not affected.
+After a failure, the status reports the reason, and the flow is tried again. Other flows are not affected.
 """
 
 import asyncio
@@ -47,21 +47,21 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause between two attempts if the ledger belongs to other clusters: only an operator can change that."""
+"""Pause between two attempts if the ledger belongs to other clusters, which only an operator can change."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Steps are looked for at least this often, and immediately after a change."""
+"""Maximum time between two comparisons of hosted and desired lanes. They are also compared after each change."""
 OTHERS_S = 5.0
-"""How long other flows may take to read their ledgers before topics that may be theirs are reported as faults."""
+"""How long other flows may take to read their ledgers. After that, topics that may be theirs are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
-"""Drain and release together stay within the time that `mirrord.daemon.daemon.STOP_S` leaves a flow."""
+"""Time limits for draining and for releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
 
 log = structlog.get_logger()
 
 
 class FlowSupervisor:
-    """One flow of one daemon."""
+    """Supervises one flow of a daemon."""
 
     def __init__(self, flow: FlowConfig, services: Services) -> None:
         self.flow = flow
@@ -78,14 +78,14 @@ class FlowSupervisor:
         self._replicators = services.config.replicators
         self._ends = UncoveredEnds(services.clock)
         self._next: FlowConfig | None = None
-        """The configuration that will replace `flow`."""
+        """The configuration that will replace `flow`, if there is one."""
         self._unrecorded: list[str] = []
-        """Changes in that configuration that the ledger does not contain yet."""
+        """Descriptions of configuration changes that the ledger does not contain yet."""
         self._drains = False
-        """Whether all lanes have to be drained for that configuration."""
+        """Whether all lanes must be drained before `_next` takes effect."""
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
-        """Set when `_upkeep` is replaced."""
+        """Set when `_upkeep` was replaced."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowPhase = "starting"
@@ -103,10 +103,10 @@ class FlowSupervisor:
         self._held_before = False
         """Whether this process has held the lease before."""
         self._known: LedgerEnd | None = None
-        """How far an earlier attempt knew the ledger to reach."""
+        """How far an earlier attempt has read the ledger."""
 
     async def run(self) -> None:
-        """Keep the flow running until `stop`, then drain it."""
+        """Keep the flow running until `stop` is called, then drain it."""
         while not self._stopping.is_set() and not self._services.superseded.is_set():
             attempt = asyncio.create_task(self._attempt())
             stopping = asyncio.create_task(self._stopping.wait())
@@ -130,13 +130,13 @@ class FlowSupervisor:
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
-        """Begin to drain; `run` returns when that is done."""
+        """Begin to drain the flow. `run` returns when that is done."""
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
-        """Switch to another configuration of the same flow; `lines` describe the changes for the ledger.
+        """Switch to another configuration of the flow. `lines` describe the changes for the ledger.
 
-        Lanes that are still wanted are not touched, unless all have to be drained for the change.
+        Lanes that both configurations select are not interrupted, unless `drains` says that all lanes must be drained.
         """
         self._next = flow
         self._unrecorded += lines
@@ -144,7 +144,7 @@ class FlowSupervisor:
         self._changed.set()
 
     def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
-        """Set the number of replicators and the placement of lanes; `lines` describe the changes for the ledger."""
+        """Change the number of replicators and the placement of lanes. `lines` describe the changes for the ledger."""
         self._replicators = replicators
         if self._fleet is not None:
             self._fleet.place_by(replicators)
@@ -152,20 +152,20 @@ class FlowSupervisor:
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
-        """Return for operators which topics another configuration would start or stop copying.
+        """Return lines for operators about the topics that another configuration would start or stop copying.
 
         Raises EnvironmentFault.
         """
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return an empty string if the flow can serve, as its holder or as a standby; else the reason."""
+        """Return why this daemon is neither the holder nor a standby of the flow, or an empty string if it is."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
     def desk(self) -> Desk | str:
-        """Return the desk that accepts operator commands, or the reason why there is none."""
+        """Return the object that accepts operator commands, or the reason why the flow accepts none now."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
@@ -177,16 +177,16 @@ class FlowSupervisor:
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
     def stands_by_for(self) -> str:
-        """Return the address of the daemon that this standby waits for, or an empty string."""
+        """Return the HTTP address of the daemon that this standby waits for. Empty if this is no standby."""
         lease = self._lease_status() if self._shown_state() == "standby" else None
         return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
-        """Return the replicators of a running flow."""
+        """Return the names of the flow's replicators, or None if the flow does not run here."""
         return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
 
     def status(self) -> FlowStatus:
-        """Return the current status, from memory."""
+        """Return the current status of the flow, without any request to a cluster or replicator."""
         lanes = self._lanes()
         promise, promise_note = self._mode.promise(self._store.state if self._store else None)
         return FlowStatus(
@@ -213,17 +213,17 @@ class FlowSupervisor:
             losses=lost_topics(self._store.state, self._discovered) if self._store else (),
         )
 
-    # The steps of one attempt.
+    # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for the end of an attempt; return how long to wait before the next one."""
+        """Wait for the end of an attempt, and return the pause before the next one."""
         try:
             await attempt
         except asyncio.CancelledError:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # The flow itself was not cancelled: a task below it was, and let the cancellation escape.
+            # The flow was not cancelled. A task of it was, and did not handle the cancellation.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -241,7 +241,7 @@ class FlowSupervisor:
         return RETRY_S
 
     async def _attempt(self) -> None:
-        """Run from opening the ledger to the end of the lease, or to the end of a drain."""
+        """Open the ledger, take the lease, and run the flow until the lease is lost or the flow is drained."""
         await self._take_up()
         source_id, target_id = await both_ids(self._source_admin, self._target_admin)
         self._store = store = self._services.ledger(self.flow)
@@ -302,7 +302,7 @@ class FlowSupervisor:
                 services.watches[name].forget(f"{self.flow.name}/replicators")
 
     async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
-        """Work until the lease is lost or the flow must end; then decide what happens to the replicators."""
+        """Run the flow until the lease is lost or the flow must end. Then drain, end or hand over its replicators."""
         recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Stand aside for another daemon that has the flow and commands its replicators here."""
+        """Step aside for another daemon that has taken over the flow and commands the replicators of this one."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):
@@ -365,7 +365,7 @@ class FlowSupervisor:
             self._log.info("flow_drained")
 
     def _make_upkeep(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
-        """Return everything that depends on the flow's configuration, except for the lanes."""
+        """Return new objects for everything that depends on the flow's configuration, except for the lanes."""
         services, admins = self._services, (self._source_admin, self._target_admin)
         clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
         upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))
@@ -374,7 +374,7 @@ class FlowSupervisor:
         return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
-        """Switch to the newest configuration."""
+        """Switch to the newest configuration, if there is another one."""
         self._drains = False
         if self._next is None:
             return
@@ -403,7 +403,7 @@ class FlowSupervisor:
             await upkeep.close()
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
-        """Refresh the lanes until all of them have to be drained for another configuration."""
+        """Refresh the set of lanes regularly, until all of them must be drained for another configuration."""
         await self._services.claims.until_read(self.flow, OTHERS_S)
         while not self._drains:
             self._changed.clear()
@@ -413,11 +413,11 @@ class FlowSupervisor:
                 await recorder.write([ConfigChanged(tuple(unrecorded))])
             try:
                 if self.flow.on_recreated == "fresh":
-                    await recorder.read()  # find out what was copied before a topic was created again
+                    await recorder.read()  # the ledger says what was copied before a topic was created again
                 note = partial(self._first_look.note, recorder=recorder)
                 self._discovered = await self._discovery.refresh(recorder.bind, note)
             except EnvironmentFault:
-                looked = None  # the cluster's watch reports that; known lanes continue
+                looked = None  # `ClusterWatch` reports the failure; known lanes continue
             else:
                 looked = self._discovered
                 fleet.want(self._discovered.lanes)
@@ -450,7 +450,7 @@ class FlowSupervisor:
                 self._target.record(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
 
-    # The parts of the status.
+    # The status.
 
     def _lanes(self) -> tuple[LaneStatus, ...]:
         if self._store is None:
@@ -477,7 +477,7 @@ class FlowSupervisor:
         return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
 
     def _remark(self) -> str:
-        """Return the one-line note for operators."""
+        """Return the flow's note: one line for operators."""
         if self._note or self.handover.note:
             return self._note or self.handover.note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:

@@ -1,10 +1,11 @@
-"""Forgets copies of which nothing is left: neither the source topic nor its copy exists any more.
+"""Removes the lanes of topics that exist on neither cluster any more from the flow's state.
 
-Otherwise, lanes of topics that come and go would stay in the ledger permanently. A copy that is forgotten by mistake
-would be copied again from its beginning. So it is not enough that a list of all topics lacks a topic: the broker may be
-outdated, and a topic that mirrord may no longer describe is not listed either. A copy is forgotten when both topics
-were missing for an hour, and both clusters, asked for them by name, answer that there is no such topic. A copy that
-lacks records is not forgotten, because its verdicts would be lost with it.
+Otherwise, the ledger would keep the lanes of short-lived topics permanently. If lanes were removed by mistake, their
+topic would be copied again from its beginning. So it is not enough that a topic is missing from a cluster's list of all
+topics: the broker's metadata may be outdated, and topics that mirrord may not describe are not listed. A source topic
+and its target topic are forgotten when both have been missing for an hour, and both clusters, asked about them by name,
+answer that they do not exist. They are not forgotten if records of the source topic were lost, because the verdicts on
+these records would be removed, too.
 """
 
 from collections.abc import Container, Iterable
@@ -24,14 +25,14 @@ from mirrord.topics.discovery import Discovered
 
 FORGOTTEN_AFTER_S = 3600.0
 AT_ONCE = 100
-"""Largest number of copies that are looked up by name in one round."""
+"""Maximum number of topic pairs that are looked up by name in one call."""
 _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = structlog.get_logger()
 
 
 class FormerCopy(NamedTuple):
-    """A source topic and its target topic, as they once were."""
+    """A source topic and its target topic, with the names and ids that they had."""
 
     source_topic: str
     source_topic_id: TopicId
@@ -40,7 +41,7 @@ class FormerCopy(NamedTuple):
 
 
 class Forgetting:
-    """Forgets the copies of one flow."""
+    """Determines which topics of one flow are forgotten."""
 
     def __init__(self, flow: str, source: TopicAdmin, target: TopicAdmin, clock: Clock) -> None:
         self._flow = flow
@@ -48,10 +49,12 @@ class Forgetting:
         self._target = target
         self._clock = clock
         self._missing: dict[FormerCopy, float] = {}
-        """The time since when neither topic has been listed, on the monotonic clock."""
+        """For each topic pair of which neither topic is listed, the time since when that is so, on the monotonic
+        clock."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
-        """Return the copies to forget now. A cluster that does not answer is asked again the next time."""
+        """Return a fact for each topic pair that must be forgotten now. If a cluster does not answer, it is asked again
+        in the next call."""
         now = self._clock.monotonic()
         hosted = {lane.lane for report in reports for lane in report.lanes}
         missing = _missing(state, seen, hosted)
@@ -63,7 +66,7 @@ class Forgetting:
             sources = await _gone(self._source, {(copy.source_topic, copy.source_topic_id) for copy in long})
             targets = await _gone(self._target, {(copy.target_topic, copy.target_topic_id) for copy in long})
         except EnvironmentFault:
-            return []  # the cluster's watch reports that
+            return []  # `ClusterWatch` reports that the cluster does not answer
         gone = [copy for copy in long if copy.source_topic_id in sources and copy.target_topic_id in targets]
         for copy in gone:
             log.info("copy_forgotten", flow=self._flow, source_topic=copy.source_topic, target_topic=copy.target_topic)
@@ -84,13 +87,15 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     opened = {copy.source_topic_id for copy in copies}
     for topic_id, named in state.named.items():
         if topic_id not in sources and topic_id not in opened:
-            # Its copy was never opened; a topic that has the name now is not that copy.
+            # No lane into this target topic was ever opened, so its id is unknown. A topic that has the name now is
+            # another one.
             copies.add(FormerCopy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
-    """Return the topics that do not exist according to the cluster, or whose names belong to another topic now."""
+    """Return the ids of those topics that do not exist according to the cluster, or whose name another topic has
+    now."""
     seen = await admin.describe({name for name, _ in topics})
     return {
         topic_id

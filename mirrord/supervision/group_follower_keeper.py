@@ -1,4 +1,4 @@
-"""Keeps one follower of groups running for the holder of a flow, and passes on what it reports."""
+"""Keeps a group follower running while this daemon holds a flow's lease, and passes on what the follower reports."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,33 +17,35 @@ from mirrord.runtime.build_info import program
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead, ReplicatorUnsure
 
 POLL_S = 1.0
-"""Positions are passed on within this time."""
+"""How often the follower is asked for new positions."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""A follower that has lived this long is replaced at once. One that dies repeatedly is not: each start costs a core."""
+"""If a follower ends after at least this time, it is replaced after the shortest pause. If it ends sooner, the pause is
+doubled each time, because each start uses a core for a moment."""
 SILENT_S = 15.0
-"""A follower that does not answer for this long is replaced."""
+"""A follower that has not answered for this long is replaced."""
 END_S = 1.0
 
 NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
-"""Fields of a flow that do not affect a follower: it learns from the ledger what is copied. On Ray, another follower is
-another process, which would take a core from the lanes for a second or two."""
+"""Fields of a flow's configuration whose change does not require another follower, because a follower learns from the
+ledger what is copied. On Ray, a new follower is a new process, which would take a core from the lanes for a second or
+two."""
 
 log = structlog.get_logger()
 
 
 class GroupKeeper:
-    """The follower of one flow's groups; there is none unless the configuration asks for one."""
+    """Keeps the group follower of one flow running, if the configuration requires one."""
 
     def __init__(self, engine: Engine, instance: str) -> None:
         self.note = ""
-        """Why groups are not followed, in one line for operators."""
+        """One line for operators that says why groups are not followed. Empty if they are, or should not be."""
         self.on_translated: Callable[[tuple[TranslatedPosition, ...]], None] | None = None
-        """Receives the newest translated position of each group and partition that has one, about once per second."""
+        """Called about once per second with the translated positions that have changed."""
         self.states: dict[str, int] | None = None
-        """The number of positions in each state; None while no follower reports it."""
+        """The number of positions in each `GroupState`. None while no follower has reported it."""
         self.parts = False
-        """Whether the follower belongs to another process of this daemon now, and is left alone at the end."""
+        """Whether the follower belongs to another process of this daemon now, so that this process must not end it."""
         self._engine = engine
         self._instance = instance
         self._wanted = False
@@ -52,12 +54,14 @@ class GroupKeeper:
         self._started = 0
         self._tenure = Tenure(0)
         self._found: list[str] | None = []
-        """Followers of the previous process that were not examined yet; None if they were not searched for."""
+        """Names of followers that the previous process left running and that were not examined yet. None if they were
+        not searched for yet."""
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
-        """Run until cancelled; `flow` returns the current configuration, which may change.
+        """Keep a follower running until cancelled. `flow` returns the current configuration, which may change.
 
-        From the second `turn` on, the follower of the previous process continues if it follows the same configuration.
+        `turn` counts the processes of this daemon that have held this lease. From the second one on, the follower of
+        the previous process is kept if it has the same configuration.
         """
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)
@@ -82,7 +86,7 @@ class GroupKeeper:
 
     @property
     def followed(self) -> bool | None:
-        """Whether there is a follower; None if the configuration asks for none."""
+        """Whether there is a follower. None if the configuration requires none."""
         return self._handle is not None if self._wanted else None
 
     @property
@@ -91,7 +95,8 @@ class GroupKeeper:
         return (self.note,) if self.note else ()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport | None:
-        """Return all groups as they are now; with `reverse`, those that are synced back to the source.
+        """Return the current positions of all groups. With `reverse`, return the positions that are synced from the
+        target to the source.
 
         Return None while there is no follower, or if the follower does not answer.
         """
@@ -104,7 +109,8 @@ class GroupKeeper:
             return None
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
-        """Run one follower until the configuration requires another one. Raises EnvironmentFault when it ends."""
+        """Run one follower until the configuration requires another one. Raises EnvironmentFault if the follower ends
+        before that."""
         self._died.clear()
         handle = await self._adopt(setup) or await self._start(setup)
         self._handle = handle
@@ -128,7 +134,8 @@ class GroupKeeper:
         return handle
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
-        """Return the follower that was left running, if it does what a new one would do; others are ended."""
+        """Return a follower that was left running, if it has the version and configuration that a new one would have.
+        End all others."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))
@@ -175,7 +182,7 @@ async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
     except ReplicatorUnsure:
         return False
     if answer.program != program():
-        return False  # its report need not be readable by this version
+        return False  # this version may be unable to read the follower's answers
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
 

@@ -1,4 +1,5 @@
-"""Keeps the configs of mirrord's own topics correct. If another client shortens their retention, they lose data."""
+"""Corrects the configs of a flow's ledger, state topic and dead-letter topic. These topics would lose data if another
+client shortened their retention."""
 
 from collections.abc import Mapping
 
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 
 
 class OwnSettings:
-    """The configs of one flow's topics on its target."""
+    """Corrects the configs of the topics that mirrord keeps for one flow on its target."""
 
     def __init__(self, flow: FlowConfig, target: UpkeepAdmin) -> None:
         self.remarks: tuple[str, ...] = ()
@@ -27,12 +28,14 @@ class OwnSettings:
         self._flow = flow
         self._target = target
         self._logged: set[tuple[str, str, str]] = set()
-        """Wrong values that were logged. Some brokers keep returning values other than those that were set."""
+        """Topic, key and value of each wrong config that was logged. It is logged once, because some brokers return
+        another value than the one that was set."""
 
     async def round(self, target: ClusterTopics) -> None:
-        """Correct wrong configs.
+        """Read the configs of these topics, and correct those that are wrong.
 
-        Raises EnvironmentFault, also if the cluster refuses a correction, because facts may be deleted soon.
+        Raises EnvironmentFault if the cluster does not answer. Also raises it if the cluster refuses a correction,
+        because facts may then be deleted soon.
         """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]
@@ -59,7 +62,7 @@ class OwnSettings:
 
 
 def needed_settings(flow: FlowConfig) -> dict[str, Mapping[str, str]]:
-    """Return the required configs of the topics that must keep everything, by topic name."""
+    """Return the required configs of the flow's topics that must keep all their records, by topic name."""
     kept = {
         ledger_topic(flow.name): (LEDGER_SETTINGS, NEEDED_LEDGER_SETTINGS),
         state_topic(flow.name): (STATE_SETTINGS, NEEDED_STATE_SETTINGS),

@@ -1,4 +1,4 @@
-"""Builds a lane's line of the status from its replicator's report, or from the ledger and the state topic."""
+"""Builds the `LaneStatus` of each lane from its replicator's report, or from the ledger and the state topic."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 FRESH_S = 2.0
-"""Age up to which the source's last known end counts as current, in seconds."""
+"""Age up to which the last known end of the source partition counts as current."""
 
 
 def lines(
@@ -30,10 +30,11 @@ def lines(
     ends: Mapping[TopicPartition, int],
     hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
-    """Return the lines of all lanes of a running flow: as reported, otherwise as recorded, otherwise only by name.
+    """Return the status of all lanes of a running flow. A lane's status comes from its replicator's report, otherwise
+    from the ledger. If neither knows the lane, its status contains only its names.
 
-    `ends` holds the ends of source partitions that no lane fetches, for those that the source has returned. `hidden`
-    holds the topics that the source does not show any more, and why.
+    `ends` holds the ends of source partitions that no lane fetches, where the source has returned them. `hidden` holds
+    the topics that mirrord is no longer permitted to see, with one line about each.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     foreign = foreign_counts(state)
@@ -70,7 +71,8 @@ def lines(
 def _hidden_lanes(
     state: FlowState, hidden: Mapping[str, str], reported: Container[LaneId], now_ms: int
 ) -> Iterator[LaneStatus]:
-    """Yield the lanes of topics that are no longer visible. They wait, and how much data waits for them is unknown."""
+    """Yield the status of lanes whose topics mirrord is no longer permitted to see. Such a lane waits, and its lag is
+    unknown."""
     names = [] if not hidden else [each for each, lane in state.lanes.items() if lane.source_topic in hidden]
     for lane in recorded_lanes(state, [each for each in names if each not in reported], {}, now_ms):
         known = {"source_end": None, "lag_records": None, "lag_s": None}
@@ -87,10 +89,10 @@ def reported_lane(
     left_s: float | None = None,
     now_ms: int,
 ) -> LaneStatus:
-    """Return the line of a lane that a replicator reports.
+    """Return the status of a lane that a replicator reports.
 
-    `held_s` is how long ago the target was last known to have everything. `left_s` is the time until retention deletes
-    the next record to copy.
+    `held_s` is how long ago the target was last known to have all records of the source. `left_s` is the estimated time
+    until the source deletes records that are not copied.
     """
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
@@ -124,13 +126,13 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """Add the number of target offsets between the lane's records that other clients wrote."""
+    """Add the number of target offsets between the lane's records at which other clients have written."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
-    """Remove the end and the lag if they are outdated: the end that a paused lane saw last does not include newer
-    records.
+    """Remove the source end and the lag of a paused lane, unless `ends` holds its source partition. The end that the
+    lane last saw may be outdated.
     """
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
         return lane
@@ -138,9 +140,9 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
 
 
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
-    """Add the operator commands that concern the lane.
+    """Add the operator commands that affect the lane: a seek, a pause or a pin.
 
-    A lane that is halted for another reason, or is still draining, keeps its own state.
+    A paused lane that is halted or still draining keeps that state.
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
@@ -158,7 +160,7 @@ def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> Lane
 
 
 def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostState]) -> tuple[ReplicatorStatus, ...]:
-    """Return the lines of the replicators that report, by their names."""
+    """Return the status of each replicator that has reported, sorted by name."""
     return tuple(
         ReplicatorStatus(
             name=report.name,
@@ -178,10 +180,10 @@ def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostSt
 def recorded_lanes(
     state: FlowState, lanes: Iterable[LaneId], source_ends: Mapping[TopicPartition, int], now_ms: int
 ) -> tuple[LaneStatus, ...]:
-    """Return the lines of lanes that no replicator reports, by topic and partition.
+    """Return the status of lanes that no replicator reports, sorted by topic and partition.
 
-    If a topic was created again, only its newest lanes are shown. `source_ends` holds the ends that the source
-    returned, if it could be asked.
+    If a topic was deleted and created again, only its newest lanes are included. `source_ends` holds the ends of source
+    partitions, where the source has returned them.
     """
     foreign = foreign_counts(state)
     return tuple(
@@ -193,9 +195,10 @@ def recorded_lanes(
 
 
 def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
-    """Return the newest of these lanes for each target topic, by topic and partition.
+    """Return the newest of these lanes for each source partition and target topic, sorted by source topic and
+    partition.
 
-    Lanes of former source topics are omitted.
+    Lanes of source topics that were deleted and created again are omitted.
     """
     newest: dict[tuple[str, int, str], LaneState] = {}
     present: dict[tuple[str, int], TopicId] = {}
@@ -210,7 +213,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """Return the losses in topics whose lanes are not shown."""
+    """Return the losses in deleted topics, which are those of lanes that are not in the status."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}
@@ -258,16 +261,18 @@ def _recorded_lane(state: FlowState, ledger: LaneState, source_end: int | None, 
 
 
 def lag(source_offset: int, source_end: int | None) -> int | None:
-    """Return the number of source offsets not yet copied, or None while the end is unknown."""
+    """Return the number of source offsets that are not copied yet, or None if the end of the source partition is
+    unknown."""
     return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
 
 
 def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
-    """Return how long ago the target had everything that the source had: 0 while nothing is missing, None if unknown.
+    """Return how many seconds ago the target last had all records of the source: 0 if no record is missing, None if it
+    is unknown.
 
-    There are two estimates. The first is `held_s`, the time since an end of the source was seen that has been copied by
-    now. The second is the time of the newest copied record, because a missing record is newer. Both err on the high
-    side, so the lower one is returned. A record time in the future gives no estimate.
+    There are two estimates. The first is `held_s`, the time since a log end of the source was seen up to which the lane
+    has copied by now. The second is the age of the newest copied record, because all missing records are newer. Neither
+    is too low, so the lower one is returned. If the record's timestamp is in the future, there is no second estimate.
     """
     if lag_records is None:
         return None

@@ -1,6 +1,6 @@
-"""Logs why lanes wait, once for each reason.
+"""Logs why lanes wait: one line for each reason, when it persists.
 
-Otherwise a status document that no one reads would be the only place that shows it.
+Without these lines, only the status would show the reason.
 """
 
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from mirrord.model.status import WAITING
 from mirrord.replication.lane.assignment import ReplicatorReport
 
 SEEN_TIMES = 3
-"""Number of consecutive reports after which a reason is logged. One that disappears sooner, such as a moved leader, is
-not worth a line.
+"""Number of consecutive polls of the replicators after which a reason is logged. A reason that disappears sooner, such
+as a change of leader, is not logged.
 """
 NAMED = 5
-"""Number of lanes that one line names."""
+"""Maximum number of lanes that a log line names."""
 
 log = structlog.get_logger()
 
 
 class LaneWaits:
-    """The reasons why lanes of one flow wait."""
+    """Tracks and logs the reasons why lanes of one flow wait."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
         self._seen: dict[str, int] = {}
 
     def see(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Process the newest reports of all replicators."""
+        """Count the reasons in the newest reports of all replicators, and log those that have lasted long enough."""
         waiting: dict[str, list[str]] = {}
         for report in reports.values():
             for lane in report.lanes:

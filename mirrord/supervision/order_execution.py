@@ -1,6 +1,7 @@
-"""Carries out operator commands. Their facts are in the ledger before anything is done for them.
+"""Carries out operator commands: appends their facts to the ledger before anything else happens.
 
-So a command outlives the process that accepted it: the next supervisor, or a standby, finds it there.
+So a command remains in effect when the process that accepted it ends: the next supervisor or a standby reads it from
+the ledger.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 
 
 class Desk:
-    """Accepts operator commands for a flow whose lease this daemon holds."""
+    """Accepts the operator commands for one flow whose lease this daemon holds."""
 
     def __init__(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
         self._store = store
@@ -33,11 +34,12 @@ class Desk:
         self._fleet = fleet
 
     def view(self) -> FlowView:
-        """Return the view on which decisions about commands are based."""
+        """Return what is known about the flow for the resolution of operator commands."""
         return self._fleet.view()
 
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
-        """Append facts so that they take effect. Raises EnvironmentFault if it is not known whether they did."""
+        """Append the facts of a command, and return when they have taken effect. Raises EnvironmentFault if they have
+        not, or if that is unknown."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is uncertain now; try again")
         try:
@@ -52,16 +54,18 @@ class Desk:
 
 
 async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
-    """Carry out an order. `desks` holds the desk of each flow of the daemon, or the reason why it takes no orders.
+    """Carry out an operator command. `desks` holds the `Desk` of each flow of the daemon, or the reason why the flow
+    accepts no commands.
 
-    Raises ConfigError if the order names nothing or is impossible, and EnvironmentFault if it cannot be accepted now.
+    Raises ConfigError if the command is impossible or names something that does not exist, and EnvironmentFault if it
+    cannot be accepted now.
     """
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
     views = {flow: desk.view() for flow, desk in served.items()}
     try:
         named = find(order, list(views.values()))
     except ConfigError as error:
-        # This process does not know what the flows that are not served here copy.
+        # The name may be that of a topic in a flow that this daemon does not run now.
         closed = [
             (f"flow {flow} accepts no commands here: {desk}") for flow, desk in desks.items() if isinstance(desk, str)
         ]
@@ -76,7 +80,7 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
 
 
 def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
-    """Yield a line for each pause, each drained replicator and each pending order to seek ahead.
+    """Yield a line for operators about each pause, each drained replicator and each pending command to seek ahead.
 
     `hosts` are the names of the existing replicators.
     """
@@ -84,7 +88,7 @@ def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):
         where = (lane.source_topic, lane.partition)
         if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
-            continue  # its topic was created again
+            continue  # the topic was deleted and created again, so the command is about a former lane
         for seek in pending(lane.seeks):
             yield f"{where[0]}-{where[1]} will continue at source offset {seek.end}, {describe_origin(seek.origin)}"
     for pause in orders.paused.values():

@@ -1,4 +1,5 @@
-"""Forgets runs whose records no longer exist on either cluster; the keeper's next trim removes them from the topics."""
+"""Removes the runs of records that no longer exist on either cluster from a flow's state. The lease holder's next trim
+then removes them from the ledger and the state topic."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,8 @@ _ALL = 1 << 62
 
 
 class _Sides(NamedTuple):
-    """A lane's partitions. A side is None if another topic has the name by now, so that nothing can be read there."""
+    """The two partitions of a lane. One of them is None if its topic was replaced by another one of the same name, so
+    that its records no longer exist."""
 
     lane: LaneId
     source: TopicPartition | None
@@ -30,7 +32,8 @@ class _Sides(NamedTuple):
 async def prune_for_ever(
     store: LedgerStore, discovered: Callable[[], Discovered | None], source: ClusterConfig, target: ClusterConfig
 ) -> None:
-    """Prune at intervals until cancelled. A cluster that does not answer is asked again the next time."""
+    """Prune the lanes of a flow regularly until cancelled. If a cluster does not answer, this is repeated after the
+    next interval."""
     while True:
         await asyncio.sleep(PRUNE_S)
         seen = discovered()
@@ -41,18 +44,19 @@ async def prune_for_ever(
             source_starts = await log_offsets(source, {lane.source for lane in lanes if lane.source}, "start")
             target_starts = await log_offsets(target, {lane.target for lane in lanes if lane.target}, "start")
         except EnvironmentFault:
-            continue  # the replicators report that
+            continue  # the replicators report that the cluster does not answer
         for lane in lanes:
             source_start, target_start = _start(lane.source, source_starts), _start(lane.target, target_starts)
             if source_start is not None and target_start is not None:
-                with suppress(ArchiveLost):  # it is pruned later; nothing waits for it
+                with suppress(ArchiveLost):  # the lane is pruned later, which does no harm
                     store.prune(lane.lane, source_start, target_start)
 
 
 def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
-    """Yield the lanes that can be pruned, including lanes of former topics.
+    """Yield the lanes that may have runs to prune, including lanes of topics that were deleted and created again.
 
-    A lane is skipped if one of its topics cannot be seen at all, because the topic may still exist.
+    A lane is omitted if no topic with the name of its source topic or target topic is visible, because the topic may
+    still exist.
     """
     for lane_id, lane in state.lanes.items():
         if len(lane.source_runs) < 2 and len(lane.target_runs) < 2:

@@ -1,4 +1,4 @@
-"""The services that the flows of one daemon share."""
+"""The parts of a daemon that its flows share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from mirrord.topics.topic_claims import Claims
 
 
 class Services(NamedTuple):
-    """The services that the flows of one daemon share."""
+    """What each flow supervisor gets from its daemon: shared objects, and functions that create its clients."""
 
     config: Config
     engine: Engine
@@ -28,16 +28,16 @@ class Services(NamedTuple):
     claims: Claims
     watches: dict[Alias, ClusterWatch]
     admin: Callable[[Alias], TopicAdmin]
-    """Returns a new admin client for each flow."""
+    """Returns a new admin client for the cluster. Each flow creates its own."""
     upkeep: Callable[[Alias], UpkeepAdmin]
-    """Returns a new upkeep client for each flow."""
+    """Returns a new client for configs, ACLs and deletions on the cluster. Each flow creates its own."""
     mm2: Callable[[FlowConfig], Mm2Upkeep | None]
-    """Returns a new instance for each flow; None if the flow writes nothing for MirrorMaker 2's clients."""
+    """Returns a new `Mm2Upkeep` for a flow, or None if the flow writes nothing for MirrorMaker 2's clients."""
     ledger: Callable[[FlowConfig], LedgerStore]
-    """Returns a new ledger store for each attempt; it is not opened yet."""
+    """Returns a new ledger store for a flow, which is not opened yet. It is called for each attempt to run the flow."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
-    """Probes the target's brokers, given the result of an earlier probe. Raises NotProbed."""
+    """Probes the brokers of a flow's target, unless the result of an earlier probe is still valid. Raises NotProbed."""
     succession: Succession | None
-    """The daemon that this one replaces."""
+    """The takeover from the daemon that this one replaces, if there is one."""
     superseded: asyncio.Event
-    """Set when another process of this daemon is found to have taken over: this process has nothing left to do."""
+    """Set when another process of this daemon has taken over, so that this process must end."""

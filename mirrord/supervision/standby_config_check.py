@@ -1,7 +1,7 @@
 """Checks whether a standby daemon would continue with the same configuration as the daemon that holds the lease.
 
-The lease holder is asked what `apply` would change. After a takeover the standby's own file applies, so an operator who
-looks at the standby must learn about a difference before that.
+The lease holder is asked what `apply` would change with the standby's configuration. After a takeover, the standby uses
+its own configuration file, so an operator should learn of a difference before that.
 """
 
 import asyncio
@@ -16,23 +16,24 @@ from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
-"""Interval between checks while a lease holder has not answered yet."""
+"""Interval between checks while any lease holder has not answered."""
 
 log = structlog.get_logger()
 
 
 class StandbyLook:
-    """The configuration check of one standby daemon."""
+    """Compares the configuration of a standby daemon regularly with those of the lease holders."""
 
     def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
-        """`holders` returns the flows that are on standby here, and the addresses of the daemons that hold them."""
+        """`holders` returns, for each flow that is on standby here, the HTTP address of the daemon that holds its
+        lease."""
         self.remarks: dict[str, str] = {}
-        """One line for each flow that differs."""
+        """One line for operators about each flow whose configuration differs."""
         self._config = config
         self._holders = holders
 
     async def run(self) -> None:
-        """Check at intervals until cancelled."""
+        """Check regularly until cancelled."""
         while True:
             holders = self._holders()
             changes = {http: await self._ask(http) for http in set(holders.values())}
@@ -44,13 +45,13 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
-        """Ask a daemon for the differences; return None while they are not known."""
+        """Return the differences to the configuration of the daemon at this address, or None while they are unknown."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
         except CommandRefused:
-            return ConfigChanges()  # it accepts no commands from here, and this will not change soon
+            return ConfigChanges()  # the daemon accepts no commands from here, which will not change soon
         except EnvironmentFault:
-            return None  # it may be about to end
+            return None  # the daemon may be about to end
 
 
 def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:

@@ -1,4 +1,5 @@
-"""The first look at the source topics of a flow: resolves their start offsets and stores them in the ledger.
+"""Finds the topics that a flow's configuration selects for the first time, resolves their start offsets and stores
+these in the ledger.
 
 This happens before target topics are created and before lanes open. So an outage of the target, a pause or a conflict
 does not change the offset at which a partition begins (`mirrord.ledger.start_offsets`).
@@ -28,16 +29,16 @@ from mirrord.model.names import ClusterId
 from policies.flow_policies import selection_of
 
 ANSWER_S = 5.0
-"""A partition whose offset is not known after this time is asked for again in the next refresh."""
+"""How long to wait for the start offsets. Missing ones are requested again in the next refresh of discovery."""
 RETRY_S = 0.2
 PARTITIONS_AT_ONCE = 10_000
-"""Largest number of partitions in one request and in one fact, which must fit into a record."""
+"""Maximum number of partitions in one request and in one fact. A fact must fit into one record."""
 
 log = structlog.get_logger()
 
 
 class FirstLook:
-    """Resolves the start offsets of one flow under one configuration."""
+    """Resolves the start offsets of the topics that one configuration of a flow selects."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow
@@ -46,9 +47,10 @@ class FirstLook:
         self._selected = Selected(flow.topics, flow.exclude, policy)
 
     async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:
-        """Record which of the selected topics are seen for the first time, and resolve their start offsets.
+        """Record which of the selected topics are seen for the first time, with their start offsets.
 
-        Raises EnvironmentFault while the ledger does not accept them; until then no lane of such a topic may open.
+        Raises EnvironmentFault if they cannot be written to the ledger. No lane of such a topic may open before they
+        are.
         """
         state = recorder.state
         if missing := resolvable(state, topics, self._flow.start_at):
@@ -116,7 +118,7 @@ class FirstLook:
             async with asyncio.timeout(ANSWER_S):
                 await asyncio.gather(*map(find, partitions))
         except TimeoutError:
-            pass  # the other partitions are asked for again
+            pass  # the missing offsets are requested again in the next refresh
         finally:
             asks.close()
             await view.close()
@@ -136,7 +138,7 @@ def _chunks(topics: Iterable[Topic]) -> Iterator[list[Topic]]:
     chunk: list[Topic] = []
     size = 0
     for topic in topics:
-        size += topic.partitions + 10  # 10 accounts for the name and the id
+        size += topic.partitions + 10  # the topic's name and id take about as much space as 10 partitions
         if chunk and size > PARTITIONS_AT_ONCE:
             yield chunk
             chunk, size = [], topic.partitions + 10

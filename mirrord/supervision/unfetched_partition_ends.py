@@ -1,6 +1,6 @@
-"""Asks a source for the ends of its partitions, by topic id, and keeps the answers in the state topic.
+"""Requests the log ends of source partitions that no lane fetches, and records them in the state topic.
 
-Only partitions that no lane fetches are asked for, because a fetch answer includes the end as well.
+A fetch response includes the log end, so no other request is needed for partitions that are fetched.
 """
 
 import asyncio
@@ -23,37 +23,38 @@ from mirrord.topics.discovery import Discovered
 
 LOOK_S = 2.0
 MOST_SHARE = 0.02
-"""Largest share of a core that asking may use. With thousands of partitions the polls are further apart."""
+"""Maximum share of a core that these requests may use. With thousands of partitions, they are sent less often."""
 FETCHED_S = 3.0
-"""A lane whose fetches returned its end within this time is not asked for."""
+"""If a fetch has returned a partition's end within this time, the end is not requested."""
 
 log = structlog.get_logger()
 
 
 class Uncovered(NamedTuple):
-    """The partitions to ask for, and the hosted lanes: the knowledge that is not in the ledger."""
+    """The partitions whose ends must be requested, and the lanes that replicators host."""
 
     wanted: list[SourcePartition]
-    """Selected partitions whose ends no fetch has returned recently."""
+    """Partitions of selected topics whose ends no fetch has returned recently."""
     hosted: frozenset[LaneId]
 
 
 class UncoveredEnds:
-    """The ends of a running flow's partitions that no lane fetches."""
+    """The log ends of a running flow's source partitions that no lane fetches."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Ends below the recorded ones that have been seen once."""
+        """Ends that are lower than the recorded ones and have been seen once. A verdict follows only when the same end
+        is seen again."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
-        """The ends as last reported, without those of partitions whose leader does not answer."""
+        """The ends in the last responses, by topic name. Partitions whose leader did not answer are omitted."""
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
-        """Return the reports, with a lane's end replaced where the end that is known here is higher."""
+        """Return the reports with the source end of each lane replaced, if the end that is known here is higher."""
         if not self._ends:
             return reports
         ends = {(each.topic_id, each.partition): end for each, end in self._ends.items()}
@@ -70,7 +71,8 @@ class UncoveredEnds:
         return amended
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
-        """Ask for ends and record them, until cancelled."""
+        """Request and record the ends regularly until cancelled. `uncovered` returns the partitions and lanes at the
+        moment."""
         client = LogOffsets(source)
         try:
             while True:
@@ -79,7 +81,7 @@ class UncoveredEnds:
                 try:
                     self._ends = await client.high_watermarks(asked.wanted)
                 except EnvironmentFault:
-                    self._ends = {}  # the watch of the cluster reports it
+                    self._ends = {}  # `ClusterWatch` reports that the source does not answer
                 await self._record(recorder, asked.hosted)
                 await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
         finally:
@@ -87,7 +89,8 @@ class UncoveredEnds:
             client.close()
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
-        """Record the ends. A verdict is in the ledger before the state record that it is based on is replaced."""
+        """Record the ends in the state topic. If an end shows that records were lost, write the verdict to the ledger
+        first, because it is derived from the record in the state topic that is then replaced."""
         state, ends = recorder.state, self._ends
         facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
@@ -104,9 +107,9 @@ class UncoveredEnds:
 
 
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
-    """Return all partitions of the selected topics except those that are being fetched.
+    """Return the partitions of the selected topics that are not being fetched, and all hosted lanes.
 
-    A partition whose lane is halted or waiting is not being fetched.
+    The partition of a lane that is halted or waiting is not being fetched.
     """
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)

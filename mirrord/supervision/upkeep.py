@@ -1,7 +1,7 @@
-"""Upkeep: everything that a flow's holder keeps in sync in addition to records.
+"""Upkeep: what a flow keeps in sync in addition to records.
 
-Upkeep covers configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. Each of these has its own
-faults, which are reported, and is tried again. None of them stops another, or the copying.
+This includes configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. If one of them fails, the
+fault is reported, and it is tried again. A fault stops neither the others nor the copying.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from mirrord.topics.discovery import Discovered
 from policies.flow_policies import selection_of
 
 FIRST_S = 0.1
-"""Pause while the first result of discovery is not there yet."""
+"""Pause between two checks whether discovery has its first result."""
 
 log = structlog.get_logger()
 
 
 class Upkeep:
-    """The upkeep loops of one flow."""
+    """Runs the upkeep loops of one flow."""
 
     def __init__(
         self,
@@ -60,47 +60,47 @@ class Upkeep:
         self._refreshed = asyncio.Event()
 
     def see(self, discovered: Discovered) -> None:
-        """Take the state of the clusters as discovery has just seen it."""
+        """Use this newest result of discovery."""
         self._discovered = discovered
         self._refreshed.set()
         if self._mm2 is not None:
             self._mm2.see(discovered)
 
     def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Take the current positions of consumer groups."""
+        """Pass on the current positions of consumer groups, for checkpoints."""
         if self._mm2 is not None:
             self._mm2.record(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Run all loops until cancelled."""
+        """Run the loops for configs and ACLs, for deletions, and for MirrorMaker 2's records, until cancelled."""
         self._discovered = None
         self._faults.clear()
         mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
         await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to both clusters."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     @property
     def faults(self) -> list[str]:
-        """Everything that is currently not kept in sync, one line each."""
+        """One line about each subject that is not in sync because of a fault."""
         settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
         return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Information that is useful to operators, one line each."""
+        """Remarks for operators, one line each."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
         return (*self._own.remarks, *self._acls.remarks, *self._deletions.remarks, *mm2)
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The latency of copied records, measured by the heartbeats that the flow copies."""
+        """The flow's latency, measured with the heartbeats that it copies. None if it copies none."""
         return None if self._mm2 is None else self._mm2.latency
 
     def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
-        """Return the topics that need attention."""
+        """Return the topics that need an operator's attention."""
         known = self.settings.topics
         faults = dict(discovered.faults) if discovered else {}
         remarks = dict(discovered.remarks) if discovered else {}
@@ -130,7 +130,7 @@ class Upkeep:
             await asyncio.sleep(self._flow.sync.every_ms / 1000)
 
     async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Handle deletions after each poll of discovery."""
+        """Handle deletions of topics after each refresh of discovery."""
         while True:
             await self._refreshed.wait()
             self._refreshed.clear()

@@ -1,7 +1,8 @@
-"""Keeps the ACLs on a flow's target topics in sync with the source, and in exact mode also those on consumer groups.
+"""Keeps the ACLs on a flow's target topics in sync with the source. With `sync.acls = "exact"`, it also syncs ACLs on
+consumer groups.
 
-An ACL is recorded in the ledger before it is created. Otherwise, a crash in between would make mirrord's own ACL look
-like one that another client set, and mirrord would never remove it again.
+An ACL is recorded in the ledger before it is created. Otherwise, after a crash between the two, mirrord could not know
+that it created the ACL, and would never remove it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,13 +25,13 @@ from policies.flow_policies import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
-"""Longest pause between two attempts to apply ACLs that the target refused."""
+"""Maximum pause before mirrord tries again to apply ACLs that the target has refused."""
 
 log = structlog.get_logger()
 
 
 class Rights(NamedTuple):
-    """The clusters to compare, and the rule by which their ACLs are synced."""
+    """What a sync of a flow's ACLs needs: the clusters, and the policy that says which ACLs are synced."""
 
     flow: FlowConfig
     policy: AclPolicy
@@ -40,11 +41,12 @@ class Rights(NamedTuple):
 
 
 class AclComparison(msgspec.Struct, frozen=True):
-    """The changes that are due, or the reason why nothing can be done."""
+    """The difference between the ACLs of the two clusters: the changes to make, or the reason why none can be made."""
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """ACLs that a former holder planned and that already exist at the target. They count as mirrord's own."""
+    """ACLs that exist at the target and that the ledger records as planned, but not as created. They count as created
+    by mirrord."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -59,8 +61,8 @@ def rights_of(
 ) -> Rights | None:
     """Return what a sync of this flow's ACLs needs, or None if the flow does not sync ACLs.
 
-    `copies` maps the flow's target topics to their source topics. Kafka identifies an ACL by the topic's name, so it
-    applies to all copies of topics of that name.
+    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so it applies to the target
+    topics of all source topics that have had this name.
     """
     if flow.sync.acls == "off":
         return None
@@ -71,13 +73,14 @@ def rights_of(
 
 
 async def compare(rights: Rights, copies: Collection[str], ledger: FlowState) -> AclComparison:
-    """Compare the ACLs of both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
+    """Read the ACLs of both clusters and return the difference. Raises EnvironmentFault if a cluster does not
+    answer."""
     seen: list[frozenset[AclRule]] = []
     carried = rights.policy.resources
-    # mirrord may have added ACLs on other kinds of resources under an earlier rule.
+    # Under an earlier policy, mirrord may have added ACLs on other kinds of resources.
     given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
     known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
-    # The target's ACLs do not matter when the source has no ACLs that could be synced.
+    # If the source has no authorizer, the target's ACLs need not be read.
     for side, alias, admin, resources in (
         ("source", rights.flow.source, rights.source, carried),
         ("target", rights.flow.target, rights.target, known),
@@ -114,9 +117,9 @@ class AclSync:
         """Remarks for operators, one line each."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
-        """Compare both sides once, then add and remove the ACLs that differ.
+        """Compare the ACLs of both clusters once, and add and remove ACLs at the target.
 
-        `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault when a cluster does not
+        `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault if a cluster does not
         answer.
         """
         names = copy_names(ledger, self._flow)
@@ -124,13 +127,13 @@ class AclSync:
         if rights is None or self._is_early():
             return
         seen = await compare(rights, copies, ledger)
-        # The rest follows in the next round, because the plan becomes one record of the ledger.
+        # The plan must fit into one record of the ledger. The other changes follow in the next call.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
             planned = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
             if plan.add and not await recorder.write([planned]):
-                return  # no ACL is added before the ledger has recorded it
+                return  # an ACL is not added before the ledger contains it
             refused |= await self._target.add_rules(plan.add) if plan.add else {}
             refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
             fact = AclsSynced(
@@ -151,7 +154,7 @@ class AclSync:
         self._pause_ms = self._wait_ms = longer if refused else 0
 
     def _log_lines(self, fault: str, remarks: tuple[str, ...]) -> None:
-        """Log each line when it first appears."""
+        """Log the fault and each remark when they appear, and log when the fault is gone."""
         if fault and fault != self.fault:
             log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
         elif self.fault and not fault:
@@ -177,7 +180,8 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """Return remarks for operators about ACLs that are left unchanged."""
+    """Return remarks for operators about ACLs at the target that are kept, and about ACLs of the source that cannot be
+    synced."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

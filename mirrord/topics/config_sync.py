@@ -1,7 +1,7 @@
-"""Keeps the configs of a flow's target topics in sync with the source: compares both sides, and alters and records
-every difference.
+"""Keeps the configs of a flow's target topics in sync with those of the source topics. Alters configs that differ, and
+records the changes in the ledger.
 
-A config that cannot be altered is reported for its topic and tried again. It does not hold up any other topic.
+A config that cannot be altered is reported for its topic and tried again. Other topics are not affected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,15 +25,15 @@ log = structlog.get_logger()
 
 
 class WritesFacts(Protocol):
-    """A writer of facts into the flow's ledger."""
+    """Writes facts to the flow's ledger."""
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write facts; return False if they are not written yet."""
+        """Write these facts. Return False if they could not be written yet."""
         ...
 
 
 class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
-    """A source topic and its target topic."""
+    """A source topic and its target topic, whose configs are compared."""
 
     source: str
     target: str
@@ -41,21 +41,21 @@ class ConfigSyncPair(msgspec.Struct, frozen=True, order=True):
 
 
 def pairs_of(lanes: Sequence[PlannedLane]) -> list[ConfigSyncPair]:
-    """Return the topic pairs of these lanes, sorted."""
+    """Return the pairs of source and target topic that these lanes belong to, sorted."""
     return sorted({ConfigSyncPair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """The topics that need attention, by source topic."""
+    """Lines for operators about topics that need attention, by source topic."""
 
     faults: Mapping[str, str] = {}
     remarks: Mapping[str, str] = {}
     drift: Mapping[str, tuple[str, ...]] = {}
-    """Configs of the target topic that differ and could not be altered, one line each."""
+    """One line about each config of the target topic that differs and could not be altered."""
 
 
 class SettingsSync:
-    """The sync of the topic configs of one flow."""
+    """Syncs the topic configs of one flow."""
 
     def __init__(self, flow: FlowConfig, source: UpkeepAdmin, target: UpkeepAdmin) -> None:
         self._flow = flow
@@ -63,26 +63,28 @@ class SettingsSync:
         self._target = target
         self._rule: Properties = properties_of(flow)
         self._in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
-        """Pairs without differences, and the configs of both sides for which that is true."""
+        """Pairs without differences, with the configs of both topics for which that was found."""
         self._was: dict[ConfigSyncPair, Settings] = {}
-        """The source's configs at the last poll. They show which side was altered when the two sides differ."""
+        """The source topics' configs as of the last call of `round`. If a pair differs, they show whether the source
+        topic or the target topic was altered."""
         self._seen: Mapping[str, Settings] = {}
-        """The same configs by topic."""
+        """The source topics' configs as of the last call of `round`, by topic."""
         self._remarks: dict[str, str] = {}
         self._logged: dict[str, str] = {}
         self.retention: Mapping[str, Retention] = {}
-        """The retention of source topics whose configs are known."""
+        """The retention of each source topic whose configs are known."""
         self.topics = Topics()
 
     @property
     def rule_faults(self) -> tuple[str, ...]:
-        """Configs that a third-party policy could not decide, one line each."""
+        """One line about each config for which a user's policy gave no usable answer."""
         return self._rule.faults
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the configs with which the target topics of these source topics are to be created.
+        """Return the configs with which to create the target topics of these source topics, by source topic.
 
-        A topic whose configs are not visible to us is skipped; the next round reports it. Raises EnvironmentFault.
+        A topic whose configs mirrord may not see is omitted, and the next call of `round` reports it. Raises
+        EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:
             return {}
@@ -95,7 +97,8 @@ class SettingsSync:
         return {topic: own_settings(settings, self._rule, known) for topic, settings in seen.topics.items()}
 
     async def round(self, lanes: Sequence[PlannedLane], recorder: WritesFacts) -> None:
-        """Compare once and alter all differences. Raises EnvironmentFault when a cluster does not answer."""
+        """Compare all topic pairs once, and alter the configs that differ. Raises EnvironmentFault if a cluster does
+        not answer."""
         if not self._flow.sync.configs:
             return
         pairs = pairs_of(lanes)
@@ -127,7 +130,8 @@ class SettingsSync:
     async def _alter(
         self, plans: Mapping[ConfigSyncPair, SettingsPlan]
     ) -> tuple[dict[ConfigSyncPair, tuple[ConfigChange, ...]], dict[ConfigSyncPair, str]]:
-        """Return the changes that were made, and why the rest were not. Kafka makes all changes of a topic or none."""
+        """Alter the configs. Return the changes that were made, and the reasons why others were refused. Kafka makes
+        either all changes of a topic in one request or none."""
         done = {pair: plan.changes for pair, plan in plans.items()}
         answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
         refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
@@ -135,7 +139,7 @@ class SettingsSync:
             changes = done.pop(pair)
             if len(changes) == 1 or "AUTHORIZATION" in reason:
                 continue
-            # One bad config must not hold up the others.
+            # If one config is refused, the others are altered one by one.
             taken: list[ConfigChange] = []
             for change in changes:
                 answer = await self._target.alter({pair.target: _wanted((change,))})
@@ -150,7 +154,8 @@ class SettingsSync:
     def _plans(
         self, pairs: Sequence[ConfigSyncPair], source: SeenSettings, target: SeenSettings
     ) -> dict[ConfigSyncPair, SettingsPlan]:
-        """Return the changes to make. Pairs that were in sync and have not changed on either side are not compared."""
+        """Return the changes to make. A pair that had no differences is not compared again while the configs of both
+        topics are unchanged."""
         plans: dict[ConfigSyncPair, SettingsPlan] = {}
         in_step: dict[ConfigSyncPair, tuple[Settings, Settings]] = {}
         remarks: dict[str, str] = {}
@@ -177,13 +182,13 @@ class SettingsSync:
     def _log_change(self, pair: ConfigSyncPair, done: Iterable[ConfigChange], source: Settings) -> None:
         changes = _difference(done)
         if self._was.get(pair) is source:
-            # The source has not changed, so another client altered the target topic.
+            # The source topic has not changed, so another client has altered the target topic.
             log.warning("settings_drift_repaired", flow=self._flow.name, topic=pair.target, changes=changes)
         else:
             log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
 
     def _log_faults(self, faults: Mapping[str, str]) -> None:
-        """Log each fault when it appears or changes, and when it is gone."""
+        """Log each topic's fault when it appears or changes, and when it is gone."""
         for topic, line in faults.items():
             if self._logged.get(topic) != line:
                 log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)

@@ -1,7 +1,7 @@
-"""Propagates deletions of topics: deletes target topics whose source topic is gone, after a grace period.
+"""Propagates deletions of topics: deletes target topics whose source topic no longer exists, after a grace period.
 
-What is deleted is decided in `mirrord.topics.rules.deletions`. A target topic that holds records of other writers is
-kept.
+`mirrord.topics.rules.deletions` decides which topics are deleted. A target topic that contains records of other writers
+is not deleted.
 """
 
 from collections.abc import Awaitable, Callable, Container, Sequence
@@ -29,13 +29,14 @@ from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
-"""Returns where a target topic holds the first record that is not the flow's; empty if there is no such record."""
+"""Returns the partition and offset of the first record in a target topic that this flow has not written, as text. Empty
+if there is no such record."""
 
 log = structlog.get_logger()
 
 
 class DeletionSync:
-    """Propagates the deletions of one flow."""
+    """Propagates the topic deletions of one flow."""
 
     def __init__(
         self,
@@ -48,7 +49,8 @@ class DeletionSync:
     ) -> None:
         """`foreign` searches a target topic for records of other writers.
 
-        `flow_back` returns the name of a flow that copies topics of the same names back.
+        `flow_back` returns the name of a flow that copies topics of the same names in the opposite direction, or an
+        empty string.
         """
         self._flow = flow
         self._source = source
@@ -57,12 +59,13 @@ class DeletionSync:
         self._foreign = foreign
         self._flow_back = flow_back
         self._kept: dict[TopicId, str] = {}
-        """Target topics that are not deleted, because they hold other writers' records."""
+        """Target topics that are not deleted, because they contain records of other writers, each with a line for
+        operators."""
         self.remarks: tuple[str, ...] = ()
         """Remarks for operators, one line each."""
 
     async def round(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
-        """Handle the deletions that the last poll of discovery has shown. Raises EnvironmentFault."""
+        """Plan and carry out the deletions that follow from the last refresh of discovery. Raises EnvironmentFault."""
         copies, back = copies_of(ledger), self._flow_back()
         wanted = self._flow.propagate_deletes and not back
         gone: list[TopicCopy] = []
@@ -89,7 +92,8 @@ class DeletionSync:
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
     async def _keeps(self, copy: TopicCopy, ledger: FlowState) -> bool:
-        """Return whether a target topic holds other writers' records and is kept for that. Raises EnvironmentFault."""
+        """Return whether a target topic is not deleted, because it contains records of other writers. Raises
+        EnvironmentFault."""
         if self._foreign is not None and copy.topic_id not in self._kept:
             where = await self._foreign(copy, ledger)
             if where:
@@ -109,9 +113,9 @@ class DeletionSync:
 async def gone_copies(
     flow: FlowConfig, seen: Discovered | DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin
 ) -> list[TopicCopy]:
-    """Return the target topics whose source topic no longer exists.
+    """Return the flow's target topics whose source topic no longer exists.
 
-    Raises EnvironmentFault when the source does not answer.
+    Raises EnvironmentFault if the source does not answer.
     """
     names = copy_names(ledger, flow)
     copy_of = selection_of(flow).copy_of
@@ -123,7 +127,7 @@ async def gone_copies(
 
 
 def copies_of(ledger: FlowState) -> list[TopicCopy]:
-    """Return the target topics that mirrord created and has not deleted."""
+    """Return the target topics that mirrord has created and not deleted, according to the ledger."""
     return [
         TopicCopy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
@@ -132,9 +136,10 @@ def copies_of(ledger: FlowState) -> list[TopicCopy]:
 
 
 async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: TopicCopy, ledger: FlowState) -> str:
-    """Return where the first record is that no lane of the flow wrote; empty if all are copies, or the copy is gone.
+    """Return the partition and offset of the first record in a target topic that no lane of the flow has written, as
+    text. Empty if there is no such record, or if the topic no longer exists.
 
-    Reads the offsets that the ledger does not record as the flow's own. Raises EnvironmentFault.
+    Only the offsets that the flow has not written according to its ledger are read. Raises EnvironmentFault.
     """
     ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
     try:
@@ -162,5 +167,6 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[TopicCopy, FlowState], Awaitable[str]], Callable[[], str]]:
-    """Return the checks before a copy is deleted: `foreign_record`, and a flow that copies the names back."""
+    """Return the two functions with which `DeletionSync` checks whether a target topic may be deleted:
+    `foreign_record`, and one that returns the flow that copies the same names back."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

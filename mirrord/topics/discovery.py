@@ -1,9 +1,10 @@
-"""Finds out which lanes a flow should have: examines both clusters, creates target topics and adds partitions.
+"""Determines which lanes a flow should have. Reads the topics of both clusters, creates target topics and adds
+partitions to them.
 
-A fault of one topic is reported for that topic and does not affect any other. A topic that one response does not list
-is not considered deleted: a broker that has just started may not know all topics yet, so a topic is gone only if it is
-missing twice in a row. A broker reports a topic as created before it lists the topic; with many topics this takes
-seconds. Topics that are listed are not delayed by the others, and none of the others is created again in the meantime.
+A fault of one topic is reported for that topic and does not affect other topics. A broker that has just started may not
+list all topics yet, so a topic counts as deleted only if two consecutive responses do not list it. A broker also
+reports a topic as created before it lists the topic, and with many topics it takes seconds until all are listed. Topics
+that are listed get their lanes without waiting for the others, and the others are not created again in the meantime.
 """
 
 import asyncio
@@ -29,38 +30,41 @@ from policies.flow_policies import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5
-"""How long a refresh waits until the target lists its changes. Changes that appear later are handled by the next
-refresh."""
+"""How long a refresh waits for the target to list the changes that it has made. Changes that are listed later are
+handled by the next refresh."""
 NOT_SHOWN_AFTER_S = 10.0
-"""A change that is not visible after this time is reported as a fault of its topic."""
+"""A change that the target does not list after this time is reported as a fault of its topic."""
 GIVEN_UP_AFTER_S = 60.0
-"""A change that is not visible after this time was reverted by another client, or lost, so it is made again."""
+"""A change that the target does not list after this time is made again, because another client has reverted it or it
+was lost."""
 POLL_S = 0.1
 SOON_S = 0.5
-"""Time until the next refresh when one is due soon."""
+"""Time until the next refresh while the target does not list all changes."""
 REPEAT_S = 5.0
-"""Interval at which a failed search for topics is repeated, if topics are only searched for at the start."""
+"""Interval at which a refresh is repeated until it succeeds without faults, if `refresh` is turned off."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
-"""Returns the configs with which the copies of these source topics are created; omitted topics get no configs."""
+"""Returns the configs with which the target topics of these source topics are created. A source topic that is omitted
+from the result gets a target topic without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""Records the chosen names in the ledger. After that, the flow's ledger as `Claims` knows it is decisive."""
+"""Records chosen names of target topics in the ledger. After that, `Claims` returns these names, because it reads them
+from the ledger."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
-"""Receives the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
-done for them. If it raises EnvironmentFault, this refresh does nothing."""
+"""Called with the source topics that the flow selects or may select, and with the id of the source cluster, before
+anything is done for them. If it raises EnvironmentFault, the refresh ends without any change."""
 
 log = structlog.get_logger()
 
 
 class Discovered(msgspec.Struct, frozen=True):
-    """The outcome of one refresh."""
+    """The result of one refresh of discovery."""
 
     lanes: tuple[PlannedLane, ...]
     facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
-    """The changes that were made, to be written to the ledger."""
+    """Facts about the changes that were made. The caller writes them to the ledger."""
     faults: Mapping[str, str]
-    """Source topics that are not copied, or not completely, with the reasons."""
+    """Source topics that are not copied, or not completely, each with the reason."""
     remarks: Mapping[str, str]
     notice: str
     """One line about the flow for operators, or an empty string."""
@@ -69,20 +73,21 @@ class Discovered(msgspec.Struct, frozen=True):
     unshown: bool = False
     """Whether the target does not list all changes yet, so that another refresh is due soon."""
     names: Mapping[str, str] = {}
-    """The names of the copies, by source topic."""
+    """The names of the target topics, by source topic."""
 
     def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
-        """Return the same result with more topics that are not copied."""
+        """Return the same result with these additional faults."""
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """Return the first of all faults and remarks, including `more`, and the number of others; empty if none."""
+        """Return one line with the first of all faults and remarks, including `more`, and the number of the others.
+        Return an empty string if there are none."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
-    """Return the hazards that a running flow reports, one line each."""
+    """Return one line about each hazard that the status of a running flow reports."""
     known = ledger.lanes if ledger is not None else {}
     begins: dict[str, int] = {}
     for lane in found.lanes:
@@ -94,7 +99,7 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
 
 
 class DiscoveryPreview(NamedTuple):
-    """Both clusters of a flow at one moment."""
+    """The topics of both clusters of a flow at one moment, and the changes that discovery would make."""
 
     source: ClusterTopics
     target: ClusterTopics
@@ -102,7 +107,7 @@ class DiscoveryPreview(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A creation or partition increase that the target has confirmed but does not list yet."""
+    """A change that the target has confirmed but does not list yet: a created topic, or added partitions."""
 
     step: CreateTopic | GrowTopic
     settings: Mapping[str, str]
@@ -111,7 +116,7 @@ class Done(NamedTuple):
 
 
 class Discovery:
-    """The topics of one flow."""
+    """Discovers the topics of one flow."""
 
     def __init__(
         self,
@@ -129,32 +134,34 @@ class Discovery:
         self._target_name: Callable[[str], str] = naming_of(flow).target_topic
         self._settings_of = settings_of
         self._done: dict[str, Done] = {}
-        """Changes that are not visible yet, by target topic."""
+        """Changes that the target does not list yet, by target topic."""
         self._logged: dict[str, str] = {}
         self._noticed = ""
 
     @property
     def selection(self) -> Selection:
-        """The rule that says which topics are copied, and why the others are not."""
+        """The selection of topics, which says which topics are copied, and why the others are not."""
         return self._selection
 
     def go_on_from(self, former: "Discovery") -> None:
-        """Take over the changes that another instance for the same flow has made but not seen yet."""
+        """Take over the changes that another `Discovery` of the same flow has made and that the target does not list
+        yet."""
         self._done = former._done
 
     async def preview(self) -> DiscoveryPreview:
-        """Return the topics of both clusters and the plan, without making changes.
+        """Return the topics of both clusters and the planned changes, without making any change.
 
-        Raises EnvironmentFault when a cluster does not answer.
+        Raises EnvironmentFault if a cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
         return DiscoveryPreview(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
-        """Read both clusters, create topics and partitions that are missing, and read again.
+        """Read the topics of both clusters, create missing topics and partitions at the target, and read the target
+        again.
 
-        Without `bind`, no topic is created whose name must be in the ledger first. Raises EnvironmentFault when a
-        cluster does not answer.
+        Without `bind`, no topic is created whose name must first be in the ledger. Raises EnvironmentFault if a cluster
+        does not answer.
         """
         source, target = await asyncio.gather(self._source.read(), self._target.read())
         if note is not None:
@@ -177,7 +184,7 @@ class Discovery:
             self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
             target = await self._until_shown(target)
             plan = self._plan(source, target).without_unbound()
-            # Another client may have made the change in the meantime.
+            # A change that failed is no fault if another client has made it in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
         facts = self._facts(target)
@@ -223,20 +230,20 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return the configs of the new target topics, or why they are unknown, for each source topic."""
+        """Return the configs of the new target topics by source topic, and the reasons if they are unknown."""
         if not steps or self._settings_of is None:
             return {}, {}
         try:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
-            # A copy that is created without its source's configs could lose records that are written to it.
+            # A target topic without the configs of its source topic could lose records that are written to it.
             line = "the target topic {} is not created yet, because its configs are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create the target topics; return the source topics whose target topic was refused, with the reasons."""
+        """Create the target topics. Return the source topics whose target topic was refused, each with the reason."""
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(
@@ -247,8 +254,8 @@ class Discovery:
             for step in steps
         }
         refused = await self._target.admin.create(shapes) if shapes else {}
-        # A broker that is only briefly unavailable counts, so the factor is not lowered before the target has refused
-        # it.
+        # A broker may be unavailable only briefly, so the replication factor is lowered only after the target has
+        # refused it.
         smaller = {
             name: msgspec.structs.replace(shapes[name], replication_factor=factor)
             for name, reason in refused.items()
@@ -283,10 +290,11 @@ class Discovery:
             self._done[name] = Done(step, settings.get(step.source.name, {}), at)
 
     async def _until_shown(self, target: ClusterTopics) -> ClusterTopics:
-        """Wait until the target lists the changes, but not too long; return what it lists."""
+        """Wait until the target lists all changes, but no longer than `SHOWN_WITHIN_S`. Return the topics that it
+        lists."""
         deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
         while True:
-            # Only these topics are read again: thousands of topics need not be listed again because of one.
+            # Only the changed topics are read again, because the cluster may have thousands of others.
             target = await self._target.read_named(target, list(self._done))
             shown = all(_is_shown(name, done, target) for name, done in self._done.items())
             if shown or asyncio.get_running_loop().time() > deadline:
@@ -294,7 +302,7 @@ class Discovery:
             await asyncio.sleep(POLL_S)
 
     def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
-        """Return facts about the changes that the target lists now, and stop waiting for these changes."""
+        """Return facts about the changes that the target lists now, and remove these changes from `_done`."""
         facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
         for name, done in list(self._done.items()):
             if _is_shown(name, done, target):
@@ -315,7 +323,7 @@ class Discovery:
         self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
     def _log_lines(self, lines: dict[str, str]) -> None:
-        """Log each fault and remark when it appears or changes, not at every refresh."""
+        """Log each topic's fault or remark when it appears or changes, and when it is gone."""
         for topic, line in lines.items():
             if self._logged.get(topic) != line:
                 log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
@@ -325,9 +333,9 @@ class Discovery:
 
 
 def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: bool) -> float | None:
-    """Return the time until the next refresh; None if none is needed.
+    """Return the time in seconds until the next refresh. Return None if no refresh is needed.
 
-    `is_unrecorded` means that a fact could not be written to the ledger yet.
+    `is_unrecorded` says that a fact could not be written to the ledger yet.
     """
     if last is not None and last.unshown:
         return SOON_S
@@ -337,7 +345,8 @@ def next_refresh_s(flow: FlowConfig, last: Discovered | None, *, is_unrecorded: 
 
 
 class _Memory:
-    """A cluster's topics. A topic that is missing only once is still included."""
+    """Reads a cluster's topics. A topic that was listed by the previous response is included even if the last one does
+    not list it."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -349,9 +358,9 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def read_named(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Look up these topics alone, right after `read`.
+        """Read only these topics again, right after `read`, and return the view with their new state.
 
-        A topic that is missing now does not count as missing twice.
+        A topic that is missing in this response is not treated as deleted.
         """
         found = (await self.admin.describe(names)).topics
         self._seen = {**self._seen, **found}

@@ -1,4 +1,4 @@
-"""A preview of what another configuration of a flow would copy. Nothing is altered."""
+"""Determines which topics another configuration of a flow would copy, without changing anything."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,9 +13,10 @@ from mirrord.topics.topic_claims import Claims
 async def topics_that_change(
     old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin], claims: Claims
 ) -> list[str]:
-    """Return a line for each topic that only one configuration copies, or that the two copy into different topics.
+    """Return a line for each source topic that only one of the two configurations copies, or that they copy into
+    different target topics.
 
-    `claims` include the flow's ledger, if it has been read. Raises EnvironmentFault.
+    `claims` contain the flow's ledger, if it has been read. Raises EnvironmentFault if a cluster does not answer.
     """
     source, target = (admin(alias) for alias in (new.source, new.target))
     try:

@@ -1,8 +1,8 @@
-"""Decides which flow copies into which target topic, so that no two flows of one daemon ever copy into the same topic.
+"""Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A topic belongs to the flow whose ledger has a lane into it, whether or not that flow currently runs. Otherwise a
-restart, or a minute without its ledger, would let another flow write into its copy. A topic that no ledger knows
-belongs to the first flow that plans to copy into it.
+A topic belongs to the flow whose ledger has a lane into it, whether or not that flow runs at the moment. Otherwise,
+another flow could write to the topic while its flow restarts or cannot read its ledger. A topic without a lane in any
+ledger belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -19,47 +19,48 @@ from mirrord.topics.rules.recreated_topic_names import NAMING_ALONE, CopyNames, 
 
 
 class Ledger(Protocol):
-    """An object that provides a flow's current state."""
+    """Provides the current state of a flow's ledger."""
 
     @property
     def state(self) -> FlowState:
-        """The state, which may be another object each time."""
+        """The current state. A later call may return another object."""
         ...
 
 
 class Claims:
-    """The target topics of all flows of one daemon, or of one configuration."""
+    """The owners of target topics, among all flows of one daemon or one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """`flows` is passed to `know`."""
+        """`flows` are all flows of the configuration (see `know`)."""
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
-        """Maps cluster and target topic to flow and source topic."""
+        """The flow and source topic of each planned target topic, by cluster id and name of the target topic."""
         self._ledgers: dict[str, Ledger] = {}
         self._unread: dict[str, Alias] = {}
-        """Flows whose ledger is not known yet, and the cluster that it is on."""
+        """Flows whose ledger was not read yet, with the cluster on which it is."""
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
-        """Set all flows of the configuration, including those that run elsewhere."""
+        """Set all flows of the configuration, including those that other daemons run."""
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
         """Announce that the flow's ledger will be read.
 
-        Until then, other flows do not touch topics that may be its copies.
+        Until then, other flows do not copy into existing topics that may belong to this flow.
         """
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target
 
     def read(self, flow: str, ledger: Ledger) -> None:
-        """Record that the flow's ledger is read, or is known not to exist."""
+        """Record that the flow's ledger was read, or that it does not exist."""
         self._unread.pop(flow, None)
         self._ledgers[flow] = ledger
         self._news.set()
 
     async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
-        """Wait until the ledgers of all other flows into the same cluster are read, but for at most `patience_s`."""
+        """Wait until the ledgers of all other flows into the same cluster were read, but no longer than
+        `patience_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._unread_beside(flow):
@@ -67,36 +68,40 @@ class Claims:
                     await self._news.wait()
 
     def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
-        """Record that the flow plans to copy into exactly these target topics from now on (target to source)."""
+        """Record that the flow plans to copy into these target topics, and into no others. `targets` maps them to their
+        source topics."""
         self._forget_plan(flow)
         for topic, source in targets.items():
             self._planned.setdefault((cluster, topic), (flow, source))
 
     def forget(self, flow: str) -> None:
-        """Forget a flow that is no longer in the configuration."""
+        """Forget what this flow owns, because it is no longer in the configuration."""
         self._forget_plan(flow)
         self._ledgers.pop(flow, None)
         self._unread.pop(flow, None)
         self._news.set()
 
     def of_flow(self, flow: str) -> "Claims":
-        """Return the claims of this flow alone, as if there were no other flow."""
+        """Return the claims of this flow alone, as if there were no other flows."""
         alone = Claims()
         if flow in self._ledgers:
             alone.read(flow, self._ledgers[flow])
         return alone
 
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
-        """Return the ids under which the flow has copied into target topics, by source topic and name."""
+        """Return the ids of all target topics that the flow has ever copied into, by source topic id and name of the
+        target topic."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
 
     def flow_back(self, flow: FlowConfig) -> str:
-        """Return a flow that copies the same names in the opposite direction, or an empty string if there is none."""
+        """Return the name of a flow that copies topics of the same names in the opposite direction, or an empty string
+        if there is none."""
         return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
 
     def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
-        """Return the flow's source topics into which an opposite flow has copied topics of the target cluster."""
+        """Return the ids of the flow's source topics into which a flow in the opposite direction has copied, with the
+        names of the topics that it has copied there."""
         found: dict[TopicId, str] = {}
         for name, other in self._flows.items():
             if goes_back(flow, other) and name in self._ledgers:
@@ -104,14 +109,15 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """Return the names of the flow's copies that deviate from its naming."""
+        """Return the names of the flow's target topics that do not follow its naming."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
         """Return the target topics that the flow must not copy into, with the reasons.
 
-        `topics` are all topics of the cluster. The reason continues the sentence "would be copied into X, which".
+        `topics` are all topics of the target cluster. Each reason continues the sentence "would be copied into X,
+        which".
         """
         own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
         copied = {
@@ -153,5 +159,5 @@ class Claims:
 
 
 def _copies(ledger: FlowState) -> dict[TopicId, str]:
-    """Return the target topics that the flow has a lane into, with their source topics."""
+    """Return the ids of the target topics into which the flow has a lane, with the names of their source topics."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}

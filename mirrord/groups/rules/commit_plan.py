@@ -1,21 +1,22 @@
-"""Track the positions of groups at the source, and plan what to commit for them at the target.
+"""Tracks the positions of groups at the source, and plans what to commit for them at the target.
 
-`GroupBook` takes the source's commits in order and keeps the newest one of each group and partition. `plan` compares
-one of them, translated by the map, with the target's position, and decides what to commit or why to commit nothing:
+`GroupBook` takes the source's commits in order and keeps the newest one of each group and partition. `plan` translates
+one of them with the offset map, compares it with the position at the target, and decides what to commit, or why nothing
+is committed:
 
-- Never past the copied records: the map answers at most with the end of the copy.
-- Never back, unless the source went back. The order of the source's commits shows that: the newest one is lower than an
-  earlier one, or lower than the last checkpoint from before this process began, whose position the target still has.
-  Then the target follows, provided that its position is one that the source has been at and that only mirrord can have
-  committed. A consumer at the target commits the leader epoch of the record it has read; mirrord commits none
-  (OffsetAndMetadata; KIP-320).
-- Nothing is ever deleted. A position that the source forgets (expired, or its topic deleted) stays at the target until
-  the target forgets it, too.
-- A group with members at the target is left alone.
-- Where the source follows the target as well, `mirrord.groups.rules.reverse_plan` decides about a position that has
-  moved only at the target.
+- The target is never set past the copied records: a translated position is at most the end of the copied records.
+- The target is never set back, unless the source went back. The source went back if its newest commit is lower than an
+  earlier one, or lower than the last checkpoint from before this process began, and the target still has the position
+  in that checkpoint. Then the target follows, but only if the source has been at the target's position and only mirrord
+  can have committed it. A consumer at the target commits the leader epoch of the record that it has read, and mirrord
+  commits no leader epoch (OffsetAndMetadata; KIP-320).
+- No committed offset is ever deleted. If the source deletes one, because it has expired or its topic was deleted, the
+  target's offset remains until the target deletes it, too.
+- Nothing is committed for a group that has members at the target.
+- With `groups.reverse`, `mirrord.groups.rules.reverse_plan` decides about a position that has moved only at the target.
 
-Decisions need not be remembered: source log, checkpoints, target and map give all of them again after a restart.
+Decisions need not be stored. After a restart, the source's commits, the checkpoints, the target's offsets and the
+offset map lead to the same decisions.
 """
 
 import re
@@ -32,13 +33,15 @@ from mirrord.model.group_status import GroupState
 
 NO_EPOCH = -1
 NAMES_KEPT = 100_000
-"""Maximum number of group names whose match is remembered. Some clients make a new name at each start."""
+"""Maximum number of group names for which the result of the selection is remembered. Some clients create a new group
+name at each start."""
 EXPIRED_KEPT = 1_000
 """Number of groups without a position at the source that are still reported."""
 
 
 class GroupFilter:
-    """The selection of groups to sync: the whole name matches one of the patterns and none of the exclusions."""
+    """Selects the groups to sync: those whose whole name matches one of the patterns of `groups.match`, and none of
+    `groups.exclude`."""
 
     def __init__(self, config: GroupsConfig) -> None:
         self._match = [re.compile(pattern) for pattern in config.match]
@@ -46,7 +49,7 @@ class GroupFilter:
         self._known: dict[str, bool] = {}
 
     def passes(self, group: str) -> bool:
-        """Whether this group is synced."""
+        """Return whether the configuration selects this group."""
         known = self._known.get(group)
         if known is None:
             if len(self._known) >= NAMES_KEPT:
@@ -58,16 +61,17 @@ class GroupFilter:
 
 
 class Course(msgspec.Struct):
-    """A group's history in one partition, as the source reports it."""
+    """The history of a group's commits in one partition at the source."""
 
     newest: OffsetValue | None
-    """The newest commit, or None if the source no longer has one."""
+    """The newest commit, or None if it was deleted."""
     peak: int
-    """The highest offset seen since the target was last known to match the source."""
+    """The highest offset committed since the target was last known to match the source."""
 
 
 class GroupBook:
-    """The newest commits of the source."""
+    """The newest commit of each group and partition at the source, and the highest offset since the target last matched
+    it."""
 
     def __init__(self, passes: Callable[[str], bool]) -> None:
         self._passes = passes
@@ -77,7 +81,7 @@ class GroupBook:
         return len(self._groups)
 
     def take(self, key: OffsetKey, value: OffsetValue | None) -> bool:
-        """Take in the source's next record, with None where it deletes the position.
+        """Add the source's next commit of a group. `value` is None if the committed offset was deleted.
 
         Return whether the group is selected.
         """
@@ -95,7 +99,7 @@ class GroupBook:
         return True
 
     def replace(self, group: str, offsets: dict[TopicAndPartition, OffsetValue]) -> bool:
-        """Take in all current commits of a group. Return whether they differ from the ones known before."""
+        """Replace all commits of a group by the current ones. Return whether they differ from the known ones."""
         changed = False
         known = self._groups.get(group, {})
         for place in known.keys() - offsets.keys():
@@ -103,19 +107,20 @@ class GroupBook:
                 changed = self.take(OffsetKey(group, *place), None)
         for place, value in offsets.items():
             course = known.get(place)
-            # The answer to such a request does not say when a position was committed.
+            # The commit time is not compared, because a polled group's offsets do not include it.
             if course is None or course.newest is None or not _same(course.newest, value):
                 changed = self.take(OffsetKey(group, *place), value) or changed
         return changed
 
     def settled(self, group: str, place: TopicAndPartition, offset: int) -> None:
-        """Record that the target matches the source at this offset. The earlier history no longer matters."""
+        """Record that the target matches the source at this offset. Higher offsets from before no longer matter."""
         course = self._groups.get(group, {}).get(place)
         if course is not None:
             course.peak = offset
 
     def forget_expired(self) -> list[str]:
-        """Forget the groups for which the source has no position any more, except for the most recent of them."""
+        """Forget groups that have no committed offset at the source any more, and return their names. The newest
+        `EXPIRED_KEPT` of them are kept."""
         expired = [
             group
             for group, courses in self._groups.items()
@@ -131,7 +136,7 @@ class GroupBook:
         return self._groups.keys()
 
     def courses(self, group: str) -> Iterator[tuple[TopicAndPartition, Course]]:
-        """Yield the partitions of one group and its history in each."""
+        """Yield each partition of one group, with the group's history there."""
         yield from self._groups.get(group, {}).items()
 
 
@@ -140,62 +145,66 @@ def _same(known: OffsetValue, new: OffsetValue) -> bool:
 
 
 class Mapped(NamedTuple):
-    """The map's translation of the source's position."""
+    """A translated position: where a group that has a position on one side resumes on the other side."""
 
     offset: int | None
-    """Next offset to read at the target, or None if nothing can be said."""
+    """The next offset to read on the other side, or None if it is unknown."""
     missing: int = 0
-    """Number of source offsets before the position that are not copied yet. If it is not 0, `offset` is the end of the
-    copy.
+    """Number of offsets before the position that the offset map does not contain yet. If it is not 0, `offset` is the
+    last position that can be translated.
     """
     why: str = ""
     provisional: bool = False
-    """Whether the answer may turn out to be slightly higher and must be asked for again."""
+    """Whether the true position may be slightly higher, so that it must be translated again later."""
 
 
 class PositionPair(NamedTuple):
-    """Positions of a group on both sides that match."""
+    """A group's position at the source and its matching position at the target, in one partition."""
 
     source: int
     target: int
     seen: bool = False
-    """Whether this process has made or found the pair; otherwise it comes from a checkpoint."""
+    """Whether this process has committed one of the positions to match the other, or has seen that both match.
+    Otherwise the pair comes from a checkpoint."""
     back: bool = False
-    """Whether the source was set to the target's position."""
+    """Whether the source was set to the target's position, instead of the target to the source's."""
 
 
 class Past(NamedTuple):
-    """Earlier positions of the group, and the rest of the context that a decision needs."""
+    """What `plan` needs to know about a group in one partition in addition to its current positions."""
 
     peak: Callable[[], Mapped]
-    """Returns the map's translation of the highest offset in the group's history."""
+    """Translates the highest offset in the group's history at the source to the target."""
     pair: PositionPair | None = None
     back: Callable[[], Mapped] | None = None
-    """Translates the target's position to the source."""
+    """Translates the group's position at the target to the source."""
     two_way: bool = False
-    """Whether the source also follows the target."""
+    """Whether the group's positions are also synced from the target to the source."""
     is_own: bool = True
-    """Whether the source's position is known not to be one that mirrord committed."""
+    """Whether a client is known to have committed the position at the source. Otherwise mirrord may have committed
+    it."""
 
 
 class Write(NamedTuple):
-    """A position to commit."""
+    """The decision to commit a position."""
 
     commit: CommittedOffset
     why: str
     waits: bool = False
-    """Whether this is the end of the copied records, while the source's position is still ahead of it."""
+    """Whether the committed position is only the last one that can be translated, because the group's position on the
+    other side is further ahead."""
 
 
 class Hold(NamedTuple):
-    """The decision to commit nothing."""
+    """The decision to commit nothing, with the state that is reported for the position and the reason."""
 
     state: GroupState
     why: str = ""
 
 
 def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
-    """Decide what to commit for one group in one partition. `present` is the target's position."""
+    """Decide what to commit at the target for one group in one partition. `course` is the group's history at the
+    source, `mapped` is its newest position translated to the target, and `present` is its position at the target."""
     newest = course.newest
     if newest is None:
         return Hold("expired", "the source no longer has this position; the target's is left as it is")
@@ -220,7 +229,8 @@ def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: 
 
 
 def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, past: Past) -> Hold | None:
-    """Return why the target's position is kept: it is its consumers' own, or the one that the source was set to."""
+    """Return why the target keeps its position, or None if that is not decided here. It is kept if consumers of the
+    target have committed it, or if the source was set to it."""
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
         if present.offset < pair.target or offset < present.offset:
@@ -231,8 +241,8 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
         return None
     if (past.two_way or by_consumer) and past.back is not None:
         here = past.back()
-        # Only records of other writers lie between the two positions, and consumers of the target have yet to read
-        # them.
+        # Only records of other writers are between the two positions, and the group at the target has not read them
+        # yet.
         if here.offset == newest.offset and not here.missing:
             return Hold("in step")
     is_seen = pair is not None and pair.seen
@@ -244,13 +254,13 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
 
 
 def _not_back(course: Course, present: CommittedOffset, past: Past, mode: GroupsMode) -> str:
-    """Return why the target is not moved back, or an empty string if it is."""
+    """Return why the target is not set back to the source's position, or an empty string if it is."""
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
     newest, pair = course.newest, past.pair
     went_back = newest is not None and pair is not None and newest.offset < pair.source
     if past.two_way and pair is not None and pair.seen and present.offset == pair.target and went_back:
-        return ""  # both positions matched, and only the source has moved since
+        return ""  # both positions have matched, and only the source has moved since then
     is_remembered = (
         newest is not None
         and pair is not None
@@ -271,5 +281,5 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 
 def waiting_line(mapped: Mapped) -> str:
-    """Return why a position does not match the source's yet."""
+    """Return why a position at the target does not match the source's position yet."""
     return mapped.why or f"{mapped.missing} source offsets before it are not copied yet"

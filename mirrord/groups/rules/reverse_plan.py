@@ -1,17 +1,18 @@
-"""Remember which positions of a group match on both sides, and plan what is committed back to the source.
+"""Remembers which source and target positions of a group match, and plans what to commit at the source.
 
-While a flow also syncs groups from the target to the source, each side follows the other. A position that one direction
-has committed must not come back as if a consumer had moved there. The two matching positions of a group are therefore
-remembered as a `PositionPair`, and a side counts as moved only when its position differs from the pair's:
+With `groups.reverse`, positions are synced from the source to the target and from the target to the source. A position
+that mirrord has committed in one direction must not be synced back as if a consumer had moved there. Therefore the two
+matching positions of a group are remembered as a `PositionPair`. The group has moved on a side only if its position
+there differs from the one in the pair:
 
-- moved on one side only: the other side follows, also backwards.
-- moved on both sides: the lower position is raised to the higher one. Neither side is set back.
-- moved on neither side: nothing is done.
+- moved on one side only: the other side is set to the same position, even if that is a step back.
+- moved on both sides: the side with the lower position is set to the higher one. Neither side is set back.
+- moved on neither side: nothing is committed.
 
-A pair that this process has made or found itself is `seen`. A pair known only from a checkpoint is as old as that
-checkpoint. That is enough to leave a side alone, but not enough to set one back. In that case a position also counts as
-a consumer's own only if it has the leader epoch of the record read (mirrord commits none), or if it was committed while
-this process was watching.
+A pair is `seen` if this process has committed it or found that both positions match. A pair from a checkpoint may be
+outdated. It can be a reason to commit nothing, but not a reason to set the source back. With such a pair, a position
+counts as committed by a consumer only if it has the leader epoch of the record that was read (mirrord commits none), or
+if it was committed while this process watched.
 """
 
 from collections.abc import Callable
@@ -23,56 +24,56 @@ from mirrord.kafka.protocol.primitives import TopicAndPartition
 
 
 class PositionPairs:
-    """The pairs of one flow's groups, by group and source partition."""
+    """The matching positions of one flow's groups, by group and source partition."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicAndPartition], PositionPair] = {}
         self._unsure: dict[tuple[str, TopicAndPartition], PositionPair] = {}
-        """Both positions at the time when it first became unclear which side had moved."""
+        """The positions on both sides when it first became unclear on which side a group had moved last."""
 
     def of(self, group: str, place: TopicAndPartition) -> PositionPair | None:
-        """Return the newest pair."""
+        """Return the newest pair of matching positions, or None."""
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Take in a pair from a checkpoint. The last checkpoint replaces earlier ones, but a pair that was seen takes
-        precedence."""
+        """Add a pair from a checkpoint. It replaces a pair from an earlier checkpoint, but not a pair that this process
+        has seen."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = PositionPair(source, target)
 
     def met(self, group: str, place: TopicAndPartition, source: int, target: int, *, back: bool = False) -> None:
-        """Record that these positions match now. `back` means that the source was set to the target's position."""
+        """Record that these positions match now. `back` says that the source was set to the target's position."""
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
             self._known[group, place] = PositionPair(source, target, seen=True, back=back)
         self._unsure.pop((group, place), None)
 
     def unsure(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Record the current positions of both sides when it is not known which of them moved last."""
+        """Record the current positions on both sides, because it is unclear on which side the group has moved last."""
         self._unsure.setdefault((group, place), PositionPair(source, target))
 
     def has_moved(
         self, group: str, place: TopicAndPartition, *, source: int | None = None, target: int | None = None
     ) -> bool:
-        """Whether that side has moved since it became unclear which side had moved last."""
+        """Return whether the group has moved on this side since it became unclear on which side it had moved last."""
         known = self._unsure.get((group, place))
         return known is not None and (
             (source is not None and source != known.source) or (target is not None and target != known.target)
         )
 
     def forget(self, group: str, place: TopicAndPartition) -> None:
-        """Forget a pair that no longer matters."""
+        """Forget the pair of this group and partition."""
         self._known.pop((group, place), None)
 
 
 class Asked(NamedTuple):
-    """An operator's request for a single sync. Both fields are False for the continuous sync."""
+    """Options of `mirrord groups --reverse`. Both are False when a follower syncs positions continuously."""
 
     once: bool = False
     force: bool = False
-    """Whether the target's position is also used where the source is ahead, or where it is unknown which side moved
-    last."""
+    """Whether the source is set to the target's position even if the source is ahead, or if it is unknown on which side
+    the group has moved last."""
 
 
 def plan_back(
@@ -85,11 +86,11 @@ def plan_back(
     *,
     is_own: bool,
 ) -> Write | Hold:
-    """Plan what to commit at the source for one group in one partition.
+    """Decide what to commit at the source for one group in one partition.
 
-    `newest` is the target's position, `mapped` is the same position at the source, `present` is the source's position,
-    and `forth` translates the latter to the target. `is_own` means that the target's position is known not to be one
-    that mirrord committed.
+    `newest` is the group's position at the target, and `mapped` is the same position translated to the source.
+    `present` is the group's position at the source, and `forth` translates it to the target. `is_own` says that a
+    client is known to have committed the position at the target; otherwise mirrord may have committed it.
     """
     offset = mapped.offset
     if offset is None:
@@ -120,8 +121,8 @@ def _not_on(
     if pair is not None and newest.offset == pair.target:
         if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target will follow")
-        # The target's position is further even though the source has also moved on. This happens where each side has
-        # records that the other one read elsewhere.
+        # The target's position is further ahead even though the source has also moved on. This happens if the same
+        # records have another order in the two logs.
         if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
@@ -143,7 +144,7 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: PositionP
 
 
 def unexplained_line(mapped: Mapped) -> str:
-    """Return why a position does not match the target's yet."""
+    """Return why a position at the source does not match the target's position yet."""
     return (
         mapped.why
         or f"{mapped.missing} target offsets before it are not in the map yet: just copied, or written by others"

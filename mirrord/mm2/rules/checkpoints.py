@@ -1,10 +1,11 @@
-"""Decide which checkpoints to write: positions of groups, as Kafka's RemoteClusterUtils and other clients read them.
+"""Decides which checkpoints to write. A checkpoint is a record with a group's position at the source and at the target.
+Kafka's RemoteClusterUtils and other clients read it.
 
 A checkpoint never goes back unless the group went back at the source; otherwise consumers that moved to the target
 would read records again. A checkpoint is therefore written in three cases: it is the first of its group and partition,
 the group's position at the source is below that of the last checkpoint, or its position at the target is higher
-(MirrorCheckpointTask.checkpointsForGroup). Nothing is ever deleted, because a record without a value breaks the Java
-readers.
+(MirrorCheckpointTask.checkpointsForGroup). Checkpoints are never deleted, because the Java clients fail at a record
+without a value.
 """
 
 from collections.abc import Iterable
@@ -13,17 +14,17 @@ from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.model.group_status import TranslatedPosition
 
 CheckpointKey = tuple[str, str, int]
-"""Group, topic under its name at the target, and partition."""
+"""Name of the group, name of the target topic, and partition."""
 
 
 class CheckpointBook:
-    """The checkpoints of one flow: those in the topic, and those to be added."""
+    """The checkpoints of one flow: those that the topic contains, and those that must be written."""
 
     def __init__(self) -> None:
         self._stand: dict[CheckpointKey, Checkpoint] = {}
         self._written: dict[CheckpointKey, Checkpoint] = {}
         self._changed: set[CheckpointKey] = set()
-        """Places for which it is not decided yet whether a checkpoint is due."""
+        """Groups and partitions that have changed since `due` last compared their positions with the topic."""
 
     def learn(self, checkpoint: Checkpoint) -> None:
         """Record that this checkpoint is in the topic."""
@@ -33,7 +34,7 @@ class CheckpointBook:
             self._changed.add(place)
 
     def record(self, position: TranslatedPosition) -> None:
-        """Take in a group's current position, which at the target is never after the end of the log.
+        """Add a group's current position. The position at the target is never after the end of the log.
 
         It replaces an earlier position that has not been written yet.
         """
@@ -52,7 +53,8 @@ class CheckpointBook:
         self._changed.add(place)
 
     def forget(self, target_topic: str) -> None:
-        """Forget a topic that was deleted and created again: its offsets no longer mean anything."""
+        """Forget the checkpoints of a topic that was deleted and created again, because their offsets are those of the
+        former topic."""
         for known in (self._stand, self._written):
             for place in [place for place in known if place[1] == target_topic]:
                 del known[place]
@@ -70,13 +72,13 @@ class CheckpointBook:
         return due
 
     def written(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Record that these checkpoints, which were due, are in the topic now."""
+        """Record that these checkpoints are in the topic now."""
         for checkpoint in checkpoints:
             self.learn(checkpoint)
 
 
 def advances(known: Checkpoint | None, wanted: Checkpoint) -> bool:
-    """Whether a checkpoint must be written, given the last known one."""
+    """Return whether a checkpoint must be written after the last one of its group and partition, `known`."""
     return known is None or wanted.upstream < known.upstream or wanted.downstream > known.downstream
 
 

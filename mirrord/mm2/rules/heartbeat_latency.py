@@ -1,10 +1,10 @@
-"""Measure how long a record takes to be copied, and how far clocks differ.
+"""Measures how long a record takes to be copied, and how far two clocks differ.
 
-The latency is that of heartbeats, which a flow copies like any record. A beat holds the time at which it was written.
-If this process wrote it, a single clock saw it leave and arrive, so the latency is exact. Otherwise it was written by
-some clock close to the source cluster, which is assumed to agree with that cluster's own clock. The difference between
-the cluster's clock and ours is then subtracted, and the error of that difference is reported. Without an estimate no
-latency is reported.
+The latency is measured with heartbeats, which a flow copies like all other records. A heartbeat contains the time at
+which it was written. If this process wrote it, the same clock measured its departure and its arrival, so the latency is
+exact. Otherwise, the clock of the process that wrote it is assumed to agree with the source cluster's clock. The
+difference between the cluster's clock and this machine's clock is then subtracted, and the error of that difference is
+reported. If the difference is unknown, no latency is reported.
 """
 
 from collections import OrderedDict, deque
@@ -15,37 +15,39 @@ from mirrord.kafka.protocol.mm2_records import Heartbeat
 from mirrord.model.names import Alias
 
 KEPT_BEATS = 1_000
-"""Maximum number of beats kept for one cluster until they have arrived."""
+"""Maximum number of sent heartbeats that are remembered for one cluster."""
 SAMPLES = 8
 FRESH_S = 60.0
-"""A latency is no longer shown when its beat is older than this, because it no longer describes the present."""
+"""A latency is no longer reported when the heartbeat that it was measured with arrived longer ago than this."""
 
 
 class ClockSample(msgspec.Struct, frozen=True):
-    """How far a cluster's clock is ahead of ours. The true value lies within the error on either side."""
+    """How far a cluster's clock is ahead of this machine's clock. The true value is between `offset_ms - error_ms` and
+    `offset_ms + error_ms`."""
 
     offset_ms: float
     error_ms: float
 
 
 def clock_sample(asked_ms: float, reported_ms: int, answered_ms: float) -> ClockSample:
-    """Return the sample that one question gives.
+    """Return the sample that follows from one request for a cluster's time.
 
-    The cluster read its clock at some time between our request and the arrival of its answer. Each of the three times
-    is truncated to a millisecond.
+    The cluster read its clock, `reported_ms`, at some time between the request (`asked_ms`) and the arrival of the
+    response (`answered_ms`). Each of the three times is truncated to a millisecond.
     """
     return ClockSample(reported_ms - (asked_ms + answered_ms) / 2, (answered_ms - asked_ms) / 2 + 1)
 
 
 def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | None:
-    """Return how far one clock is ahead of another, or None if one of them is not known."""
+    """Return how far the clock `one` is ahead of the clock `other`, or None if either of them is unknown."""
     if one is None or other is None:
         return None
     return ClockSample(one.offset_ms - other.offset_ms, one.error_ms + other.error_ms)
 
 
 class ClockEstimate:
-    """An estimate of a cluster's clock: the most precise of the last few samples, which is the one answered fastest."""
+    """An estimate of a cluster's clock: the most precise of the last few samples, which is the one with the fastest
+    response."""
 
     def __init__(self) -> None:
         self._samples: deque[ClockSample] = deque(maxlen=SAMPLES)
@@ -59,33 +61,34 @@ class ClockEstimate:
 
     @property
     def best(self) -> ClockSample | None:
-        """The most precise sample, or None while nothing is known."""
+        """The most precise sample, or None if there is no sample."""
         return min(self._samples, key=lambda sample: sample.error_ms, default=None)
 
 
 class SentBeats:
-    """The beats that this process wrote, on every cluster, each with the monotonic time (s) at which it was sent."""
+    """The heartbeats that this process has written, by cluster, with the monotonic time in seconds at which each was
+    sent."""
 
     def __init__(self) -> None:
         self._sent: dict[Alias, OrderedDict[Heartbeat, float]] = {}
 
     def note(self, cluster: Alias, beat: Heartbeat, at_s: float) -> None:
-        """Record that a beat is sent to a cluster."""
+        """Record that a heartbeat is sent to a cluster at this time."""
         sent = self._of(cluster)
         sent[beat] = at_s
         while len(sent) > KEPT_BEATS:
             sent.popitem(last=False)
 
     def forget(self, cluster: Alias, beat: Heartbeat) -> None:
-        """Forget a beat that was not written, or whose outcome is unknown."""
+        """Forget a heartbeat that was not written, or of which it is unknown whether it was written."""
         self._of(cluster).pop(beat, None)
 
     def sent_at(self, cluster: Alias, beat: Heartbeat) -> float | None:
-        """Return when the beat was sent, or None if another process wrote it."""
+        """Return when the heartbeat was sent, or None if another process wrote it."""
         return self._of(cluster).get(beat)
 
     def first_after(self, cluster: Alias, at_s: float) -> float | None:
-        """Return when the first beat after a given moment was sent."""
+        """Return when the first heartbeat after this time was sent to the cluster, or None if none was."""
         return next((sent for sent in self._of(cluster).values() if sent > at_s), None)
 
     def _of(self, cluster: Alias) -> OrderedDict[Heartbeat, float]:
@@ -93,17 +96,18 @@ class SentBeats:
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The latency that beats show at one moment."""
+    """A flow's latency at one moment, and its maximum error. Both are None if the latency is unknown."""
 
     latency_ms: float | None = None
     error_ms: float | None = None
 
 
 class BeatLatency:
-    """The latency of one flow."""
+    """Measures the latency of one flow with the heartbeats that arrive at its target."""
 
     def __init__(self, source: Alias, sent: SentBeats, since_s: float) -> None:
-        """Start measuring at `since_s` (monotonic): only beats that are sent from then on can be missed."""
+        """`since_s` is the monotonic time at which measuring begins. A heartbeat that was sent before is not waited
+        for."""
         self._source = source
         self._sent = sent
         self._waiting_since_s = since_s
@@ -111,10 +115,10 @@ class BeatLatency:
         self._shown = Shown()
 
     def arrived(self, beat: Heartbeat, now_s: float, now_ms: int, source_clock: ClockSample | None) -> None:
-        """Record that a beat of the source is in the target log now.
+        """Record that a heartbeat from the source has arrived in the target log.
 
-        `now_s` is the time of our monotonic clock, and `now_ms` that of our wall clock. `source_clock` says how far the
-        source's clock is ahead of ours.
+        `now_s` is the time of this machine's monotonic clock, and `now_ms` the time of its wall clock. `source_clock`
+        says how far the source's clock is ahead of the wall clock.
         """
         self._at_s = now_s
         sent_s = self._sent.sent_at(self._source, beat)
@@ -128,7 +132,8 @@ class BeatLatency:
             self._shown = Shown()
 
     def at(self, now_s: float) -> Shown:
-        """Return the latency of the last beat, or the age of our oldest beat still in flight if that is longer."""
+        """Return the latency of the last heartbeat that has arrived. If a heartbeat of this process has been on its way
+        for longer, return the time since it was sent."""
         known = self._shown if now_s - self._at_s <= FRESH_S else Shown()
         waiting_s = self._sent.first_after(self._source, self._waiting_since_s)
         if waiting_s is not None and (under_way_ms := (now_s - waiting_s) * 1000) > (known.latency_ms or 0.0):

@@ -1,1 +1,1 @@
-"""The replicators of a flow, and the lanes that each of them owns."""
+"""The replicators of a flow, and the lanes that each of them hosts."""

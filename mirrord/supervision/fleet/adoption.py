@@ -1,7 +1,8 @@
-"""Replicators that an earlier process of this daemon left running: whether they are kept, and with which lanes.
+"""Finds the replicators that an earlier process of this daemon left running, and determines which lanes they host and
+whether they are kept.
 
-A replicator's own report is authoritative. One that does not answer is assumed to host the lanes that the ledger
-records for it, until it answers or is ended like any other silent replicator.
+A replicator reports its lanes itself. A replicator that does not answer is assumed to host the lanes that the ledger
+records for it. It is ended after a time, like every replicator that does not answer.
 """
 
 from typing import NamedTuple
@@ -21,17 +22,18 @@ log = structlog.get_logger()
 
 
 class Greeted(NamedTuple):
-    """A replicator's report about itself."""
+    """What a replicator that was left running reports about itself."""
 
     lanes: frozenset[LaneId]
     leaving: frozenset[LaneId]
-    """The lanes among `lanes` that the replicator is draining."""
+    """The lanes among `lanes` that the replicator is draining or has drained."""
     fits: bool
     """Whether it runs this version of the program with this configuration."""
 
 
 async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
-    """Make a replicator take its commands from this process from now on. Raises ReplicatorDead and ReplicatorUnsure."""
+    """Make a replicator take its commands from this process from now on, and return its report. Raises ReplicatorDead
+    and ReplicatorUnsure."""
     assert member.handle is not None  # noqa: S101 -- it was found by its handle
     answer = await member.handle.greet()
     member.greeted = True
@@ -51,13 +53,13 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
 
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
-    """Return whether a running replicator behaves exactly as one that is started now would."""
+    """Return whether a running replicator has the same setup as one that would be started now."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 
 
 async def left_running(engine: Engine, prefix: str) -> list[Member]:
-    """Return the replicators of a flow that an earlier process started."""
+    """Return the replicators of a flow that an earlier process of this daemon started and that still run."""
     found = [
         Member(name, slot, greeted=False) for name in await engine.found(prefix) if (slot := slot_of(name)) is not None
     ]
@@ -65,7 +67,8 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """End the replicators that a dead daemon left running. They may not write, and no process reads their reports."""
+    """End the replicators and followers that a dead daemon left running. They may not write, and no process takes their
+    reports."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

@@ -1,4 +1,4 @@
-"""The desired state of a flow: its lanes, and their placement on replicators.
+"""The lanes that a flow should have, and the replicators on which they should be placed.
 
 The placement follows from the configuration, from operator commands and from the load.
 """
@@ -25,28 +25,28 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 
 class DesiredLanes:
-    """The desired state of one flow under one lease."""
+    """The desired lanes of one flow, and their placement. An object is used for one lease."""
 
     def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
         self.lanes: dict[LaneId, PlannedLane] = {}
-        """The lanes that should exist, without regard to operator commands."""
+        """All lanes that the flow should have, including those that an operator has paused."""
         self.is_known = False
-        """Whether the desired lanes have been set."""
+        """Whether `want` has been called."""
         self.loads = Loads()
         self._engine = engine
         self._ledger = ledger
         self._alone: frozenset[LaneId] = frozenset()
-        """Lanes that have a replicator to themselves."""
+        """Lanes that have a replicator of which they are the only lane (`replicators.alone`)."""
         self.place_by(config)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """Use this configuration for the number of replicators and the placement of lanes."""
+        """From now on, use this configuration for the number of replicators and the placement of lanes."""
         self._config = config
         self.loads.by_bytes = config.placement == "balanced"
         self._alone = self._lanes_alone()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """Set the lanes that should exist from now on."""
+        """Set the lanes that the flow should have from now on."""
         self.lanes = {lane.lane: lane for lane in lanes}
         self.is_known = True
         self.loads.keep(self.lanes)
@@ -55,7 +55,8 @@ class DesiredLanes:
     def steps(
         self, hosts: Sequence[ObservedReplicator], orphans: Collection[LaneId], now: float
     ) -> list[ReconcileStep]:
-        """Return the next steps for these replicators."""
+        """Return the next steps from the current state of the replicators to the desired one. `orphans` are lanes whose
+        replicator died or was lost."""
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
@@ -65,12 +66,13 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return which of these replicators will get the lanes that leave another one, if that is known."""
+        """Return which of these replicators will get the lanes that leave another replicator. Lanes for which this is
+        not known yet are omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[ObservedReplicator], now: float) -> FlowView:
-        """Return the flow as operator commands see it."""
+        """Return what is known about the flow for the resolution of operator commands."""
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
         once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
@@ -80,7 +82,7 @@ class DesiredLanes:
         return FlowView(flow, *known, standings=ledger.standings())
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
-        """Return the lanes that are to be hosted, and the constraints on their placement."""
+        """Return the lanes that must be hosted, and the constraints on their placement."""
         orders = self._ledger().orders
         wishes = Wishes(
             alone=self._alone,

@@ -1,8 +1,9 @@
-"""How supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks of this process.
+"""The interface through which supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks of this
+process.
 
-Liveness is advice; the target log is the truth. `ReplicatorDead` is raised only if the process is known to have ended.
-After that it can write nothing more, except for batches that were already in flight. Every other failure is
-`ReplicatorUnsure`.
+`ReplicatorDead` is raised only if the replicator's process is known to have ended. After that, nothing more of it is
+written, except for batches that were already in flight. Every other failure is raised as `ReplicatorUnsure`. Whether a
+replicator seems alive is never proof of what it has written: only the target log is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,55 +24,57 @@ class ReplicatorUnsure(EnvironmentFault):
 
 
 class ReplicatorUnreachable(ReplicatorUnsure):
-    """Raised when nothing can be reached where the replicator ran."""
+    """Raised when the place where the replicator ran cannot be reached at all."""
 
 
 class NodeLost(ReplicatorUnreachable):
-    """Raised when the replicator's node counts as lost and will not be reached any more.
+    """Raised when Ray counts the replicator's node as lost, and will not reach it any more.
 
-    A node that is only cut off keeps running, and so does the replicator.
+    A node that is only cut off from the network keeps running, and so does the replicator.
     """
 
 
 class ReplicatorForeign(ReplicatorUnsure):
-    """Raised when the replicator is alive, but uses the protocol of another version."""
+    """Raised when the replicator is alive, but answers in the format of another version of mirrord."""
 
 
 class ReplicatorHandle(Protocol):
-    """A handle to one replicator. Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else."""
+    """A handle to one replicator. A call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error."""
 
     @property
     def name(self) -> str:
-        """The name of this replicator, which is never used for another one, because it is recorded in the ledger."""
+        """The name of this replicator. It is never used for another replicator, because the ledger contains it."""
         ...
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes to the replicator. Returns when it is prepared; it may never get these lanes."""
+        """Announce lanes that the replicator may get, so that it connects to their brokers. Returns when it is
+        prepared. The replicator may never get these lanes."""
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Assign lanes to the replicator; they start by themselves. A lane that it already has is left as it is."""
+        """Assign lanes to the replicator, which then starts them. A lane that it already hosts is not changed."""
         ...
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes; return how it left each of them."""
+        """Make the replicator drain lanes, and return how it left each of them."""
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Make the replicator fetch these lanes first, and those that it finds by itself, until the next call.
+        """Until the next call, make the replicator fetch these lanes before others, in addition to those that it
+        prefers by itself.
 
-        Correctness does not depend on this call, and an older version ignores it.
+        This only affects speed. A replicator of an older version ignores it.
         """
         ...
 
     async def report(self) -> ReplicatorReport:
-        """Return the replicator's current view of itself."""
+        """Return the current state of the replicator and of its lanes."""
         ...
 
     async def greet(self) -> Greeting:
-        """Return what the replicator is and what it does.
+        """Return the replicator's version, setup and report.
 
-        From now on it takes commands from this process and no other.
+        From now on, the replicator takes commands only from this process.
         """
         ...
 
@@ -80,30 +83,32 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End it at once. Returns when it is known to have ended; raises ReplicatorUnsure when that is not known."""
+        """End the replicator without draining it. Returns when it is known to have ended. Raises ReplicatorUnsure if it
+        may still be alive."""
         ...
 
 
 class GroupsHandle(Protocol):
     """A handle to one follower of consumer groups (`mirrord.groups.group_follower`).
 
-    Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else.
+    A call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error.
     """
 
     async def news(self) -> GroupsNews:
-        """Return what has changed since the last call."""
+        """Return the translated positions that have changed since the last call."""
         ...
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return all groups as they are now; with `reverse`, the groups that are synced back to the source."""
+        """Return the current positions of all groups. With `reverse`, return the positions that are synced from the
+        target to the source."""
         ...
 
     async def greet(self) -> Greeting:
-        """Return what the follower is and what it does. After this call it reports all positions again."""
+        """Return the follower's version and setup. After this call, the follower reports all positions again."""
         ...
 
     async def kill(self) -> None:
-        """End it at once; all that it knows is also stored elsewhere.
+        """End the follower at once. Nothing is lost, because it can rebuild its state after a start.
 
         Raises ReplicatorUnsure when it may still be alive.
         """
@@ -111,21 +116,22 @@ class GroupsHandle(Protocol):
 
 
 class Engine(Protocol):
-    """A place where replicators run."""
+    """Starts, finds and ends the replicators and group followers of a daemon."""
 
     @property
     def cores(self) -> int:
-        """The number of replicators that can work at the same time."""
+        """The number of cores, and so of replicators that can work at the same time."""
         ...
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """The nodes on which replicators can run now, with their cores; empty if there is only this process."""
+        """The number of cores of each node on which replicators can run now. Empty if replicators run only in this
+        process."""
         ...
 
     @property
     def hosts_all(self) -> bool:
-        """Whether its replicators are tasks of this process, and end with it."""
+        """Whether all replicators are tasks of this process, and so end with it."""
         ...
 
     async def start(
@@ -133,41 +139,42 @@ class Engine(Protocol):
     ) -> ReplicatorHandle:
         """Start a replicator, on `node` if possible.
 
-        `on_death` is called once, from the event loop, if the replicator ends by itself. Raises EnvironmentFault when
-        it does not start.
+        `on_death` is called once, on the event loop, if the replicator ends by itself. Raises EnvironmentFault if the
+        replicator does not start.
         """
         ...
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a follower of a flow's groups; otherwise like `start`."""
+        """Start a group follower of a flow. The arguments and errors are those of `start`."""
         ...
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names with this prefix that another process of this daemon started and that still run."""
+        """Return the names of running replicators and followers that begin with this prefix and that another process of
+        this daemon started."""
         ...
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Return the replicators with this name prefix that this process has and no other has taken over."""
+        """Return the replicators with this name prefix that take their commands from this process."""
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Attach to a replicator that was found; otherwise like `start`.
+        """Attach to a running replicator whose name `found` has returned. `on_death` is that of `start`.
 
-        Raises ReplicatorDead when it no longer exists.
+        Raises ReplicatorDead if it no longer exists.
         """
         ...
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Attach to a follower of groups that was found; otherwise like `attach`."""
+        """Attach to a running group follower whose name `found` has returned. Everything else is like `attach`."""
         ...
 
     async def end(self, name: str) -> None:
-        """End the replicator or follower that was found under this name.
+        """End the replicator or follower whose name `found` has returned.
 
-        Raises ReplicatorUnsure when it may still be alive.
+        Raises ReplicatorUnsure if it may still be alive.
         """
         ...
 
     async def close(self) -> None:
-        """End everything that still runs."""
+        """End all replicators and followers that this process has started or attached to."""
         ...

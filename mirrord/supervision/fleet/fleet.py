@@ -1,8 +1,8 @@
-"""The replicators of one flow under one lease: carries out what `mirrord.supervision.rules.reconcile` plans, and
-monitors them.
+"""Starts and monitors the replicators of one flow under one lease. Carries out the steps that
+`mirrord.supervision.rules.reconcile` plans.
 
-A lane belongs to a replicator from the moment that it is assigned until the replicator has given it back or is gone.
-Calls run concurrently, so that a slow replicator does not hold up the lanes of others.
+A lane belongs to a replicator from its assignment until the replicator has given it back or counts as lost. Calls to
+several replicators run concurrently, so that a slow replicator does not delay the lanes of others.
 """
 
 import asyncio
@@ -48,21 +48,23 @@ from mirrord.supervision.rules.reconcile import (
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 REPEAT_S = 3.0
-"""A lane that its replicator does not report within this time after the assignment is assigned again."""
+"""If a replicator does not report a lane within this time after the assignment, the lane is assigned to it again."""
 UNREACHABLE_S = 3.0
-"""A replicator that was unreachable for this long is given up: its process or its node is gone, or cut off."""
+"""A replicator that cannot be reached for this long counts as lost: its process or its node has ended, or is cut off
+from the network."""
 SILENT_S = 10.0
-"""A replicator that does not answer, or whose event loop hangs, for this long is ended: its lanes make no progress."""
+"""A replicator that has not answered for this long, or whose event loop has been stuck for this long, is ended, because
+its lanes make no progress."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
-"""Number of lanes that leave a retiring replicator at once, and the time for them to resume elsewhere before the next
-lanes leave."""
+"""`RETIRED_AT_ONCE` lanes of a retiring replicator move at the same time. After each such portion, the next one waits
+for `RETIRE_PAUSE_S`, so that the lanes can resume on other replicators."""
 
 log = structlog.get_logger()
 
 
 class Fleet:
-    """The replicators of one flow. `changed` is set whenever another step may be due."""
+    """The replicators of one flow. `changed` is set when the caller should call `step`."""
 
     def __init__(
         self,
@@ -74,12 +76,12 @@ class Fleet:
         clock: Clock,
         lease: LeaseKeeper,
     ) -> None:
-        """`lease` must be held."""
+        """`lease` must be held by this daemon."""
         self.changed = asyncio.Event()
         self.note = ""
-        """Why replicators do not start, or empty."""
+        """One line for operators that says why replicators do not start. Empty if they start."""
         self.deaths = 0
-        """Number of replicators that were lost: they died, or were ended because they did not answer."""
+        """Number of replicators that died, or that were ended because they did not answer."""
         self._engine = engine
         self._setup = setup
         self._prefix = f"{instance}/{setup.flow.name}/"
@@ -104,7 +106,8 @@ class Fleet:
 
     @property
     def last_reports(self) -> list[ReplicatorReport]:
-        """The same reports, and the last ones of replicators that cannot be reached and may still be running."""
+        """The last report of each active replicator, and of each replicator that cannot be reached but may still be
+        running."""
         return [*self.reports.values(), *self._cut_off.reports]
 
     def states(self) -> dict[str, HostState]:
@@ -113,7 +116,7 @@ class Fleet:
         return {**{name: member.health(now) for name, member in self._members.items()}, **self._cut_off.states()}
 
     def hosts(self) -> list[ObservedReplicator]:
-        """Return the replicators as they are known now."""
+        """Return the current state of each replicator, as reconcile needs it."""
         return [
             ObservedReplicator(
                 each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node
@@ -122,7 +125,7 @@ class Fleet:
         ]
 
     def view(self) -> FlowView:
-        """Return the view of the flow that operator commands are based on."""
+        """Return what is known about the flow for the resolution of operator commands."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
         # A replicator's report is newer than the progress records.
@@ -138,19 +141,21 @@ class Fleet:
         return view._replace(ends=ends, standings={**view.standings, **standings}, retrying=retrying)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """Set the number of replicators and the placement of lanes. Surplus replicators give up their lanes first."""
+        """Change the number of replicators and the placement of lanes. A surplus replicator is ended after its lanes
+        have moved to others."""
         self._wanted.place_by(config)
         self.changed.set()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """Set the lanes that should exist from now on."""
+        """Set the lanes that the flow should have from now on."""
         self._wanted.want(lanes)
         hosted = {lane for member in self._members.values() for lane in member.lanes}
         self._custody.keep(self._wanted.lanes.keys() | hosted)
         self.changed.set()
 
     def step(self) -> list[ReconcileStep]:
-        """Start the next steps, if there are any; they continue in the background."""
+        """Start the steps that lead from the current to the desired state, and return them. They are carried out in the
+        background."""
         # Until the wanted lanes are known, hosted lanes must not be treated as unwanted.
         if self._closing or not self._wanted.is_known:
             return []
@@ -176,7 +181,8 @@ class Fleet:
         return steps
 
     async def adopt(self) -> None:
-        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue meanwhile."""
+        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue to copy in
+        the meantime."""
         members = await left_running(self._engine, self._prefix)
         for member in members:
             try:
@@ -193,16 +199,17 @@ class Fleet:
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
     async def poll(self) -> None:
-        """Ask every replicator for its state. Its report on its lanes overrides what was assigned to it."""
+        """Ask every replicator for its state. If its report differs from the lanes that were assigned to it, the report
+        is taken as true."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
         self._cut_off.forget_replaced(self._wanted.lanes)
 
     async def hurry(self, urgent: Collection[LaneId]) -> None:
-        """Tell every replicator which of its lanes must be fetched first.
+        """Let every replicator fetch its urgent lanes before others.
 
-        This is repeated each time, because a lane may have returned to the replicator. It is also sent once when no
-        lane is urgent any more.
+        The call is repeated while lanes are urgent, because a lane may have moved to the replicator in the meantime.
+        When a replicator no longer has urgent lanes, it gets one last call without lanes.
         """
         urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
         await asyncio.gather(
@@ -210,19 +217,19 @@ class Fleet:
         )
 
     async def drain(self, deadline_s: float) -> None:
-        """Make all replicators drain their lanes and end; those that have not ended by the deadline are ended."""
+        """Make all replicators drain their lanes and end. Those that have not ended by the deadline are killed."""
         self._closing = True
         await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
         await self._tasks.end()
 
     async def abandon(self) -> None:
-        """End all replicators at once, because the flow belongs to another daemon."""
+        """Kill all replicators, because another daemon holds the flow's lease."""
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
         await self._tasks.end()
 
     async def part(self) -> None:
-        """Leave all replicators as they are, because another process of this daemon has taken them over."""
+        """Forget all replicators without ending them, because another process of this daemon has taken them over."""
         self._closing = True
         await self._tasks.end()
         self._members.clear()
@@ -293,7 +300,7 @@ class Fleet:
             return
         except ReplicatorUnsure as fault:
             self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
-            # The next step releases them again, if that is still wanted.
+            # A later step releases the lanes again, if that is still needed.
             member.leaving.difference_update(lanes)
             return
         for lane in lanes:
@@ -340,8 +347,10 @@ class Fleet:
         member.lanes.update(lanes)
 
     async def _retire(self, member: Member) -> None:
-        """Retire a replicator of another program or configuration when there are others; its lanes move in portions."""
-        # Once the barrier of its predecessors has passed as well, no later holder has to wait for them again.
+        """Retire a replicator that runs another version or configuration, once there are other replicators. Move its
+        lanes in portions."""
+        # The lanes move only after the barrier of this replicator's predecessors, so that no later holder has to wait
+        # for it again.
         moves_at = self._clock.monotonic() + self._custody.longest_s(member.lanes)
         while member.lanes and member.name in self._members:
             await self._poll(member)
@@ -363,7 +372,7 @@ class Fleet:
             self._died(member)
             return
         except ReplicatorForeign:
-            # It gives up its lanes; the ledger says which lanes those are.
+            # The replicator is being retired, and the ledger says which lanes it has.
             member.heard = self._clock.monotonic()
             return
         except ReplicatorUnsure as fault:
@@ -381,14 +390,15 @@ class Fleet:
 
     async def _hurry(self, member: Member, lanes: Sequence[LaneId]) -> None:
         if member.handle is not None and member.is_asked and member.greeted:
-            with suppress(ReplicatorDead, ReplicatorUnsure):  # the next poll detects that
+            with suppress(ReplicatorDead, ReplicatorUnsure):  # the next poll notices the failure
                 await member.handle.hurry(lanes)
                 member.hurried = bool(lanes)
 
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         silent_s = self._clock.monotonic() - member.heard
         if isinstance(fault, NodeLost) or (isinstance(fault, ReplicatorUnreachable) and silent_s > UNREACHABLE_S):
-            # A replicator that is still alive there copies until the ledger shows that others have its lanes.
+            # If the replicator is still alive, it copies until the ledger shows it that other replicators have its
+            # lanes.
             self._give_up(member, str(fault))
             self._spawn(self._kill(member))
         elif silent_s > SILENT_S:
@@ -396,7 +406,8 @@ class Fleet:
             await self._quarantine(member)
 
     async def _quarantine(self, member: Member) -> None:
-        """Assign no more lanes to it and end it. It keeps its lanes until its end is known, or cannot be known."""
+        """Assign no more lanes to this replicator, and kill it. Its lanes are given to others when it is known to have
+        ended, or when it turns out that its end cannot be confirmed."""
         member.quarantined, member.state = True, "stopping"
         await self._kill(member)
 
@@ -421,19 +432,20 @@ class Fleet:
 
     def _died(self, member: Member) -> None:
         if member.killed:
-            return  # `_kill` finds out whether it has ended
+            return  # `_kill` determines whether the replicator has ended
         if member.name in self._members:
             self._log.warning("replicator_died", replicator=member.name, lanes=len(member.lanes))
         self._ended(member)
 
     def _ended(self, member: Member) -> None:
-        """Handle a replicator whose process has ended; no replicator hosts its lanes now."""
+        """Record that a replicator's process has ended, so that no replicator hosts its lanes now."""
         self._custody.ended(member.name)
         self._cut_off.ended(member.name)
         self._lost(member)
 
     def _give_up(self, member: Member, reason: str) -> None:
-        """Handle a replicator of which it is unknown whether it has ended; its lanes have no known replicator now."""
+        """Record that a replicator counts as lost, although it may still be running. Its lanes must be given to
+        others."""
         if member.name in self._members:
             self._log.error("replicator_cut_off", replicator=member.name, lanes=len(member.lanes), reason=reason)
             self._cut_off.add(member)

@@ -1,8 +1,8 @@
-"""Preparing for lanes: announce a lane to a replicator ahead of its assignment.
+"""Announces a lane to a replicator before the lane is assigned to it, so that a planned move is faster.
 
-When the lane arrives, the replicator already knows the leaders of the partitions and has open connections to them.
-Nothing is asked or written for the lane yet. If the lane never arrives, the replicator forgets the partitions after a
-while.
+When the lane is assigned, the replicator already knows the leaders of its two partitions and has connections to them.
+Before that, it neither requests nor writes anything for the lane. If the lane is never assigned to it, the replicator
+forgets the partitions after a while.
 """
 
 import asyncio
@@ -17,14 +17,15 @@ from mirrord.supervision.fleet.member import Member
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 AHEAD_S = 1.0
-"""How long preparation may delay a lane's departure."""
+"""Maximum time for which a lane stays with its replicator until the next replicator is prepared."""
 Coming = Mapping[str, Collection[LaneId]]
 """The lanes that each replicator will get, by the replicator's name."""
 NOWHERE: Coming = MappingProxyType({})
 
 
 async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
-    """Let replicators prepare for lanes, and wait until they are ready or `AHEAD_S` is over."""
+    """Announce lanes to the replicators that will get them, and wait until these are prepared, but no longer than
+    `AHEAD_S`."""
     by_handle = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
         asyncio.create_task(_prepare(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
@@ -41,11 +42,11 @@ async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, 
 
 
 async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) -> None:
-    # The code that supervises the replicator finds out what has happened to it.
+    # A failure is not reported here, because the next poll of the replicator notices it.
     with suppress(ReplicatorDead, ReplicatorUnsure):
         await handle.prepare(lanes)
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return an assignment that says nothing yet about the lane's former holder."""
+    """Return an assignment for the announcement. It does not say yet what is known about the lane's former holder."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

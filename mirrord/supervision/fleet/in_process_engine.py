@@ -1,4 +1,5 @@
-"""Replicators as tasks of this process: for tests, for small machines, and for deployments without Ray."""
+"""Runs replicators and group followers as tasks of this process (`engine = "process"`): for tests, for small machines,
+and for deployments without Ray."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +19,10 @@ from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 
 class ProcessEngine:
-    """An `Engine` whose replicators share this event loop."""
+    """An `Engine` whose replicators and group followers run on the event loop of this process."""
 
     cores = 1
-    """One event loop uses one core, however many the machine has."""
+    """All replicators share one event loop, which uses one core."""
     nodes: Mapping[str, int] = MappingProxyType({})
     hosts_all = True
 
@@ -38,7 +39,8 @@ class ProcessEngine:
         on_death: Callable[[], None],
         node: str = "",  # noqa: ARG002
     ) -> "_Task":
-        """Open a replicator. It ends with this process, or when its lease is lost. Raises EnvironmentFault."""
+        """Start a replicator on this event loop. It ends with this process, or when its lease is lost. Raises
+        EnvironmentFault if it does not start."""
         replicator = Replicator(name, setup, self._topics(setup))
         try:
             await replicator.open()
@@ -50,7 +52,8 @@ class ProcessEngine:
         return task
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Open a follower of groups. It ends with this process. Raises EnvironmentFault."""
+        """Start a group follower on this event loop. It ends with this process. Raises EnvironmentFault if it does not
+        start."""
         sync = GroupSync(name, setup, self._topics(setup))
         try:
             await sync.open()
@@ -61,32 +64,32 @@ class ProcessEngine:
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
-        """Return nothing, because the replicators of another process have ended with it."""
+        """Return no names, because the replicators of another process have ended with that process."""
         return []
 
     def running(self, prefix: str) -> "list[_Task]":
-        """Return the replicators that still run."""
+        """Return the running replicators whose names begin with this prefix."""
         return [task for name, task in self._running.items() if name.startswith(prefix)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
-        """Raise ReplicatorDead, because `found` never returns a name."""
+        """Raise ReplicatorDead, because there is never a replicator of another process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Raise ReplicatorDead, because `found` never returns a name."""
+        """Raise ReplicatorDead, because there is never a follower of another process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Do nothing, because `found` never returns a name."""
+        """Do nothing: there are never replicators of another process."""
 
     async def close(self) -> None:
-        """End everything that still runs."""
+        """End all replicators and group followers."""
         for task in (*self._groups.values(), *self._running.values()):
             await task.kill()
 
 
 class _Task:
-    """A `ReplicatorHandle`."""
+    """The `ReplicatorHandle` of a replicator on this event loop."""
 
     def __init__(self, name: str, setup: FlowSetup, replicator: Replicator, running: dict[str, "_Task"]) -> None:
         self.name = name
@@ -96,7 +99,7 @@ class _Task:
         self._running = running
 
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
-        """End the replicator when its lease is lost. It never has work again, and another one can take its place."""
+        """Close the replicator when its lease is lost, because it may never write again, and call `on_death`."""
         await self._replicator.until_lost()
         if self._running.pop(self.name, None) is not None:
             await self._replicator.close(0)
@@ -113,7 +116,7 @@ class _Task:
         await self._replicator.assign(lanes)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes."""
+        """Make the replicator drain lanes, and return how it left each of them."""
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
@@ -123,12 +126,12 @@ class _Task:
         self._replicator.hurry(lanes)
 
     async def report(self) -> ReplicatorReport:
-        """Return the replicator's current view of itself."""
+        """Return the current state of the replicator and of its lanes."""
         self._check()
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Return what the replicator is and what it does, when another daemon asks."""
+        """Return the replicator's version, setup and report, for another daemon."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
@@ -143,7 +146,7 @@ class _Task:
             raise ReplicatorUnsure(str(error)) from error
 
     async def kill(self) -> None:
-        """End it without waiting for batches in flight."""
+        """Close the replicator without waiting for batches in flight."""
         if self._running.pop(self.name, None) is not None:
             self._unwatch()
             await self._replicator.close(0)
@@ -158,7 +161,7 @@ class _Task:
 
 
 class _Groups:
-    """A `GroupsHandle`."""
+    """The `GroupsHandle` of a group follower on this event loop."""
 
     def __init__(self, name: str, sync: GroupSync, running: dict[str, "_Groups"]) -> None:
         self.name = name
@@ -166,12 +169,12 @@ class _Groups:
         self._running = running
 
     async def news(self) -> GroupsNews:
-        """Return what has changed since the last call."""
+        """Return the translated positions that have changed since the last call."""
         self._check()
         return self._sync.news()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return all groups as they are now."""
+        """Return the current positions of all groups."""
         self._check()
         try:
             return await self._sync.report(reverse=reverse)
@@ -179,7 +182,7 @@ class _Groups:
             raise ReplicatorUnsure(str(error)) from error
 
     async def greet(self) -> Greeting:
-        """Raise ReplicatorUnsure, because the follower never took commands from another process."""
+        """Raise ReplicatorUnsure, because no other process can take over this follower."""
         raise ReplicatorUnsure(f"{self.name} is of this process")
 
     async def kill(self) -> None:

@@ -1,4 +1,5 @@
-"""The smoothed data rate of each lane of a flow, which lets placement balance bytes instead of partitions."""
+"""Measures the smoothed data rate of each lane of a flow, so that lanes can be balanced by bytes instead of by
+number."""
 
 import math
 from collections.abc import Iterable
@@ -8,22 +9,24 @@ from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.supervision.rules.placement import EQUAL, Weights
 
 BASE_BYTES_PER_S = 64 << 10
-"""Base weight of every lane, in bytes per second. Fetching and status reports cost something even if a lane carries no
-data.
+"""Weight of a lane without data, in bytes per second. It is added to the rate of every lane, because fetching and
+reporting have a cost even without data.
 """
 HALF_LIFE_S = 30.0
 PAUSE_S = 30.0
-"""Pause between two rounds of balancing, in seconds. Each lane that moves makes no progress for a moment."""
+"""Minimum time between two times that lanes are moved for balance. It limits the moves, because a lane that moves makes
+no progress for a moment."""
 
 
 class Loads:
-    """The rates of all lanes. They survive a move: a lane has the same weight on its new replicator as before."""
+    """The data rates of all lanes of a flow. A lane that moves keeps its rate on the new replicator."""
 
     def __init__(self) -> None:
         self.by_bytes = True
-        """True if lanes are weighed by the data that they carry; otherwise all weigh the same."""
+        """True if a lane's weight is its data rate. False if all lanes have the same weight."""
         self._seen: dict[LaneId, tuple[str, float, int]] = {}
-        """For each lane: the replicator that counted, the time, and its count."""
+        """For each lane, the replicator that last reported it, the time of the report, and the bytes that it had
+        copied."""
         self._rates: dict[LaneId, float] = {}
         self._even_after = 0.0
 
@@ -42,7 +45,7 @@ class Loads:
             self._rates[lane.lane] = rate if known is None else known + share * (rate - known)
 
     def keep(self, lanes: Iterable[LaneId]) -> None:
-        """Forget all other lanes."""
+        """Forget the rates of all lanes but these."""
         wanted = set(lanes)
         for kept in (self._seen, self._rates):
             for lane in kept.keys() - wanted:
@@ -50,17 +53,17 @@ class Loads:
 
     @property
     def weights(self) -> Weights:
-        """The current weights."""
+        """The current weight of each lane."""
         if not self.by_bytes:
             return EQUAL
         by_lane = {lane: rate + BASE_BYTES_PER_S for lane, rate in self._rates.items()}
         return Weights(by_lane, BASE_BYTES_PER_S)
 
     def may_even_out(self, now: float) -> bool:
-        """Return whether lanes may be balanced again."""
+        """Return whether lanes may be moved for balance now."""
         return now >= self._even_after
 
     def evened_out(self, now: float) -> None:
-        """Record that lanes are moving now."""
+        """Record that lanes are moving now, so that no more lanes are moved for balance for `PAUSE_S`."""
         if self.by_bytes:
             self._even_after = now + PAUSE_S

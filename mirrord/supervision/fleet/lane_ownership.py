@@ -1,4 +1,5 @@
-"""Tracks which replicator had each lane of a flow last, and what that means for the next holder."""
+"""Tracks which replicator was the last holder of each lane of a flow, and whether the next holder has to wait for
+it."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -12,23 +13,23 @@ _WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
 
 
 class Custody:
-    """The holders of the lanes of one flow, under one lease."""
+    """The last holder of each lane of one flow. An object is used for one lease."""
 
     def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
-        """`former_ended` means that every writer under an older lease is known to have ended."""
+        """`former_ended` says that all writers under older leases are known to have ended."""
         self.orphans: set[LaneId] = set()
-        """Lanes whose replicator is gone. These are assigned first."""
+        """Lanes whose replicator died or was lost. They are assigned before all others."""
         self._setup = setup
         self._ledger = ledger
         self._former_ended = former_ended
         self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
-        """Lanes that another holder took under this lease."""
+        """Lanes that have had a holder under this lease that is no longer recorded here and may still be writing."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
 
     def give(self, lane: LaneId, name: str, now: float) -> None:
-        """Record that a replicator is about to be assigned a lane."""
+        """Record that a lane is about to be assigned to this replicator."""
         former, before = self._former(lane, now), self._held.get(lane)
         word = before.parting if before is not None and former == "left" else None
         until = now + self._barrier_s(lane, former)
@@ -43,7 +44,7 @@ class Custody:
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
 
     def not_found(self, lanes: Iterable[LaneId]) -> None:
-        """Record that a replicator does not host these lanes, although it was assumed to."""
+        """Record that these lanes are not hosted by the replicator that was assumed to host them."""
         for lane in lanes:
             self._held.pop(lane, None)
             self.orphans.add(lane)
@@ -55,7 +56,7 @@ class Custody:
             self._held[lane] = held._replace(left=parting.clean, parting=parting.word)
 
     def taken_away(self, lane: LaneId) -> None:
-        """Record that another holder has taken the lane; the ledger says which one."""
+        """Record that another holder, which the ledger names, has taken the lane."""
         self._held.pop(lane, None)
         self._others.add(lane)
 
@@ -64,26 +65,26 @@ class Custody:
         self._dead.add(name)
 
     def assignment(self, lane: PlannedLane) -> LaneAssignment:
-        """Return the assignment to send to the replicator that has the lane."""
+        """Return the assignment of a lane, for the replicator that it was given to."""
         held = self._held[lane.lane]
         return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant, held.word)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all lanes but these, and the replicators that had only forgotten lanes."""
+        """Forget all lanes but these. Also forget replicators that held only forgotten lanes."""
         kept = set(lanes)
         for lane in self._held.keys() - kept:
             held = self._held.pop(lane)
             if not held.left and held.name not in self._dead:
-                # It may still be writing: the fact that writers of older leases have ended says nothing about this
-                # lane.
+                # The replicator may still be writing to this lane, although the writers of older leases have ended.
                 self._others.add(lane)
         self.orphans &= kept
-        # A lane that the ledger does not know was never written.
+        # A lane that is not in the ledger was never written.
         self._others &= kept | self._ledger().lanes.keys()
         self._dead &= {held.name for held in self._held.values()}
 
     def longest_s(self, lanes: Iterable[LaneId]) -> float:
-        """Return how long an unknown former holder of any of these lanes may still write, in seconds."""
+        """Return for how many seconds a former holder of any of these lanes may still write, if nothing is known about
+        it."""
         return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
 
     def _barrier_s(self, lane: LaneId, former: Former) -> float:
@@ -91,7 +92,8 @@ class Custody:
         return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
 
     def _former(self, lane: LaneId, now: float) -> Former:
-        """Return what is known of the lane's former holder: the last one under this lease, or else the ledger's."""
+        """Return what is known about the lane's former holder. This is the last holder under this lease or, if there
+        was none, the last holder in the ledger."""
         held = self._held.get(lane)
         if held is None:
             former = former_of(self._ledger(), lane)
@@ -101,5 +103,5 @@ class Custody:
             former: Former = "left"
         else:
             former = "dead" if held.name in self._dead else "unknown"
-        # The time of the holder before the last one may not have expired yet.
+        # The holder before the last one may also still be writing.
         return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former

@@ -1,4 +1,4 @@
-"""What a fleet knows about its replicators, and about which of them holds which lane."""
+"""What a `Fleet` knows about each of its replicators and about the holder of each lane."""
 
 import asyncio
 import re
@@ -13,16 +13,17 @@ from mirrord.replication.lane.assignment import Former, ReplicatorReport
 from mirrord.supervision.fleet.engine import ReplicatorHandle
 
 UNSURE_S = 3.0
-"""Silence after which a replicator is shown as unsure, in seconds. Polls are a second apart."""
+"""A replicator that has not answered for this long is reported as unsure. It is polled once a second."""
 MOVE_S = 5.0
-"""Time that a moving lane has to drain, in seconds."""
+"""How long a lane may take to drain when it moves."""
 LONGEST_PAUSE_S = 10.0
-"""Longest pause between two attempts to start replicators, in seconds."""
+"""Maximum pause between two attempts to start a replicator."""
 _SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
 
 
 class Held(NamedTuple):
-    """The last replicator that a lane was given to, and what was known about the previous one at that time."""
+    """The replicator that a lane was last given to, and what was known about the lane's previous replicator at that
+    time."""
 
     name: str
     former: Former
@@ -32,14 +33,14 @@ class Held(NamedTuple):
     """The lane's grant when `former` was determined."""
     left: bool = False
     word: Progress | None = None
-    """The handoff checkpoint that the previous replicator gave when it left."""
+    """The handoff checkpoint with which the previous replicator left the lane, if it did."""
     parting: Progress | None = None
-    """The handoff checkpoint of this replicator."""
+    """The handoff checkpoint with which this replicator left the lane, if it has left it."""
 
 
 @dataclass(eq=False)
 class Member:
-    """One replicator."""
+    """The state of one replicator, as its `Fleet` knows it."""
 
     name: str
     slot: int
@@ -48,11 +49,11 @@ class Member:
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
     assigned_at: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """The time of the last assignment of each lane that the replicator has not reported since."""
+    """The time of the last assignment of each lane that the replicator has not reported since then."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    """Assignments in flight to the replicator. A release must not overtake them."""
+    """Calls that are assigning lanes to the replicator. A release waits for them, so that it does not overtake them."""
     hurried: bool = False
-    """True if the replicator was last informed that some lanes are urgent."""
+    """True if the last call of `hurry` named urgent lanes."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
     """When the replicator last answered."""
@@ -61,11 +62,11 @@ class Member:
     quarantined: bool = False
     """True if the replicator is being ended because it did not answer."""
     killed: bool = False
-    """True if this process has asked its engine to end the replicator. If the engine then reports it dead, that proves
-    nothing.
+    """True if this process has asked the engine to kill the replicator. After that, a report of its death is no proof
+    that it has ended.
     """
     node: str = ""
-    """The node on which the replicator runs, or was asked to run; empty while unknown."""
+    """The Ray node on which the replicator runs or is to be started. Empty if it is unknown."""
 
     @property
     def is_asked(self) -> bool:
@@ -73,7 +74,7 @@ class Member:
         return not self.quarantined and (self.state == "serving" or not self.greeted)
 
     def health(self, now: float) -> HostState:
-        """Return the state that people are shown."""
+        """Return the replicator's state, for the status."""
         if self.state == "starting":
             return "starting"
         if self.quarantined:
@@ -85,15 +86,16 @@ class Member:
 
 
 def slot_of(name: str) -> int | None:
-    """Return the slot in a replicator's name."""
+    """Return the number (slot) in a replicator's name, or None if the name is not that of a replicator."""
     found = _SLOT.search(name)
     return int(found[1]) if found else None
 
 
 def former_of(state: FlowState, lane: LaneId) -> Former:
-    """Return what the ledger says about the lane's last holder.
+    """Return what the ledger says about the lane's last holder: that there was none, that it has left the lane, or that
+    it may still be writing.
 
-    It is accurate if the ledger was read after the lease was taken.
+    The result is right only if the ledger was read to its end after this daemon took the lease.
     """
     known = state.lanes.get(lane)
     if known is None or known.grant == 0:

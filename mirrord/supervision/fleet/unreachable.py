@@ -1,7 +1,9 @@
-"""Replicators that cannot be reached and that may still run: their node is cut off, or it is unknown if they ended.
+"""Tracks replicators that cannot be reached but may still be running, because their node is cut off or their end could
+not be confirmed.
 
-Their lanes have been given to others. Such a replicator is reported as long as the ledger still records one of these
-lanes under its name. It learns from the ledger that its lanes were taken, and then it ends.
+Their lanes have been given to other replicators. Such a replicator is reported in the status as long as the ledger
+names it as the holder of one of these lanes. The replicator learns from the ledger that others have taken its lanes,
+and then it ends.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +16,14 @@ from mirrord.supervision.fleet.member import Member, lanes_by_ledger
 
 
 class CutOff:
-    """The unreachable replicators of one flow, under one lease."""
+    """The unreachable replicators of one flow. An object is used for one lease."""
 
     def __init__(self, ledger: Callable[[], FlowState]) -> None:
         self._ledger = ledger
         self._members: dict[str, tuple[Member, frozenset[LaneId]]] = {}
 
     def add(self, member: Member) -> None:
-        """Add a replicator that is no longer among the active ones; its lanes are given to others."""
+        """Add a replicator that counts as lost. Its lanes are given to others."""
         self._members[member.name] = (member, frozenset(member.lanes))
 
     def ended(self, name: str) -> None:
@@ -29,7 +31,7 @@ class CutOff:
         self._members.pop(name, None)
 
     def forget_replaced(self, wanted: Iterable[LaneId]) -> None:
-        """Forget replicators whose lanes the ledger records under other names, or whose lanes are no longer wanted."""
+        """Forget a replicator if each of its lanes has another holder in the ledger, or is not in `wanted`."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):
             if not lanes & wanted & lanes_by_ledger(self._ledger(), name):
@@ -37,10 +39,10 @@ class CutOff:
 
     @property
     def reports(self) -> list[ReplicatorReport]:
-        """The last reports of these replicators."""
+        """The last reports of the unreachable replicators."""
         return [member.report for member, _ in self._members.values() if member.report is not None]
 
     def states(self) -> dict[str, HostState]:
-        """Return their states as operators see them."""
+        """Return the state of each unreachable replicator for the status, which is "unknown"."""
         state: HostState = "unknown"
         return dict.fromkeys(self._members, state)

@@ -1,1 +1,1 @@
-"""Audits and compactions that run by schedule."""
+"""Runs scheduled audits and compactions of a flow."""

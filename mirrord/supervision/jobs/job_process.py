@@ -1,7 +1,8 @@
-"""A job that runs in a separate process. It gets its order on stdin, is watched, and ends together with its parent.
+"""Runs an audit or a compaction in a separate process. The process gets its order on stdin and writes its result to
+stdout.
 
-The process ties itself to the thread that started it (`mirrord.jobs.job_main`), so it also ends when its parent is
-killed. The Java process of its Spark ends with it.
+The kernel ends the process when the thread that started it ends (`mirrord.jobs.job_main`), so it also ends when its
+parent is killed. Spark's Java process ends with it.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from mirrord.model.jobs import Job, JobOutcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
-"""Time that a process has to record in the ledger that it was ended, in seconds."""
+"""How long a process that was asked to end may take to record that in the ledger. After that, it is killed."""
 _SHOWN_BYTES = 2_000
 
 
 class JobOrder(msgspec.Struct, frozen=True):
-    """The order for a process: the job, and a configuration with one flow.
+    """The order for a job's process: the kind of job, and a configuration with only the job's flow.
 
-    It holds references to secrets, but no secrets.
+    The configuration contains references to secrets, but no secrets.
     """
 
     job: Job
@@ -33,22 +34,22 @@ class JobOrder(msgspec.Struct, frozen=True):
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """The result of a job."""
+    """The result of a job, and one line for people about it."""
 
     outcome: JobOutcome
     line: str
 
 
 class JobProcess:
-    """A runner that executes jobs, each in a new process."""
+    """Starts each job in a new process, and waits for its result."""
 
     def __init__(self) -> None:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, order: JobOrder) -> JobReport:
-        """Run a job until its process ends.
+        """Run a job in a new process, wait for its end, and return its result.
 
-        If this call is cancelled, the process is asked to end, and is killed a little later.
+        If this call is cancelled, the process is asked to end, and is killed after `END_S` if it has not ended.
         """
         with tempfile.TemporaryFile() as words:
             process = await asyncio.create_subprocess_exec(

@@ -1,8 +1,9 @@
-"""Scheduled audits and compactions of one flow (`[audit] every`, `[compact] every`), while this daemon holds the flow.
+"""Runs the scheduled audits and compactions of one flow while this daemon holds the flow's lease. The keys are `[audit]
+every` and `[compact] every`.
 
-Each job runs in its own process (`mirrord.supervision.jobs.job_process`), so that it takes no time from the
-supervisor's event loop. The job itself makes sure that a person, a cron job or another daemon does not run the same job
-at the same time (`mirrord.ledger.store.job_lease`). If one does, this job does nothing and says so.
+Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
+event loop. The same job may already have been started by a person, a cron job or another daemon. The job finds that out
+from the ledger (`mirrord.ledger.store.job_lease`), and then does nothing and says so.
 """
 
 import asyncio
@@ -23,9 +24,10 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""Interval at which the wall clock is read, because it may be changed."""
+"""Maximum interval between two readings of the wall clock until a job is due, because the clock may be set in the
+meantime."""
 AGAIN_S = 30.0
-"""Pause after an internal error."""
+"""Pause before the next attempt after an internal error."""
 
 log = structlog.get_logger()
 
@@ -36,7 +38,7 @@ class _Scheduled(Protocol):
 
 
 class Schedule:
-    """The scheduled jobs of one flow."""
+    """Starts the scheduled jobs of one flow when they are due, and reports their status."""
 
     def __init__(
         self,
@@ -54,13 +56,13 @@ class Schedule:
         self._notes: dict[Job, str] = {}
 
     def use(self, config: Config) -> None:
-        """Continue with another configuration. Jobs that are running are not affected."""
+        """Continue with another configuration. Running jobs are not affected."""
         self._config = config
         for changed in self._changed.values():
             changed.set()
 
     async def keep(self) -> None:
-        """Run the jobs when they are due, until cancelled. Running jobs are ended then."""
+        """Run each job when it is due, until cancelled. When cancelled, end the running jobs."""
         tasks = [asyncio.create_task(self._keep(job)) for job in JOBS]
         try:
             await asyncio.gather(*tasks)
@@ -71,7 +73,7 @@ class Schedule:
             self._due_ms.clear()
 
     def status(self, states: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
-        """Return the current status of the jobs. `states` is the ledger's knowledge of them."""
+        """Return the current status of the jobs. `states` says what the ledger records about each kind of job."""
         return job_statuses(self._config, states or {}, self._due_ms, self._notes)
 
     async def _keep(self, job: Job) -> None:
@@ -117,7 +119,8 @@ def job_statuses(
 ) -> tuple[JobStatus, ...]:
     """Return the status of each kind of job that is scheduled or has ever run.
 
-    `due_ms` are the times when the next jobs begin. `notes` are faults that the ledger may not know.
+    `due_ms` holds the start times of the next jobs. `notes` holds a line about each failure that the ledger may not
+    contain.
     """
     return tuple(
         _status(job, every_ms, states.get(job), due_ms.get(job), notes.get(job, ""))

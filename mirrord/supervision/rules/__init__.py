@@ -1,1 +1,1 @@
-"""Pure decisions of supervision: placement, reconciliation, orders and probes."""
+"""Pure decisions of supervision: the placement of lanes, operator commands, and the judgement of broker probes."""

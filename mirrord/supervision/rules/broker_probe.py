@@ -1,11 +1,11 @@
-"""The probe of a target: the questions that are put to its brokers, and the judgement of their answers.
+"""The probe of a target's brokers: the batches that are sent to them, and the judgement of their answers.
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
 docs/explanation/broker-behaviour.md lists these facts, and `tests/sim/contract.py` checks all of them against Kafka.
-Other products speak Kafka's protocol too, and a later version may behave differently. So for each set of brokers, a
-topic with one partition once receives the batches of `STEPS`, and the answers are compared with what a lane relies on.
-Some of it cannot be observed in a moment: how long a broker remembers a producer is a config that the lanes ask for,
-and durability across a crash is left to the tests.
+Other products speak Kafka's protocol too, and a later version may behave differently. So for each set of brokers, the
+batches of `STEPS` are sent once to a topic with one partition, and the answers are compared with the behavior that a
+lane relies on. Two properties cannot be observed in this way. How long a broker remembers a producer is a broker
+config, which lanes request. Durability across a crash is checked only by the tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ from mirrord.model.status import Guarantee
 RECORDS = 3
 """Number of records in each batch."""
 OLD_MS = 10 * 86_400_000
-"""Age of records at which every broker has forgotten their producer."""
+"""An age of records that is higher than the time for which any broker remembers a producer, in milliseconds."""
 PRODUCERS = 4
-"""Number of new producer ids that the steps need."""
+"""Number of producers that the steps use. Each of them has a new producer id."""
 _LAST_SEQUENCE = 2**31 - 1
 _ACROSS = _LAST_SEQUENCE - 1
 _ANYTHING = 5_000_000
@@ -30,23 +30,23 @@ _OUT_OF_ORDER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQ
 _CORRUPT = (ErrorCode.CORRUPT_MESSAGE,)
 
 Fate = Literal["taken", "known", "refused"]
-"""Expected outcome of a batch. "taken": appended at the end of the log. "known": a repeat, answered with its original
-offset. "refused": not appended.
+"""Required outcome of a batch. "taken": it is appended at the end of the log. "known": it is a repeated batch, and the
+answer is its original offset. "refused": it is not appended.
 """
 
 
 class ProbeStep(NamedTuple):
-    """One batch, and its required outcome."""
+    """One batch of the probe, and its required outcome."""
 
     rule: str
     producer: int
-    """Number of the producer, counted from 0. Each has an id that was never used before."""
+    """Number of the producer, counted from 0. Each producer has an id that was never used before."""
     sequence: int
     fate: Fate = "taken"
     errors: tuple[int, ...] = ()
-    """Error codes of which a refusal must return one."""
+    """The error codes with which the batch may be refused."""
     connection: int = 0
-    """Index of the connection to the partition's leader: the first or the second."""
+    """Which of two connections to the partition's leader the batch is sent over: 0 or 1."""
     age_ms: int = 0
     damaged: bool = False
     """Whether one bit of the last record is flipped, so that the checksum does not match."""
@@ -72,55 +72,57 @@ _OLD = STEPS[-1]
 
 
 class ProbeAnswer(NamedTuple):
-    """The answer to a produce request."""
+    """A broker's answer to one batch."""
 
     error: int
     base_offset: int
 
 
 class Stored(NamedTuple):
-    """A batch as it is stored in the log afterwards."""
+    """A batch that the probe has read back from the log."""
 
     base_offset: int
     records: int
     producer: int
-    """Number of the producer, or -1 if it is not one of the probe's."""
+    """Number of the batch's producer, or -1 if another client has written the batch."""
     epoch: int
     sequence: int
     same_records: bool
-    """Whether the bytes of its records are those that were sent."""
+    """Whether the records' bytes are the same as those that were sent."""
     append_time: bool
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """Everything that the probe observed."""
+    """All answers and log contents that the probe has observed."""
 
     start: int
     """End of the log before the probe."""
     answers: Sequence[ProbeAnswer]
-    """One answer for each of `STEPS`."""
+    """The answers to the batches of `STEPS`, in the same order."""
     last_sequences: Mapping[int, int] | None
-    """Last sequence of each producer that the leader remembers, by the producer's number. None if it does not report
-    them.
+    """The last sequence of each producer that the leader remembers, by the number of the producer. None if the leader
+    does not support this request.
     """
     end: int
     stored: Sequence[Stored]
 
 
 class Judgement(NamedTuple):
-    """The broken rules, and the remarks.
+    """The result of a probe: one line for each broken rule, and one line for each permitted peculiarity that an
+    operator should know.
 
-    There is one line for each broken rule, and one for each permitted peculiarity worth knowing.
+    The target has passed the probe if there are no failures.
     """
 
     failures: tuple[str, ...]
     remarks: tuple[str, ...]
     disturbed: bool
-    """Whether another client wrote into the topic, so that no judgement is possible."""
+    """Whether another client has written to the topic, so that no judgement is possible."""
 
 
 def judge(seen: Observed) -> Judgement:
-    """Compare the answers with what lanes rely on. A broken rule is reported once and does not affect later ones."""
+    """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once, and does not change
+    what is expected of later steps."""
     if any(batch.producer < 0 for batch in seen.stored):
         return Judgement((), (), disturbed=True)
     failures: dict[str, str] = {}
@@ -149,9 +151,10 @@ def judge(seen: Observed) -> Judgement:
 
 
 def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str:
-    """Return what is wrong with an answer.
+    """Return what is wrong with the answer to a step, or an empty string.
 
-    `known_at` is the offset of an earlier batch with the same sequence, or -1.
+    `end` is the end of the log before the step. `known_at` is the offset of an earlier batch with the same producer and
+    sequence, or -1.
     """
     match step.fate:
         case "taken" if answer != (0, end):
@@ -167,7 +170,7 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
-    """Return what is wrong with the state that was queried and read after the last step."""
+    """Return what is wrong with the broker's state after the last step, by broken rule."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:
@@ -175,7 +178,7 @@ def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> 
     else:
         for producer, sequence in wanted.items():
             last_sequence = seen.last_sequences.get(producer)
-            # The broker may forget the producer of old records at any moment, and lanes allow for that.
+            # The broker may forget the producer of old records at any time. Lanes do not rely on it.
             if last_sequence != sequence and not (producer == _OLD.producer and last_sequence is None):
                 faults.setdefault(
                     TELLS, f"it is {'not reported' if last_sequence is None else last_sequence}, not {sequence}"
@@ -189,14 +192,14 @@ def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> 
 
 
 def mode(probed: TargetProbed | None) -> Mode:
-    """Return the mode in which lanes work: at-least-once only if a probe has failed."""
+    """Return the mode in which lanes work. It is "at-least-once" only if the brokers have failed a probe."""
     return "sequence" if probed is None or probed.passed else "at-least-once"
 
 
 def guarantee(probed: TargetProbed | None, not_probed: str = "") -> tuple[Guarantee | None, str]:
-    """Return what a flow guarantees, with the reason or the remarks about it.
+    """Return what a flow guarantees about each record, and one line with the failures or remarks of the probe.
 
-    `not_probed` says why no probe was possible.
+    `not_probed` says why no probe was possible, and is empty if one was.
     """
     if probed is None and not not_probed:
         return None, ""

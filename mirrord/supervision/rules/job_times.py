@@ -1,6 +1,6 @@
-"""Compute when background jobs are due.
+"""Computes when scheduled jobs are due.
 
-Any two daemons compute the same moments, and the moments differ from flow to flow.
+All daemons compute the same times for a flow, and the times differ from flow to flow.
 """
 
 from zlib import crc32
@@ -9,10 +9,11 @@ from mirrord.model.jobs import Job
 
 
 def next_ms(flow: str, job: Job, every_ms: int, now_ms: int) -> int:
-    """Return the next due moment after `now_ms`, by the wall clock.
+    """Return the next time after `now_ms` at which a job is due, by the wall clock.
 
-    The moments of a job are `every_ms` apart, whichever daemon computes them and whenever it started. The flow's name
-    and the job determine their offset, so that flows take turns, and so do the jobs of a flow.
+    A job is due every `every_ms`, at the same times whichever daemon computes them and whenever that daemon started.
+    The flow's name and the kind of job determine how these times are shifted, so that not all jobs start at the same
+    time.
     """
     offset_ms = crc32(f"{flow}/{job}".encode()) * every_ms >> 32
     return offset_ms + ((now_ms - offset_ms) // every_ms + 1) * every_ms

@@ -1,7 +1,8 @@
-"""Choose the node for each replicator: spread them by the nodes' cores, and move one at a time to new nodes.
+"""Chooses the Ray node for each replicator. Replicators are distributed by the nodes' cores, and are moved to a new
+node one at a time.
 
-A new node gets replicators, and these get their lanes like any newcomer: a few at a time. A node that is gone is no
-longer listed, and neither are the replicators that it had.
+A new node gets replicators, and these get lanes like all new replicators, a few at a time. Lost nodes and their
+replicators are not part of the input.
 """
 
 from collections import Counter
@@ -9,25 +10,25 @@ from collections.abc import Collection, Iterable, Mapping
 
 
 def node_for_next(taken: Iterable[str], nodes: Mapping[str, int]) -> str:
-    """Return the node for the next replicator, or an empty string if no node is known.
+    """Return the node on which the next replicator should start, or an empty string if no node is known.
 
-    `taken` names the node of each existing replicator; `nodes` gives each node's cores.
+    `taken` holds the node of each existing replicator, and `nodes` the number of cores of each node.
     """
     counts = Counter(taken)
     return min(nodes, key=lambda node: (_load(counts[node] + 1, nodes[node]), counts[node], node), default="")
 
 
 def fullest_node(taken: Iterable[str], nodes: Mapping[str, int]) -> str:
-    """Return the node with the most replicators per core, or an empty string if there are none."""
+    """Return the node with the most replicators per core, or an empty string if there are no replicators."""
     counts = Counter(node for node in taken if node in nodes)
     return max(counts, key=lambda node: (_load(counts[node], nodes[node]), node), default="")
 
 
 def crowded_node(taken: Collection[str], nodes: Mapping[str, int]) -> str:
-    """Return a node that should have one replicator less, or an empty string.
+    """Return a node that should give a replicator to another node, or an empty string if there is none.
 
-    There is one if another node would have fewer replicators per core even after getting one more. Repeating this step
-    terminates.
+    The node with the most replicators per core should give one away if another node would have fewer per core even with
+    one more. If the step is repeated, it comes to an end.
     """
     fullest, emptiest = fullest_node(taken, nodes), node_for_next(taken, nodes)
     counts = Counter(taken)

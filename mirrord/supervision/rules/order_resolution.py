@@ -1,7 +1,8 @@
-"""Resolve operator commands: what a name refers to, which facts a command results in, and what it means for placement.
+"""Resolves operator commands: what the name in a command refers to, which facts the command results in, and how
+commands affect the placement of lanes.
 
-A command that is understood is expressed completely by its facts. Any other command is refused with one line that says
-what would be correct.
+The facts of a command express it completely. A command that is impossible is refused with one line that says what would
+be possible.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -49,36 +50,37 @@ KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "replay": ("lane",),
     "seek": ("lane",),
 }
-"""The kinds of objects to which each verb applies."""
+"""The kinds of objects to which each verb can be applied. A "lane" is named as a partition, and a "host" is a
+replicator."""
 _WORDS: Mapping[ObjectKind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
 
 
 class FlowView(NamedTuple):
-    """The state of one flow that commands depend on."""
+    """What must be known about one flow to resolve commands."""
 
     flow: str
     lanes: Mapping[TopicPartition, LaneId]
-    """Lanes that should be copied now, ignoring commands."""
+    """The lanes that the flow should have, including paused ones, by source partition."""
     known: Collection[TopicPartition]
-    """Other partitions that were copied in the past."""
+    """Other source partitions, which were copied in the past."""
     hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
-    """The names of the replicators to which lanes may be moved, and whether each has room."""
+    """The replicators to which lanes may be moved, by name, and whether each of them has room for another lane."""
     alone: Collection[LaneId]
-    """Lanes that have a dedicated replicator."""
+    """Lanes that have a replicator to themselves (`replicators.alone`)."""
     orders: Orders
     quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
-    """Quarantines by partition, including those of earlier topics of the same name."""
+    """Quarantines by source partition and lane, including those of former topics of the same name."""
     ends: Mapping[LaneId, int] = {}
-    """End offsets of the source partitions of hosted lanes, if known."""
+    """The known ends of the source partitions of hosted lanes."""
     standings: Mapping[LaneId, Standing] = {}
-    """Positions of the lanes that have begun."""
+    """The positions of the lanes that have begun to copy."""
     retrying: Mapping[TopicPartition, str] = {}
-    """Hosted lanes that copy nothing now and retry by themselves, each with its remark."""
+    """Source partitions of hosted lanes that copy nothing now and try again by themselves, each with its remark."""
 
 
 class NamedObject(NamedTuple):
-    """The object that a name refers to."""
+    """The object that the name in a command refers to."""
 
     flow: str
     kind: ObjectKind
@@ -97,25 +99,25 @@ class NamedObject(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The outcome of a command."""
+    """What a command results in."""
 
     flow: str
     facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
-    """The facts to append. Empty if nothing changes."""
+    """The facts to append. Empty if the command changes nothing."""
     done: tuple[str, ...] = ()
-    """One line for each change."""
+    """One line for operators about each change."""
     lanes: tuple[TopicPartition, ...] = ()
-    """Lanes that the command stops, starts or moves."""
+    """Source partitions of the lanes that the command stops, starts or moves."""
     notes: tuple[str, ...] = ()
 
 
 def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
-    """Return the lanes that are not paused."""
+    """Return the lanes that no command has paused."""
     return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
 
 
 def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
-    """Return the slots to which lanes are pinned."""
+    """Return the number (slot) of the replicator to which each pinned lane is pinned."""
     if not orders.pins:
         return {}
     pins = ((lane.lane, orders.pins.get(f"{lane.source_topic}-{lane.key.partition}")) for lane in lanes)
@@ -123,7 +125,8 @@ def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, i
 
 
 def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
-    """Return what the command's name refers to. Raises ConfigError if it refers to nothing or is ambiguous."""
+    """Return what the name in the command refers to. Raises ConfigError if nothing has the name, or if it is
+    ambiguous."""
     prefix, colon, name = order.name.rpartition(":")
     flow = prefix if colon else order.flow
     kinds: list[ObjectKind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
@@ -146,7 +149,7 @@ def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
 
 
 def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int) -> Decision:
-    """Return the outcome of a command. Raises ConfigError if it is not possible."""
+    """Return what a command results in. Raises ConfigError if the command is impossible."""
     origin = Origin(order.by, order.reason, at_ms)
     match order.verb:
         case "pause":
@@ -197,7 +200,7 @@ def _resume(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
 
 
 def _also_paused(named: NamedObject, orders: Orders) -> list[str]:
-    """Return a line for each command with a wider scope that keeps this object paused."""
+    """Return a line for each pause of the whole flow or topic that keeps this object paused."""
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
     return [
@@ -236,7 +239,8 @@ def _move(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> D
 
 
 def _seek(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> Decision:
-    """Decide a seek. `order.until` is the offset to seek to; `order.offset` is the log start of the source."""
+    """Return what a seek results in. `order.until` is the offset to seek to, and `order.offset` is the log start offset
+    of the source partition."""
     name = TopicPartition(named.topic, named.partition)
     lane = view.lanes.get(name)
     if lane is None:
@@ -273,7 +277,7 @@ def _drain(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
         return Decision(view.flow, notes=(f"{named} is already drained, {describe_origin(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
-    # Names are never reused, so entries for replicators that have ended are useless.
+    # Names are never used again, so drained replicators that have ended need no entry.
     facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
     hosted = next(host.lanes for host in view.hosts if host.name == named.host)
     lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
@@ -331,7 +335,7 @@ def _topics(view: FlowView) -> set[str]:
 
 
 def _lanes(view: FlowView) -> set[TopicPartition]:
-    """Return every partition that a name may refer to, including those that appear only in commands."""
+    """Return every partition that a name may refer to, including those that appear only in commands in effect."""
     orders = [*view.orders.paused.values(), *view.orders.pins.values()]
     return {
         *view.lanes,

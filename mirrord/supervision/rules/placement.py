@@ -1,7 +1,9 @@
-"""How many replicators a flow gets, which of them hosts a new lane, and which lanes move to balance the load.
+"""Determines how many replicators a flow gets, which of them hosts a new lane, and which lanes move to balance the
+load.
 
-Placement is sticky: a hosted lane stays where it is unless the loads have drifted far apart. The load of a replicator
-is the sum of its lanes' weights. The caller decides what a lane weighs: one each, or the bytes that it copies.
+A hosted lane stays where it is unless the loads of the replicators differ too much. The load of a replicator is the sum
+of the weights of its lanes. The caller determines the weights: all lanes are equal, or a lane's weight is its bytes per
+second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,16 +13,19 @@ from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
 HYSTERESIS = 0.2
-"""Loads that are measured in bytes are balanced only when their gap exceeds this share of their mean."""
+"""If loads are measured in bytes, lanes move only when the difference between the highest and the lowest load exceeds
+this share of the mean load."""
 _LARGEST = 0.9
-"""Largest share of the gap that a moving lane may weigh. A heavier lane would only reverse the gap."""
+"""Maximum weight of a lane that moves, as a share of the difference between the two loads. A heavier lane would only
+reverse the difference."""
 
 
 def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int:
-    """Return how many replicators this number of lanes gets on this number of cores, not counting spares.
+    """Return how many replicators a flow with this number of lanes gets on this number of cores, without spare
+    replicators.
 
-    "auto" means one per core. `partitions_per_replicator` is a hard limit: if it needs more replicators than `count`,
-    there are more. There are never more replicators than lanes.
+    "auto" means one replicator per core. If `partitions_per_replicator` requires more replicators than `count`, there
+    are more. There are never more replicators than lanes.
     """
     count = cores if config.count == "auto" else config.count
     if config.partitions_per_replicator != "auto":
@@ -34,12 +39,12 @@ class Weights:
     """The weight of each lane."""
 
     by_lane: Mapping[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """Weight by lane. If it is empty, all lanes weigh the same."""
+    """The weight of each known lane. If it is empty, all lanes have the same weight."""
     unknown: float = 1.0
-    """Weight of a lane that is not listed."""
+    """The weight of a lane that is not in `by_lane`."""
 
     def of(self, lane: LaneId) -> float:
-        """Return a lane's weight, above 0."""
+        """Return a lane's weight, which is greater than 0."""
         return self.by_lane.get(lane, self.unknown)
 
     def sum(self, lanes: Iterable[LaneId]) -> float:
@@ -47,7 +52,7 @@ class Weights:
         return sum(map(self.of, lanes))
 
     def apart(self, loads: Collection[float]) -> bool:
-        """Whether the loads are uneven enough for lanes to move."""
+        """Return whether the loads differ enough for lanes to move."""
         gap, mean = max(loads) - min(loads), sum(loads) / len(loads)
         return gap > HYSTERESIS * mean if self.by_lane else gap > 0
 
@@ -57,7 +62,7 @@ EQUAL = Weights()
 
 @dataclass
 class PlacementCandidate:
-    """A replicator that may take more lanes."""
+    """A replicator that may get more lanes, with its load and its number of lanes."""
 
     name: str
     load: float
@@ -67,8 +72,8 @@ class PlacementCandidate:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """Choose a replicator for each lane while there is room; no replicator gets more than `most` lanes. Updates the
-    rooms."""
+    """Choose a replicator for each lane, as long as one of the candidates (`rooms`) has fewer than `most` lanes. Update
+    the load and the number of lanes of the candidates."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]
@@ -82,9 +87,10 @@ def place(
 
 
 def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = EQUAL) -> list[LaneId]:
-    """Return the lanes that should leave a replicator for another one whose load is lower by `gap`, heaviest first.
+    """Return at most `most` lanes that should move from a replicator to another one whose load is lower by `gap`,
+    heaviest first.
 
-    Each move reduces the gap between the two by at least a tenth, so the moves come to an end.
+    Each move makes the difference between the two loads smaller, so repeated moves come to an end.
     """
     leaving: list[LaneId] = []
     for lane in sorted(lanes, key=lambda each: (weights.of(each), each), reverse=True):

@@ -1,4 +1,4 @@
-"""Decide operator commands about quarantined records: which entry is meant, and what happens to it."""
+"""Resolves operator commands about quarantined records: which quarantine entry is meant, and which fact results."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -21,10 +21,11 @@ def rule(
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
 ) -> Ruling[QuarantineOrder]:
-    """Decide a command about the lanes of one topic name, including those of earlier topics of that name.
+    """Return the fact that a command about a quarantined record results in, or why it changes nothing. `lanes` holds
+    the quarantines of all lanes with this topic name and partition, including those of former topics of the name.
 
-    `ends` holds the end offsets of their source partitions, if known. `retrying` is the remark for a lane that retries
-    by itself; None means that it does not. Raises ConfigError.
+    `ends` holds the ends of their source partitions that are known. `retrying` is the remark of a lane that tries again
+    by itself, or None if the lane does not. Raises ConfigError if the command is impossible.
     """
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
@@ -57,7 +58,8 @@ def rule(
 
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:
-    """Describe the allowed range. There can be no reason to skip records that have not been written yet."""
+    """Describe the offsets that `--until` allows: from the end of the entry to the end of the source partition, because
+    records that are not written yet cannot be skipped."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
     why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"

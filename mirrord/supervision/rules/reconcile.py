@@ -1,17 +1,17 @@
-"""Compare the lanes that should exist with the replicators that exist, and return the next few steps.
+"""Compares the lanes that a flow should have with its replicators and their lanes, and determines the next few steps.
 
-The functions are called repeatedly with the current observations and remember nothing. A lane is given to a replicator
-only while no other replicator has it. A replicator has a lane from the moment it was assigned until it has given the
-lane back or is known to be dead. So two replicators never host the same lane, in whatever order the steps succeed or
-fail.
+The functions are called repeatedly with the current state of the replicators, and keep no state themselves. A lane is
+assigned to a replicator only while no other replicator has it. A replicator has a lane from its assignment until the
+replicator has given the lane back, is known to be dead, or counts as lost. So a lane is never assigned to two of the
+flow's replicators at once, in whatever order the steps succeed or fail.
 
-The lanes of a crashed replicator do not wait for its replacement: the remaining replicators take them, an empty spare
-first. Once the replacement has started, lanes move a few at a time until the loads are even. A lane that should run
-alone gets a dedicated replicator. The operators' requests (`Wishes`) are followed unless they would leave a lane
-without a replicator.
+The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators, and
+to an empty spare replicator first. After the replacement has started, lanes move to it a few at a time until the loads
+are even. A lane that should run alone gets a replicator to itself. Commands of operators (`Wishes`) are followed,
+unless a lane would then have no replicator.
 
-With several nodes (`mirrord.supervision.rules.node_spread`), a node that has too many replicators gives one up: another
-one starts on another node first, and takes over its lanes like those of a drained replicator.
+If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
+node. Then the lanes of one replicator move away as with `mirrord drain`, and that replicator is stopped.
 """
 
 import math
@@ -27,62 +27,62 @@ from mirrord.supervision.rules.node_spread import crowded_node, fullest_node, no
 from mirrord.supervision.rules.placement import EQUAL, PlacementCandidate, Weights, moves, place, replicators_wanted
 
 STARTS_AT_ONCE = 4
-"""Maximum number of replicators that may be starting at the same time. Each start costs a second of CPU time."""
+"""Maximum number of replicators that may be starting at the same time. Each start uses about a second of CPU time."""
 MOVES_AT_ONCE = 4
 """Maximum number of lanes that may be moving at the same time to balance the load."""
 QUIET_AT_ONCE = 32
-"""Maximum number of nearly idle lanes that may leave a replicator at the same time when it is to be emptied.
+"""Maximum number of nearly idle lanes that may leave a replicator at the same time when all its lanes must leave.
 
-A short pause of such a lane is not noticed, and moving a thousand of them four at a time would take minutes.
+A short pause of such a lane does not matter, and to move a thousand of them four at a time would take minutes.
 """
 _QUIET = 1.25
-"""A lane counts as nearly idle up to this multiple of the weight of a lane about which nothing is known."""
+"""A lane is nearly idle if its weight is at most this multiple of the weight of a lane without known data rate."""
 LANES_AT_ONCE = 250
-"""Maximum number of lanes named in one step.
+"""Maximum number of lanes in one step.
 
-A single message with a thousand lanes would delay the messages after it.
+A single call with a thousand lanes would delay the calls after it.
 """
 
 
 class ObservedReplicator(msgspec.Struct, frozen=True):
-    """A replicator as it was observed."""
+    """What the steps depend on: the current state of one replicator."""
 
     name: str
     slot: int
-    """Its number among the flow's replicators. A replacement takes over the number."""
+    """Number of the replicator in its flow. A replacement gets the number of the replicator that it replaces."""
     state: Literal["starting", "serving", "stopping"]
     lanes: frozenset[LaneId] = frozenset()
-    """Lanes that were assigned to it and that it has not given back."""
+    """The lanes that were assigned to the replicator and that it has not given back."""
     leaving: frozenset[LaneId] = frozenset()
-    """Those of `lanes` that it is draining."""
+    """The lanes among `lanes` that the replicator is draining."""
     node: str = ""
-    """The node on which it runs, or an empty string while that is unknown."""
+    """The Ray node on which the replicator runs. Empty while it is unknown."""
 
 
 class StartReplicator(msgspec.Struct, frozen=True):
-    """Start a replicator in this slot."""
+    """The step to start a replicator with this number."""
 
     slot: int
     node: str = ""
-    """The node to start it on. If it is empty, any node with room will do."""
+    """The Ray node on which to start the replicator. If it is empty, the engine chooses the node."""
 
 
 class Assign(msgspec.Struct, frozen=True):
-    """Assign these lanes to the replicator."""
+    """The step to assign these lanes to the replicator `host`."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Have the replicator drain these lanes and give them back."""
+    """The step to let the replicator `host` drain these lanes and give them back."""
 
     host: str
     lanes: tuple[LaneId, ...]
 
 
 class StopReplicator(msgspec.Struct, frozen=True):
-    """Stop the replicator, because it is no longer needed."""
+    """The step to stop the replicator `host`, because it is no longer needed."""
 
     host: str
 
@@ -95,20 +95,21 @@ class Wishes(msgspec.Struct, frozen=True):
 
     weights: Weights = EQUAL
     alone: frozenset[LaneId] = frozenset()
-    """Lanes that get a dedicated replicator."""
+    """Lanes that get a replicator to themselves."""
     even_out: bool = True
-    """Whether lanes may move merely to balance the loads. A new replicator gets its share in any case."""
+    """Whether lanes may move for the sole purpose of balancing the loads. Lanes move to a new replicator in any
+    case."""
     pins: Mapping[LaneId, int] = {}
-    """Lanes that an operator has pinned to the replicator in this slot. They are placed there while it hosts shared
-    lanes and has room; otherwise they are placed like any other lane.
+    """For each lane that an operator has pinned, the number of the replicator. The lane is placed there if that
+    replicator hosts shared lanes and has room. Otherwise it is placed like all other lanes.
     """
     drained: frozenset[str] = frozenset()
-    """Replicators that an operator wants empty.
+    """Replicators that an operator has drained.
 
-    If no other replicator could take their lanes, another one is started.
+    If no other replicator can get their lanes, another one is started.
     """
     nodes: Mapping[str, int] = {}
-    """The nodes on which replicators can run, and their cores. If it is empty, nodes are not considered."""
+    """The number of cores of each node on which replicators can run. If it is empty, nodes are not considered."""
 
 
 def reconcile(
@@ -121,7 +122,7 @@ def reconcile(
 ) -> list[ReconcileStep]:
     """Return the next steps, or an empty list if nothing has to change.
 
-    `orphans` are lanes whose replicator died; they are placed first.
+    `orphans` are lanes whose replicator died or was lost. They are placed before all other lanes.
     """
     alone = [lane for lane in desired if lane in wishes.alone]
     together = [lane for lane in desired if lane not in wishes.alone]
@@ -141,8 +142,8 @@ def reconcile(
     places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, placed, shared), wishes)
     placed |= places.pinned(homeless)
     placed |= places.urgent([lane for lane in homeless if lane in orphans and lane not in placed])
-    # While some replicators are starting, each gets only its share, and lanes that are pinned to one of them wait for
-    # it.
+    # While replicators are starting, each running one gets only its share of the lanes. Lanes that are pinned to a
+    # starting replicator wait for it.
     share = -(-len(together) // max(shared, 1)) if fewer else None
     coming = {host.slot for host in hosts if host.state == "starting"}
     fresh = [lane for lane in homeless if lane not in orphans and wishes.pins.get(lane) not in coming]
@@ -169,7 +170,8 @@ def takers(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, bool]:
-    """Return the names of the replicators to which a lane may be pinned, and whether each has room for another one."""
+    """Return the names of the replicators to which a lane may be pinned, and whether each of them has room for another
+    lane."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -185,7 +187,8 @@ def destinations(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, list[LaneId]]:
-    """Return where departing lanes would go if they had already left their replicators. They may still go elsewhere."""
+    """Return the lanes that each replicator would get if these lanes had already left their replicators. When they
+    have, the result may be another one."""
     gone = frozenset(leaving).intersection(desired)
     found: dict[str, list[LaneId]] = {}
     if not gone:
@@ -202,10 +205,10 @@ def _drained(hosts: Iterable[ObservedReplicator], wishes: Wishes) -> int:
 
 
 def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
-    """Return how many replicators host shared lanes, and how many replicators there should be in total.
+    """Return how many replicators should host shared lanes, and how many replicators there should be in total.
 
-    Replicators that are to be emptied count towards the total. More are started only if lanes would otherwise have no
-    replicator.
+    Drained replicators are included in the total. More replicators are started for them only if lanes would otherwise
+    have no replicator.
     """
     shared = replicators_wanted(config, together, cores)
     least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
@@ -214,7 +217,7 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 
 
 class _Places:
-    """The replicators that host shared lanes, and the lanes assigned to them in this step."""
+    """The replicators that host shared lanes, with the loads that they have after the assignments of this step."""
 
     def __init__(self, config: ReplicatorsConfig, hosts: Sequence[ObservedReplicator], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
@@ -225,17 +228,18 @@ class _Places:
         self._rooms = [PlacementCandidate(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
 
     def has_room(self, host: ObservedReplicator) -> bool:
-        """Whether the replicator may take another lane."""
+        """Return whether the replicator may get another lane."""
         return self._most is None or len(host.lanes) < self._most
 
     def has_newcomer(self) -> bool:
-        """Whether one of the replicators has so few lanes that it must be new."""
+        """Return whether one of the replicators is new, which shows in its number of lanes: less than half of the
+        average."""
         lanes = [len(host.lanes) for host in self.hosts]
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Place the lanes that are pinned to one of these replicators. Return the name of the replicator for each of
-        these lanes."""
+        """Place the lanes that are pinned to one of these replicators. Return the name of the replicator for each lane
+        that was placed."""
         placed: dict[LaneId, str] = {}
         for host, room in zip(self.hosts, self._rooms, strict=True):
             here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]
@@ -243,7 +247,7 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Yield the lanes that must leave their replicator for the one that they are pinned to."""
+        """Yield a step for each lane that must leave its replicator because it is pinned to another one."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -266,12 +270,13 @@ class _Places:
                 yield Release(host.name, (lane,))
 
     def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Choose replicators for lanes whose replicator died. Return the name of the new one for each lane."""
+        """Choose a replicator for each lane whose replicator died or was lost. Return the replicator's name for each
+        lane."""
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Choose replicators for the other lanes that have none. Return the name for each lane. With a share, no
-        replicator gets more lanes than that."""
+        """Choose a replicator for each other lane that has none. Return the replicator's name for each lane. If `share`
+        is given, no replicator gets more than that number of lanes."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
 
@@ -279,9 +284,10 @@ class _Places:
 def _hosts_of_many(
     serving: Sequence[ObservedReplicator], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
 ) -> list[ObservedReplicator]:
-    """Return the replicators for shared lanes: those that have lanes, and empty ones up to the wanted number.
+    """Return the replicators that may host shared lanes: those that have lanes, and empty ones until there are `wanted`
+    replicators.
 
-    The other empty replicators are spares, or surplus.
+    All other empty replicators are spare or surplus.
     """
     free = [host for host in serving if host.lanes.isdisjoint(alone) and host.name not in placed.values()]
     used = sorted((host for host in free if host.lanes), key=lambda host: (-len(host.lanes), host.slot))[:wanted]
@@ -295,7 +301,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Release lanes that should run alone but do not, so that they can move to an empty replicator."""
+    """Return steps to release lanes that should run alone but share their replicator, so that they can move to an empty
+    one."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -304,7 +311,7 @@ def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]
 def _starts(hosts: Sequence[ObservedReplicator], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
-    # The replacement of a leaving replicator gets its number, and with it the lanes that are pinned there.
+    # The replacement of a replicator that is being stopped gets its number, and so the lanes that are pinned to it.
     taken = {host.slot for host in hosts if host.state != "stopping"}
     free = (slot for slot in count() if slot not in taken)
     return list(islice(free, max(0, min(missing, room))))
@@ -316,10 +323,10 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return at most one replicator that should be replaced by one on another node.
+    """Return the name of the replicator that should be replaced by one on another node, if there is one.
 
-    It is the same replicator until it has left. A replicator that a command drains, that lanes are pinned to, or that
-    is dedicated to a lane is never chosen.
+    Until that replicator has ended, the same one is returned each time. A replicator that an operator has drained, that
+    lanes are pinned to, or that hosts a lane alone is never chosen.
     """
     alive = [host for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
     if len(wishes.nodes) < 2 or len(alive) < wanted or any(host.node not in wishes.nodes for host in alive):
@@ -362,7 +369,7 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
 def _leaves_drained(
     serving: Sequence[ObservedReplicator], open_hosts: Sequence[ObservedReplicator], places: _Places, wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Release lanes from a replicator that is to be emptied, if another one can take them."""
+    """Return a step to release lanes of a drained replicator, if another replicator can get them."""
     for host in serving:
         if host.name not in wishes.drained:
             continue
@@ -375,7 +382,7 @@ def _leaves_drained(
 
 
 def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
-    """Return which of the departing lanes leave now."""
+    """Return which of the lanes that must leave a replicator leave it in the next step."""
     weights = wishes.weights
     quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
     return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
@@ -384,7 +391,7 @@ def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
 def _empties(
     serving: Sequence[ObservedReplicator], kept: Sequence[ObservedReplicator], wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Release the lanes of a surplus replicator, choosing the one with the fewest lanes."""
+    """Return a step to release lanes of the surplus replicator with the fewest lanes."""
     names = {host.name for host in kept}
     surplus = [
         host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
@@ -396,7 +403,8 @@ def _empties(
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
-    """Move lanes from the fullest host to the emptiest one that has room."""
+    """Return a step to release lanes of the replicator with the highest load, so that they can move to the one with the
+    lowest load that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
@@ -404,7 +412,7 @@ def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
         return []
     if not wishes.even_out and not places.has_newcomer():
         return []
-    # Pinned lanes stay, so the fullest host may have nothing to give.
+    # Pinned lanes do not move, so the replicator with the highest load may have no lane that can.
     for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):
         free_to_go = host.lanes - wishes.pins.keys()
         if leaving := moves(free_to_go, loads[host.name] - min(free), MOVES_AT_ONCE, weights):
@@ -419,6 +427,6 @@ def _stops(
 ) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]
-    # While a replicator is being replaced, its replacement is also empty at first, and must not be stopped.
+    # While a replicator is being replaced, the new replicator is also empty at first, but must not be stopped.
     idle = sorted(name for name in idle if name in misplaced or not misplaced)
     yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

@@ -1,8 +1,8 @@
-"""Decide whether a flow meets its recovery point objective.
+"""Determines whether a flow meets its recovery point objective (`rpo`).
 
-The question is: if the source were lost now, how many seconds of records would be lost? The measure is the lanes' lag
-in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). A lane whose lag is unknown does not
-meet the objective, and neither does a topic that should be copied but is not.
+The objective limits how many seconds of records would be lost if the source were lost now. This is measured by the lag
+of the lanes in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). A flow does not meet
+the objective if the lag of a lane is unknown, or if a selected topic is not copied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,10 @@ NOT_LOOKED = "the source's topics are not known yet"
 def rpo_status(
     rpo_ms: int | None, state: FlowPhase, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
 ) -> RpoStatus | None:
-    """Return the status of the objective, or None if the flow has none.
+    """Return whether the flow meets its objective, and why not. Return None if the flow has no objective.
 
-    `faults` are topics that are not copied, or only partly. `looked` means that the list of lanes is complete.
+    `faults` are the topics that are not copied, or only partly. `looked` says that discovery has found all lanes that
+    should exist.
     """
     if rpo_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""What an operator command comes to, after it was compared with the ledger."""
+"""The result of resolving one operator command."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -6,8 +6,8 @@ FactT = TypeVar("FactT")
 
 
 class Ruling(NamedTuple, Generic[FactT]):
-    """The fact that carries out a command, and the line that the operator reads."""
+    """The fact that carries out an operator command, and one line for the operator."""
 
     fact: FactT | None
-    """None if the ledger says so already."""
+    """None if the command changes nothing, because the ledger already says the same."""
     line: str

@@ -1,6 +1,6 @@
-"""Decide commands that seek a lane forward in the source: which of them are possible, and what they do.
+"""Resolves commands that seek a lane ahead in the source: which of them are possible, and which fact results.
 
-A lane can only seek forward. Otherwise the target would hold the copied records twice.
+A lane can only seek ahead. If it went back, the target would hold the same records twice.
 """
 
 from mirrord.ledger.facts.base import Origin
@@ -13,9 +13,10 @@ from mirrord.supervision.rules.ruling import Ruling
 
 
 def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
-    """Decide a seek of the lane to the source offset `to`.
+    """Return the fact with which the lane seeks to the source offset `to`, or why the command changes nothing.
 
-    `log_start` is the source's log start. Raises ConfigError.
+    `at` is the lane's position with its earlier seeks, and `log_start` is the log start offset of the source partition.
+    Raises ConfigError if the seek is impossible.
     """
     for each in at.seeks:
         if each.end == to:

@@ -1,1 +1,1 @@
-"""One daemon replaces another without a pause of the flows."""
+"""Replaces a running daemon by another one (`mirrord start --upgrade`) without a pause of its flows."""

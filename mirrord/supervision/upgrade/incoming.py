@@ -1,8 +1,8 @@
-"""How a daemon replaces another daemon, one replicator at a time. A lane pauses only while it is being moved.
+"""The new daemon's side of an upgrade: takes over the flows of the old daemon. A lane pauses only while it moves.
 
-The new daemon continues with the old daemon's leases, so that the old replicators may keep writing. It moves their
-lanes in groups to its own replicators (`Fleet`). The old replicators live in processes of the old daemon, so they are
-controlled through its HTTP interface. When they have no lanes left, the old daemon is told to end.
+The new daemon continues the leases of the old daemon, so that the old replicators may keep writing. It moves their
+lanes in portions to new replicators (`Fleet`). The old replicators run in processes of the old daemon, so they are
+commanded through its HTTP API. When they have no lanes left, the new daemon orders the old one to end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,32 +26,34 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 CALL_S = 5.0
 ANSWER_S = 4.0
-"""How much longer than its own deadline a call may take, because the old daemon has to ask its replicator."""
+"""For calls that are given a deadline: how long after the deadline the answer may arrive, because the old daemon passes
+the call on to its replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
-"""How long the old daemon may take to release a flow, and how long it is asked to end when everything has moved."""
+"""How long the old daemon may take to hand over a flow. Also how long the new daemon tries to end the old one when all
+lanes have moved."""
 LOOK_S = 0.5
 
 log = structlog.get_logger()
 
 
 class Succession:
-    """The daemon that this one replaces."""
+    """The takeover of all flows from the daemon that this one replaces."""
 
     def __init__(self, predecessor: Predecessor, config: Config, clock: Clock) -> None:
         self.predecessor = predecessor
         self.successor = Successor("", program())
-        """This daemon; its address is known when its HTTP interface is open."""
+        """This daemon. Its address is empty until its HTTP API is open."""
         self.over = False
-        """Whether the old daemon has nothing left and was told to end."""
+        """Whether the old daemon has no flows left and was ordered to end."""
         self.names: set[str] = set()
-        """Names of the old daemon's replicators."""
+        """Names of the replicators that run in processes of the old daemon."""
         self._config = config
         self._clock = clock
 
     @property
     def busy(self) -> str:
-        """Why no other daemon can take over from this daemon now; empty if one can."""
+        """Why no other daemon can take over from this daemon now. Empty if one can."""
         return "" if self.over else f"it is being taken over from {self.predecessor.http}"
 
     async def consent(
@@ -59,7 +61,8 @@ class Succession:
     ) -> None:
         """Wait until the old daemon agrees to hand over a flow, or no longer holds it.
 
-        `since_s` returns how long ago a renewal of the lease was seen. `report` gets the reason for a delay.
+        `since_s` returns how long ago the lease was last seen to be renewed. `report` is called with the reason for a
+        delay.
         """
         while self._has_it(state()):
             try:
@@ -76,9 +79,9 @@ class Succession:
             await self._clock.sleep(RETRY_S)
 
     async def found(self, flow: str) -> list[str]:
-        """Return the replicators that the old daemon has left running for a flow.
+        """Return the names of the replicators that the old daemon has left running for a flow.
 
-        The old daemon then no longer acts on the flow by itself.
+        From its answer on, the old daemon makes no decisions for the flow.
         """
         deadline = self._clock.monotonic() + LET_GO_S
         while not self.over and self._clock.monotonic() < deadline:
@@ -96,9 +99,9 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Tell the old daemon to end as soon as nothing is left there.
+        """Order the old daemon to end as soon as `left` says that none of its replicators are left.
 
-        If it cannot be told in time, it keeps running, but it has no flows any more.
+        If it does not accept the order in time, it keeps running, but it has no flows any more.
         """
         while left():
             await self._clock.sleep(LOOK_S)
@@ -121,7 +124,7 @@ class Succession:
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
 
     async def _end(self) -> str:
-        """Tell the old daemon to end; return why it does not, or an empty string."""
+        """Order the old daemon to end. Return why it does not, or an empty string."""
         try:
             return (await self.call("end")).refused
         except (NoAnswer, CommandRefused) as fault:
@@ -135,7 +138,8 @@ class Succession:
 
 
 class SuccessionEngine:
-    """An `Engine` that also finds the old daemon's replicators."""
+    """An `Engine` that wraps the engine of this daemon, and also finds and commands the replicators of the old
+    daemon."""
 
     def __init__(self, engine: Engine, succession: Succession) -> None:
         self._engine = engine
@@ -143,31 +147,33 @@ class SuccessionEngine:
 
     @property
     def cores(self) -> int:
-        """Number of cores of the wrapped engine."""
+        """The number of cores of the wrapped engine."""
         return self._engine.cores
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Nodes of the wrapped engine."""
+        """The nodes of the wrapped engine."""
         return self._engine.nodes
 
     @property
     def hosts_all(self) -> bool:
-        """Always false, because some replicators live in processes of the old daemon."""
+        """Always False, because some replicators run in processes of the old daemon."""
         return False
 
     async def start(
         self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = ""
     ) -> ReplicatorHandle:
-        """Start a replicator here."""
+        """Start a replicator on the wrapped engine."""
         return await self._engine.start(name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a follower of groups here. The old daemon ends its own follower when it releases a flow."""
+        """Start a group follower on the wrapped engine. The old daemon ends its own follower when it hands over the
+        flow."""
         return await self._engine.start_groups(name, setup, on_death)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the replicators that the wrapped engine finds, and those of the old daemon."""
+        """Return the names of the replicators and followers that the wrapped engine finds, and of the old daemon's
+        replicators."""
         own = await self._engine.found(prefix)
         _, _, rest = prefix.partition("/")
         others = await self._succession.found(rest.partition("/")[0])
@@ -176,52 +182,52 @@ class SuccessionEngine:
         return sorted({*own, *(name for name in others if name.startswith(prefix))})
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Return a handle for a replicator that was found."""
+        """Return a handle for the replicator of this name, which `found` has returned."""
         if name in self._succession.names:
             return Remote(name, self._succession)
         return await self._engine.attach(name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Return a handle for a follower of groups that was found here."""
+        """Return a handle for the group follower of this name, which the wrapped engine has found."""
         return await self._engine.attach_groups(name, on_death)
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Return the replicators that live here."""
+        """Return the replicators of the wrapped engine."""
         return self._engine.running(prefix)
 
     async def end(self, name: str) -> None:
-        """End a replicator that was found."""
+        """End the replicator or follower of this name, which `found` has returned."""
         if name in self._succession.names:
             await Remote(name, self._succession).kill()
         else:
             await self._engine.end(name)
 
     async def close(self) -> None:
-        """End all replicators that live here."""
+        """End all replicators and followers of the wrapped engine."""
         await self._engine.close()
 
 
 class Remote:
-    """A `ReplicatorHandle` for a replicator of the old daemon."""
+    """The `ReplicatorHandle` of a replicator of the old daemon, which is commanded through that daemon's HTTP API."""
 
     def __init__(self, name: str, succession: Succession) -> None:
         self.name = name
         self._succession = succession
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Do nothing: this replicator gets no lanes."""
+        """Ignore the lanes, because a replicator of the old daemon gets no more lanes."""
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Raise ReplicatorUnsure: this replicator is about to end and gets no lanes."""
+        """Raise ReplicatorUnsure, because a replicator of the old daemon gets no more lanes."""
         raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Let the replicator drain lanes; return for each how it was left."""
+        """Make the replicator drain lanes, and return how it left each of them."""
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Do nothing: this replicator is about to end."""
+        """Ignore the call, because the replicator is about to end."""
 
     async def report(self) -> ReplicatorReport:
         """Return the replicator's current report."""
@@ -232,9 +238,10 @@ class Remote:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def greet(self) -> Greeting:
-        """Return the replicator's identity.
+        """Return the replicator's version, setup and report.
 
-        Its process ends with the old daemon, so its program never counts as the same as this one.
+        The old daemon's address is added to the version, so that it never equals this daemon's version and the
+        replicator is always retired. Its process ends with the old daemon.
         """
         answer = await self._call("greet")
         if answer.greeting is None:
@@ -244,11 +251,11 @@ class Remote:
         )
 
     async def close(self, deadline_s: float) -> None:
-        """Let the replicator drain its lanes and end."""
+        """Make the replicator drain its lanes and end."""
         await self._call("close", (), deadline_s)
 
     async def kill(self) -> None:
-        """End the replicator."""
+        """End the replicator without draining it."""
         await self._call("kill")
 
     async def _call(self, verb: HandoverVerb, lanes: Sequence[LaneId] = (), deadline_s: float = 0.0) -> HandoverAnswer:

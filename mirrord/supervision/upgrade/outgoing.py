@@ -1,8 +1,9 @@
-"""Handover to another daemon: this daemon gives its flows away and stays until the other one has taken over all lanes.
+"""The old daemon's side of an upgrade: hands its flows over to the new daemon, and runs until all their lanes have
+moved.
 
-A flow is handed over when the other daemon continues its lease. From then on this daemon makes no decisions for the
-flow. Its replicators keep copying, and it forwards the commands that it gets from the other daemon to them. If the
-other daemon vanishes before it has finished, this daemon takes the flow back.
+A flow is handed over when the new daemon continues its lease. From then on, the old daemon makes no decisions for the
+flow. Its replicators keep copying, and it passes the new daemon's commands on to them. If the new daemon vanishes
+before it has finished, the old daemon takes the flow back.
 """
 
 import asyncio
@@ -24,49 +25,49 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 LOOK_S = 0.5
 GONE_S = 15.0
-"""Silence after which a successor is considered to have given up, in seconds. A live one asks several times a
-second.
+"""A new daemon that has sent no request for this long is assumed to have given up. Otherwise it sends several requests
+per second.
 """
 CLOSE_S = 3.0
-"""Deadline for closing the remaining replicators when the other daemon has vanished or this one must stop."""
+"""How long the remaining replicators may take to close when the new daemon has vanished, or when this one must stop."""
 
 log = structlog.get_logger()
 
 
 class FlowHandover:
-    """The handover of one flow to another daemon."""
+    """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """`prefix` is the common beginning of the names of the flow's replicators."""
+        """`prefix` is the prefix of the names of the flow's replicators."""
         self.successor: Successor | None = None
-        """The daemon that has announced that it will take the flow."""
+        """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
-        """True while the other daemon holds the flow and this one acts only on its commands."""
+        """True while the new daemon holds the flow, so that this one acts for the flow only on its commands."""
         self._engine = engine
         self._prefix = prefix
         self._clock = clock
 
     @property
     def note(self) -> str:
-        """One line for people, or empty."""
+        """One line for people that says to which daemon the flow was handed over. Empty if it was not."""
         if self.successor is None or not self.is_handed:
             return ""
         left = len(self._engine.running(self._prefix))
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
     def has(self, name: str) -> bool:
-        """Return whether the named replicator belongs to the flow and follows commands from the other daemon."""
+        """Return whether the replicator of this name belongs to the flow and is commanded by the new daemon."""
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:
-        """Return whether the daemon that took the flow is the one that announced itself."""
+        """Return whether `holder`, the daemon that has taken the flow, is the one that announced itself."""
         return holder is not None and self.successor is not None and holder.http == self.successor.http
 
     async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
-        """Wait while the other daemon holds the flow.
+        """Wait while the new daemon holds the flow.
 
-        Return True when this daemon must end. Return False when no daemon continues the flow: the new holder has
-        vanished, or has given the flow back.
+        Return True when this daemon must end. Return False if the new daemon has vanished or released the lease, so
+        that this daemon should take the flow back.
         """
         seen = self._clock.monotonic()
 
@@ -98,8 +99,8 @@ class FlowHandover:
     async def _is_silent(self, store: LedgerStore, seen: Callable[[], float]) -> bool:
         """Read the ledger to its end and return whether the holder is still silent.
 
-        Its signs of life may have arrived while this process was not running. If the ledger cannot be read, no sign of
-        life can arrive, so the holder does not count as silent.
+        While this process was suspended, renewals of the lease may have been written that it has not read yet. If the
+        ledger cannot be read, no renewal can be seen, so the holder does not count as silent.
         """
         before = seen()
         try:
@@ -120,28 +121,29 @@ class Handing(Protocol):
 
 
 class Handover:
-    """The handover of all flows of one daemon."""
+    """Answers the requests with which a new daemon takes over the flows of this one."""
 
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """`dismissed` ends this daemon."""
+        """`dismissed` is called to end this daemon."""
         self.replaced_by: Successor | None = None
-        """The daemon that has taken over everything."""
+        """The daemon that has taken over all flows, once there is one."""
         self._heir: Successor | None = None
-        """The daemon that has started to take over."""
+        """The daemon that has begun to take over flows, if there is one."""
         self._heard = 0.0
-        """When the successor last made a request."""
+        """When that daemon last sent a request."""
         self._clock = clock
         self._engine = engine
         self._flows = flows
         self._dismissed = dismissed
 
     async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
-        """Do what the other daemon asks for. If several daemons ask at the same time, only one of them is served."""
+        """Carry out a request of a new daemon, and return the answer. If several daemons want to take over at the same
+        time, only one of them is served."""
         heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
         if all(flow.handover.successor != heir for flow in self._flows.values()):
-            heir = None  # the flows that it had started to take over were taken back
+            heir = None  # this daemon has taken back the flows that the other one had begun to take over
         if heir is not None and call.successor != heir:
             return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} is already taking over from it")
         if heir is not None:
@@ -159,9 +161,10 @@ class Handover:
                 return await self._pass_on(call)
 
     def _end(self, successor: Successor | None) -> str:
-        """End this daemon unless it still has flows, and return the reason for a refusal.
+        """End this daemon, unless it still has flows. Return the reason if it does not end, or an empty string.
 
-        The successor asks for this when it has all flows that it knows of, but `apply` may have added another one.
+        The new daemon sends this request when it has all flows that it knows of, but `apply` may have added another
+        flow here.
         """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:
@@ -198,7 +201,8 @@ class Handover:
             return HandoverAnswer(refused=str(fault))
 
     def _named(self, name: str) -> ReplicatorHandle:
-        """Return a replicator of a flow that was handed over. Raises ReplicatorDead, ReplicatorUnsure."""
+        """Return the replicator of this name, if its flow was handed over. Raises ReplicatorDead if it has ended, and
+        ReplicatorUnsure if its flow was not handed over."""
         for handle in self._engine.running(name):
             if handle.name == name:
                 if not any(flow.handover.has(name) for flow in self._flows.values()):

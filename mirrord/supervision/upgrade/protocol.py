@@ -1,7 +1,7 @@
 """The messages between two daemons when one replaces the other (`mirrord start --upgrade`).
 
-The new daemon asks, and the old one answers through its HTTP server. Either may be of another version, so fields are
-only added.
+The new daemon sends requests to the HTTP API of the old one. The two daemons may have different versions, so fields may
+be added, but not removed or changed.
 """
 
 from typing import Literal
@@ -13,30 +13,31 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""What the new daemon requests. "terms": ask what there is to hand over. "begin": ask the old daemon to hand over a
-flow, which it does once the requesting daemon has continued its lease. "found": ask for the replicators of a flow that
-was handed over; calls to these follow. "end": nothing is left, and the old daemon may exit.
+"""What the new daemon requests. "terms": which flows can be handed over. "begin": hand over a flow, which happens when
+the new daemon continues its lease. "found": the names of the replicators of a flow that was handed over. "greet",
+"release", "report", "close", "kill": the calls of `ReplicatorHandle`, for one of these replicators. "end": end the old
+daemon, because it has no lanes left.
 """
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The daemon that is to be replaced."""
+    """The old daemon, which is replaced."""
 
     http: str
     program: str
     daemon: str
-    """The same as `Holder.daemon`. A daemon that continues its leases has the same identity."""
+    """The old daemon's identity, as in `Holder.daemon`. A daemon that continues its leases takes the same identity."""
 
 
 class Successor(msgspec.Struct, frozen=True):
-    """The daemon that replaces the old one."""
+    """The new daemon, which replaces the old one."""
 
     http: str
     program: str
 
 
 class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The flows that the old daemon can hand over, and its identity."""
+    """The names of the flows that the old daemon can hand over, and its version and identity."""
 
     program: str
     instance: str
@@ -52,7 +53,7 @@ class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
     successor: Successor | None = None
     flow: str = ""
     name: str = ""
-    """Name of a replicator."""
+    """Name of the replicator that the request is for."""
     lanes: tuple[LaneId, ...] = ()
     deadline_s: float = 0.0
 
@@ -61,16 +62,16 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The old daemon's answer to a `HandoverCall`."""
 
     refused: str = ""
-    """Why nothing was done, or an empty string. The request may be repeated."""
+    """Why the request was not carried out, or an empty string. The request may be repeated."""
     dead: bool = False
-    """Whether the replicator has ended."""
+    """Whether the replicator that the request is for has ended."""
     terms: HandoverTerms | None = None
     names: tuple[str, ...] = ()
-    """Names of replicators."""
+    """Names of the flow's replicators ("found")."""
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
-    """Whether each released lane was left cleanly."""
+    """Whether the replicator left each of the released lanes cleanly ("release")."""
     words: dict[LaneId, Progress] = {}
-    """The last resume positions of the lanes that were left cleanly."""
+    """The last resume position of each lane that was left cleanly ("release")."""
     report: bytes = b""
-    """The `ReplicatorReport` of a replicator, as msgpack."""
+    """The replicator's `ReplicatorReport`, as msgpack ("report")."""

@@ -1,4 +1,5 @@
-"""Compare the ACLs of the source with those of the target, and plan the few that must be added or removed."""
+"""Compares the ACLs of the source with those of the target, and plans which ACLs must be added or removed at the
+target."""
 
 from collections.abc import Iterable
 
@@ -10,14 +11,14 @@ from policies.acls import AclPolicy, TopicNames, Untold
 
 
 class AclsPlan(msgspec.Struct, frozen=True):
-    """The ACLs to add and remove, and the findings that an operator should see."""
+    """The ACLs to add and remove at the target, and other ACLs that an operator should know of."""
 
     add: tuple[AclRule, ...] = ()
     remove: tuple[AclRule, ...] = ()
     foreign: tuple[AclRule, ...] = ()
-    """ACLs on the flow's target topics that neither exist at the source nor were added by mirrord. They are kept."""
+    """ACLs on the flow's target topics that do not exist at the source and were not added by mirrord. They are kept."""
     uncopyable: tuple[tuple[AclRule, str], ...] = ()
-    """ACLs of the source that cannot be synced, each with the reason."""
+    """ACLs of the source that cannot be synced to the target, each with the reason."""
 
 
 def plan_acls(
@@ -30,7 +31,7 @@ def plan_acls(
 ) -> AclsPlan:
     """Plan the changes to the target's ACLs.
 
-    `ours` are the rules at the target that mirrord added; `copies` are the flow's target topics.
+    `ours` are the ACLs at the target that mirrord has added. `copies` are the flow's target topics.
     """
     wanted: set[AclRule] = set()
     uncopyable: list[tuple[AclRule, str]] = []
@@ -50,7 +51,7 @@ def plan_acls(
                 uncopyable.append((rule, reason))
             case None:
                 pass
-    # Without an answer about a name, it is unknown which rules are surplus.
+    # If a policy has given no answer about a name, it is unknown which ACLs at the target are surplus.
     surplus: frozenset[AclRule] = frozenset() if unanswered else target - wanted
     remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()

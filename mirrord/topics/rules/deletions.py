@@ -1,7 +1,7 @@
-"""Decide which target topics are deleted after their source topic is gone.
+"""Decides which target topics are deleted after their source topic was deleted.
 
-A target topic is deleted only if mirrord created it, only if the flow asks for deletions, and only after the grace
-period recorded in the ledger has ended.
+A target topic is deleted only if mirrord has created it, if the flow has `propagate_deletes`, and if the grace period
+that the ledger records has ended.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,35 +16,35 @@ from mirrord.topics.rules.recreated_topic_names import CopyNames
 
 
 class TopicCopy(msgspec.Struct, frozen=True, order=True):
-    """A target topic that mirrord created, according to the ledger."""
+    """A target topic that mirrord has created according to the ledger, and its source topic."""
 
     topic: str
     topic_id: TopicId
     source_topic: str
     delete_at_ms: int | None = None
-    """Wall-clock time at which it will be deleted, or None if it is kept."""
+    """Wall-clock time at which the target topic will be deleted. None if no deletion is planned."""
     source_topic_id: TopicId | None = None
 
 
 class DeletionsPlan(msgspec.Struct, frozen=True):
-    """The facts to append and the deletions to carry out."""
+    """The facts to append, and the target topics to delete."""
 
     facts: tuple[TopicDeletionPlanned | TopicDeletionWithdrawn, ...] = ()
     due: tuple[TopicCopy, ...] = ()
-    """Copies whose deletion is in the ledger and whose grace period has ended."""
+    """Target topics whose deletion is planned in the ledger and whose grace period has ended."""
     waiting: tuple[TopicCopy, ...] = ()
-    """Copies whose deletion is in the ledger and whose grace period has not ended."""
+    """Target topics whose deletion is planned in the ledger and whose grace period has not ended."""
 
 
 class CopiesWithoutSource(NamedTuple):
-    """Copies that are still where the flow put them, but whose source topic is gone."""
+    """Target topics that still exist and are still the flow's copies, but whose source topic is missing."""
 
     unseen: list[TopicCopy]
-    """Copies for which the source shows no topic of that name."""
+    """Target topics for which the source lists no topic with the name of the source topic."""
     replaced: list[TopicCopy]
-    """Copies whose source name now belongs to another topic that has its own copy.
+    """Target topics whose source topic's name now belongs to another topic, which has a separate target topic.
 
-    The existence of the other topic proves that the former one is gone.
+    Since the other topic has the name, the former source topic no longer exists.
     """
 
 
@@ -55,10 +55,10 @@ def without_source(
     target_name: Callable[[str], str | None],
     names: CopyNames,
 ) -> CopiesWithoutSource:
-    """Find the copies whose source topic is gone.
+    """Find the target topics whose source topic is missing.
 
-    `target_name` returns the target topic that the naming gives a source topic of the flow, and None for any other
-    topic.
+    `target_name` returns the target topic of a source topic that the flow copies, according to its naming. It returns
+    None for all other topics.
     """
     gone = CopiesWithoutSource([], [])
     for copy in sorted(copies, key=lambda each: each.topic):
@@ -77,10 +77,10 @@ def without_source(
 def plan_deletions(
     copies: Iterable[TopicCopy], gone: Collection[TopicCopy], now_ms: int, grace_ms: int, *, wanted: bool
 ) -> DeletionsPlan:
-    """Plan the deletions.
+    """Plan the deletion of target topics, and withdraw planned deletions that are no longer justified.
 
-    `gone` are the copies found by `without_source`. Of the unseen ones it holds only those that the cluster also
-    reports as missing when it is asked for them by name.
+    `gone` are the target topics that `without_source` has found. Those in `unseen` are included only if the source,
+    asked for the source topic by name, also says that it does not exist.
     """
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []

@@ -1,4 +1,5 @@
-"""Hazards that MirrorMaker 2 silently accepts: misleading names, targets that already hold other data, two writers."""
+"""Finds hazards that MirrorMaker 2 accepts silently: misleading topic names, target topics that already contain other
+data, and target topics with two writers."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 
@@ -11,7 +12,7 @@ from mirrord.topics.rules.topic_list import TopicLine
 from policies.flow_policies import naming_of
 
 SHOWN = 3
-"""Maximum number of names in one line."""
+"""Maximum number of topic names that one line lists."""
 
 
 def topic_hazards(
@@ -20,9 +21,10 @@ def topic_hazards(
     target: Mapping[str, Topic],
     aliases: Iterable[Alias],
 ) -> Iterator[Finding]:
-    """Yield the findings that follow from names alone.
+    """Yield the findings that follow from topic names alone.
 
-    `target` holds the target's topics; `aliases` are all clusters of the configuration.
+    `lines` are the flow's topics, `target` the topics of the target cluster, and `aliases` those of all clusters in the
+    configuration.
     """
     known = set(aliases)
     strange: list[str] = []
@@ -58,7 +60,8 @@ def topic_hazards(
 
 
 def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
-    """Whether a source topic is named like a copy of a target topic that does not exist."""
+    """Return whether the name of a source topic says that it is a copy from the target cluster, although that cluster
+    has no such topic."""
     before = flow.target + flow.separator
     return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
 
@@ -66,7 +69,8 @@ def is_named_like_copy(flow: FlowConfig, topic: str, target: Container[str]) -> 
 def status_hazards(
     flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield lines for the status. `begins` holds the target offset of each partition's first copied record."""
+    """Yield lines about hazards for the status. `begins` holds the target offset of the first copied record of each
+    target partition."""
     local = sorted(topic for topic in source if is_named_like_copy(flow, topic, target))
     if local:
         line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
@@ -77,13 +81,14 @@ def status_hazards(
 
 
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
-    """Yield a finding for each target topic that holds records although this flow has never written to it.
+    """Yield a finding for each target topic that contains records although this flow has never written to it.
 
-    `held` counts the offsets between log start and log end of target topics; `ours` are the topics in the ledger.
+    `held` is the number of offsets between log start and log end of each target topic. `ours` are the target topics in
+    the flow's ledger.
     """
     for topic, offsets in held.items():
         if offsets and topic not in ours:
-            # Under identical names the target may have its own writers, or other flows.
+            # With naming = "identity", clients or other flows may write to the same topic at the target.
             yield Finding(
                 severity="note" if flow.naming == "identity" else "warning",
                 flow=flow.name, where=f"{flow.target}: topic {topic}",
@@ -96,10 +101,10 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
 def other_writers(
     flow: FlowConfig, targets: Mapping[str, str], others: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """Yield a finding for the target topics that flows outside the configuration also write to.
+    """Yield a finding for target topics to which a flow outside this configuration also writes.
 
-    `targets` maps the target topics of this flow to their source topics. `others` are the target topics of the other
-    flows.
+    `targets` maps the target topics of this flow to their source topics. `others` holds the target topics of the other
+    flows, by flow.
     """
     for other, topics in others.items():
         both = sorted(set(topics) & targets.keys())
@@ -112,7 +117,7 @@ def other_writers(
 
 
 def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
-    """Yield a finding if `propagate_deletes` is set although the same names are copied back."""
+    """Yield a finding if `propagate_deletes` is set although another flow copies the same names back."""
     back = [other.name for other in others if goes_back(flow, other)]
     if flow.propagate_deletes and back:
         yield Finding(

@@ -1,7 +1,8 @@
-"""What the ledger says about a source partition before a lane of it begins, such as former topics of its name.
+"""Determines what the ledger says about a source partition before a lane for it begins: for example, whether a former
+topic of the same name was copied.
 
-If a source topic was created again, none of its records has been seen before. If a target topic was created again, the
-contents of the former one are copied again, as far back as the source still has them.
+If a source topic was deleted and created again, all its records are new, and none of them has been copied. If a target
+topic was deleted and created again, the records of the former one are copied again where the source still has them.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,10 @@ from mirrord.topics.rules.partition_start import FixedStart, LedgerEvidence, par
 
 
 class Incarnations:
-    """What the ledger says about former topics. Valid until an entry is added to the ledger.
+    """What the ledger says about former topics and the starts of lanes. An object is valid until the ledger gets
+    another entry.
 
-    Thousands of lanes may begin and ask at the same time, so each query considers only the lanes of its own topics.
+    Thousands of lanes may begin at the same time, so each query examines only the lanes of the topics in question.
     """
 
     def __init__(self, state: FlowState) -> None:
@@ -36,22 +38,23 @@ class Incarnations:
                 begun[key.partition] = min(offset, begun.get(key.partition, offset))
 
     def before(self, key: LaneKey, source_topic: str, target_topic: str) -> LedgerEvidence:
-        """Return everything that the ledger says about a lane that is about to begin."""
+        """Return the evidence in the ledger about the start of a lane that is about to begin."""
         again = self.is_again(source_topic, key.source_topic_id)
         known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
         return LedgerEvidence(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
-        """Return whether the flow has copied a former topic of this name, so that no record of the new one has been
-        seen."""
+        """Return whether the flow has copied a former source topic of this name, so that all records of the new one are
+        new."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 
     def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
-        """Return the first source offset that a former target topic of this name held; None if there was no such topic
-        or it was empty.
+        """Return the first source offset that a former target topic of this name contained. Return None if there was no
+        such topic, or if it was empty.
 
-        A copy that MirrorMaker 2 had left in that topic was deleted with it, so in that case no offset is too old.
+        If the former target topic also contained records that MirrorMaker 2 had copied, these were deleted with it. In
+        that case the result is 0, so that everything that the source still has is copied again.
         """
         firsts = [
             0 if lane.inherited is not None else first.offset
@@ -61,19 +64,21 @@ class Incarnations:
         return min(firsts, default=None)
 
     def began_at(self, key: LaneKey) -> int | None:
-        """Return the first offset of the source partition that was copied into any target topic; None if nothing was
-        copied."""
+        """Return the first offset of the source partition that was copied into any target topic. Return None if nothing
+        was copied."""
         return self._began.get(key.source_topic_id, {}).get(key.partition)
 
     def is_late(self, key: LaneKey) -> bool:
-        """Return whether the partition was added, or its topic created, too late for `start` to apply to it."""
+        """Return whether the partition was added, or its topic created, after the flow's topics were first selected, so
+        that `start` does not apply to it."""
         known = self._starts.get(key.source_topic_id)
         if known is not None:
             return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
         return self._looked or key.source_topic_id in self._began
 
     def fixed_start(self, key: LaneKey) -> FixedStart | None:
-        """Return the start offset that was resolved when the source partition was first seen; None if there is none."""
+        """Return the start offset that was resolved when the source partition was first selected, or None if there is
+        none."""
         known = self._starts.get(key.source_topic_id)
         if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
             return None
@@ -81,14 +86,14 @@ class Incarnations:
 
 
 class Lately:
-    """A cache of the newest `Incarnations`."""
+    """Keeps the `Incarnations` of the newest state of the ledger."""
 
     def __init__(self) -> None:
         self._read: tuple[FlowState, int] | None = None
         self._found: Incarnations | None = None
 
     def of(self, state: FlowState) -> Incarnations:
-        """Return the `Incarnations` for the current state of the ledger."""
+        """Return the `Incarnations` of this state of the ledger."""
         found, read = self._found, self._read
         if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
             found = self._found = Incarnations(state)
@@ -97,10 +102,10 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
-    """Return a function that gives the offset at which a partition without a lane begins, or None while `start` is not
-    resolved for it.
+    """Return a function that returns the offset at which a partition without a lane will begin, or None if `start` is
+    not resolved for it yet.
 
-    A lane that begins at the first record counts as beginning at 0.
+    For a lane that will begin at the first record, the function returns 0.
     """
     found = Incarnations(state)
 

@@ -1,7 +1,7 @@
-"""The changes that `start` would make to the clusters, as steps for people.
+"""Lists the changes that `mirrord start` would make to the clusters, as steps for people.
 
-Each part of mirrord that alters something adds its steps. This module also lists what is never synced, so that an empty
-plan is not mistaken for a promise about it.
+The functions turn the plans of discovery and of the syncs into steps. `NOT_SYNCED` lists what is never synced, so that
+an empty list of steps is not taken as proof that both clusters agree on that, too.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,11 +23,11 @@ NOT_SYNCED = (
     "configs of clusters and brokers",
     "schemas of a schema registry",
 )
-"""Resources that no flow syncs, whatever the configuration says."""
+"""Resources that no flow syncs."""
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of one resource."""
+    """One change that `mirrord start` would make to one resource."""
 
     flow: str
     cluster: Alias
@@ -35,11 +35,12 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["topic", "setting", "acl", "group"]
     name: str
     detail: str
-    """One line that describes the change from the old to the new state."""
+    """One line that describes the change."""
 
 
 def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[PlanStep]:
-    """Yield a step for each topic that is created or grown. `target` holds the topics that the target has."""
+    """Yield a step for each topic that would be created or would get more partitions. `target` holds the topics of the
+    target."""
 
     def step(action: Literal["create", "grow"], name: str, detail: str) -> PlanStep:
         return PlanStep(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
@@ -67,14 +68,14 @@ def _partitions(number: int) -> str:
 
 
 def replicas(factor: int) -> str:
-    """Describe how many replicas a new topic gets."""
+    """Return how many replicas a new topic gets, in words."""
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
     return "the brokers' default replication"
 
 
 def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterator[PlanStep]:
-    """Yield a step for each config change of a target topic, ordered by topic name."""
+    """Yield a step for each config of a target topic that would be changed, ordered by topic name."""
     for topic, plan in sorted(plans.items()):
         for change in plan.changes:
             detail = f"{change.name}: {_shown(change.before)} → {_shown(change.after)}"
@@ -84,7 +85,7 @@ def setting_steps(flow: FlowConfig, plans: Mapping[str, SettingsPlan]) -> Iterat
 
 
 def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
-    """Yield a step for each ACL that is added or removed."""
+    """Yield a step for each ACL that would be added or removed at the target."""
     for rule in plan.add:
         yield PlanStep(
             flow=flow.name, cluster=flow.target, action="create", kind="acl", name=rule.name, detail=f"{rule}"
@@ -96,7 +97,7 @@ def acl_steps(flow: FlowConfig, plan: AclsPlan) -> Iterator[PlanStep]:
 
 
 def deletion_steps(flow: FlowConfig, gone: Iterable[TopicCopy]) -> Iterator[PlanStep]:
-    """Yield a step for each copy whose source topic no longer exists, in a flow that propagates deletions."""
+    """Yield a step for each target topic that would be deleted, because its source topic no longer exists."""
     grace = flow.delete_grace_ms / 1000
     for copy in gone:
         detail = f"{copy.source_topic} is gone; after {grace:g} s of grace"

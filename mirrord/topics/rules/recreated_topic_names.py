@@ -1,8 +1,9 @@
-"""Names of target topics that the naming does not decide, because a recreated topic may get a separate target topic.
+"""Determines names of target topics that do not follow the flow's naming. With `on_recreated = "fresh"`, a source topic
+that was deleted and created again gets a separate target topic.
 
-The name is chosen once and bound in the ledger to the source topic's id (`mirrord.ledger.facts.core.CopyNamed`) before
-the target topic is created. From then on every lookup of that topic's copy follows the ledger, whatever the
-configuration says later.
+The name of this target topic is chosen once. The fact `mirrord.ledger.facts.core.CopyNamed` assigns it to the source
+topic's id before the target topic is created. From then on, the name in the ledger is used for that source topic, even
+if the configuration changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,51 +20,54 @@ from policies.naming import SEPARATOR, is_heartbeats
 
 
 class CopyNames(msgspec.Struct, frozen=True):
-    """The bound names of one flow, according to its ledger at one moment."""
+    """The target topic names that one flow's ledger has assigned to source topics, as of one moment."""
 
     bound: Mapping[TopicId, CopyNamed] = {}
-    """Bound names by the source topic's id, in the order in which they were chosen."""
+    """The assigned names by the id of the source topic, in the order in which they were chosen."""
     copied: Mapping[str, Sequence[TopicId]] = {}
-    """Source topics with lanes: all topic ids that have had this name, in chronological order."""
+    """For each name of a source topic that was copied: all topic ids that have had this name, oldest first."""
     held: Collection[str] = frozenset()
-    """Target topics with lanes, whether or not they still exist."""
+    """Names of all target topics that were ever copied into, whether or not they still exist."""
     fresh: bool = False
-    """Whether a recreated topic gets a separate target topic."""
+    """Whether `on_recreated` is "fresh"."""
     separator: str = SEPARATOR
 
     def of(self, topic_id: TopicId | None) -> str | None:
-        """Return the name that is bound to a source topic, or None if the naming decides."""
+        """Return the name that is assigned to the source topic with this id, or None if the flow's naming applies to
+        it."""
         named = self.bound.get(topic_id) if topic_id is not None else None
         return named.target_topic if named is not None else None
 
     def needs_own(self, topic: str, topic_id: TopicId) -> bool:
-        """Whether a name must be chosen: an earlier topic of this name was copied, and nothing of this one was.
+        """Return whether a separate name must be chosen for this source topic: a former topic of the same name was
+        copied, and this one was not.
 
-        Each cluster has a single topic of heartbeats, whose name its readers look for, so it is never renamed.
+        A heartbeats topic never gets a separate name, because its readers find it by its name.
         """
         before = self.copied.get(topic, ())
         is_new = bool(before) and topic_id not in before and topic_id not in self.bound
         return self.fresh and is_new and not is_heartbeats(topic, self.separator)
 
     def owners(self) -> dict[str, CopyNamed]:
-        """Return the bound names, by target topic."""
+        """Return the assigned names by target topic."""
         return {each.target_topic: each for each in self.bound.values()}
 
     def beside(self, topic: str) -> list[str]:
-        """Return all names that are bound to copies of topics of this name."""
+        """Return all target topic names that are assigned to source topics of this name."""
         return [each.target_topic for each in self.bound.values() if each.source_topic == topic]
 
     def replaces(self, topic_id: TopicId, topic: str, former: TopicId | None) -> bool:
-        """Whether the topic has a separate copy, and the topic with the id `former` had the same name before it."""
-        ids = [*self.copied.get(topic, ()), *self.bound]  # bound ids that are not copied yet came last
+        """Return whether the topic has a separate target topic, and the topic with the id `former` had the same name
+        before it."""
+        ids = [*self.copied.get(topic, ()), *self.bound]  # names are assigned before the first copy
         if topic_id not in self.bound or former is None or former not in ids:
             return False
         return ids.index(former) < ids.index(topic_id)
 
     def chosen(self, name: str, taken: Collection[str]) -> str:
-        """Return a separate name for a copy.
+        """Choose a separate name for a target topic: `name` with a number after it.
 
-        `taken` holds the `plain_form` of names that exist or belong to another topic.
+        `taken` holds the `plain_form` of all names that exist or are intended for another topic.
         """
         for number in count(2):
             found = f"{name}{self.separator}{number}"
@@ -76,7 +80,7 @@ NAMING_ALONE = CopyNames()
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
-    """Return what the ledger says about the names of the flow's copies."""
+    """Return the names of target topics that the flow's ledger has assigned."""
     fresh = flow.on_recreated == "fresh"
     if not fresh and not state.named:
         return NAMING_ALONE
@@ -89,7 +93,8 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Return the ids under which target topics have existed, for each source topic and the name of its target topic."""
+    """Return the ids of all target topics that were ever copied into, by the id of the source topic and the name of the
+    target topic."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)

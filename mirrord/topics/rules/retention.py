@@ -1,13 +1,13 @@
-"""How a topic's configs let brokers remove its records: by age, by size, and by compaction."""
+"""Determines from a topic's configs when brokers remove its records: by age, by size, or by compaction."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Retention(NamedTuple):
-    """The limits by which a source topic's records are deleted.
+    """The age in milliseconds and the size in bytes above which brokers delete records of a topic.
 
-    None means that there is no such limit, or it is not known.
+    None means that there is no such limit, or that it is unknown.
     """
 
     ms: int | None = None
@@ -18,7 +18,7 @@ NOTHING_KNOWN = Retention()
 
 
 def retention_of(settings: Mapping[str, str | None]) -> Retention:
-    """Return the limits, given the effective configs of a topic."""
+    """Return the limits that follow from the effective configs of a topic."""
     policy = settings.get("cleanup.policy") or ""
     if "delete" not in [each.strip() for each in policy.split(",")]:
         return NOTHING_KNOWN
@@ -30,7 +30,7 @@ def _limit(value: str | None) -> int | None:
         limit = int(value or "")
     except ValueError:
         return None
-    return limit if limit >= 0 else None  # -1: without one
+    return limit if limit >= 0 else None  # -1 means no limit
 
 
 def is_compacted(policy: str) -> bool:

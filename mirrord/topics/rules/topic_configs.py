@@ -1,7 +1,8 @@
-"""How target topics are created, and which of their configs differ from those that the flow requires.
+"""Determines the replication factor and configs with which target topics are created, and which of their configs must
+be altered later.
 
-As in Kafka's tools, a config is the topic's own if it was set on the topic itself; every other value comes from the
-cluster. A config that the source topic has as its own is set on the target topic as its own.
+As in Kafka's tools, a config is a topic's own if it was set on the topic itself. All other values come from the
+cluster. A config that is the source topic's own is set on the target topic, and so becomes the target topic's own.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,15 +17,16 @@ from policies.properties import Properties
 
 
 class SettingsPlan(msgspec.Struct, frozen=True):
-    """The changes from the target topic's current configs to the required ones."""
+    """The changes to make to the configs of one target topic."""
 
     changes: tuple[ConfigChange, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Own configs of the source topic that the target's brokers do not know."""
+    """Names of the source topic's own configs that the target's brokers do not know."""
 
 
 def replication_factor(rule: ReplicationFactor, source_replicas: int) -> int:
-    """Return the replication factor for the copy of a topic with this number of replicas (0: not known)."""
+    """Return the replication factor for the target topic of a source topic with this number of replicas, which is 0 if
+    it is unknown."""
     if isinstance(rule, int):
         return rule
     return source_replicas if rule == "source" and source_replicas else BROKER_DEFAULT
@@ -33,7 +35,7 @@ def replication_factor(rule: ReplicationFactor, source_replicas: int) -> int:
 def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]], brokers: int) -> str:
     """Return one line if target topics have fewer replicas than required because the target has too few brokers.
 
-    `pairs` are source topics and their copies.
+    `pairs` are the source topics with their target topics. Returns an empty string if there are no such topics.
     """
     short = [
         (target.name, target.replicas, wanted)
@@ -48,9 +50,9 @@ def fewer_replicas(rule: ReplicationFactor, pairs: Iterable[tuple[Topic, Topic]]
 
 
 def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collection[str] | None) -> dict[str, str]:
-    """Return the configs with which a new target topic is created.
+    """Return the configs with which to create a new target topic.
 
-    `known` are the config names that the target's brokers know, or None if they could not be determined.
+    `known` are the config names that the target's brokers know, or None if they are unknown.
     """
     return {
         name: setting.value
@@ -65,7 +67,7 @@ def own_settings(source: Mapping[str, Setting], rule: Properties, known: Collect
 def plan_settings(source: Mapping[str, Setting], target: Mapping[str, Setting], rule: Properties) -> SettingsPlan:
     """Plan which configs of the target topic to alter.
 
-    Configs that the rule excludes are left as they are, and so are configs that only the target's brokers know.
+    Configs that the rule excludes are not changed, and neither are configs that only the target's brokers know.
     """
     changes: list[ConfigChange] = []
     unknown: list[str] = []

@@ -1,4 +1,4 @@
-"""A flow's topics as shown to operators: which topic is copied into which, which is not copied, and why."""
+"""Lists a flow's source topics for operators: the target topic of each, or the reason why it is not copied."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -11,13 +11,16 @@ from mirrord.topics.rules.topic_plan import TopicsPlan
 from policies.selecting import Refusal, Selection
 
 TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
-"""State of a topic. "fault": selected, but it cannot be copied. "recorded": known only from the ledger, because the
-source was not queried. "paused": the whole topic is paused by a command.
+"""State of a source topic. "copied": it is being copied. "to-create": its target topic must be created. "to-grow": its
+target topic must get more partitions. "fault": it is selected, but it cannot be copied. "recorded": it is known only
+from the ledger, because the source was not asked. "paused": an operator has paused the whole topic or flow. All others:
+the topic is not selected.
 """
 
 
 class TopicLine(msgspec.Struct, frozen=True, order=True):
-    """One source topic. `target` is empty if the topic is not copied. `why` is one line, or empty."""
+    """One source topic. `target` is the name of its target topic, or empty if it is not copied. `why` is one line that
+    explains the state, or empty."""
 
     source: str
     target: str
@@ -51,7 +54,7 @@ def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection,
 
 
 def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
-    """Return the line with the paused parts of its topic added."""
+    """Add to a line that an operator has paused the flow, the topic or some of its partitions."""
     if not line.target:
         return line
     pause = orders.pause_of(line.source, -1)

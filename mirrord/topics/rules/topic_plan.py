@@ -1,8 +1,8 @@
-"""Which target topics a flow needs, and the lanes that follow from those that exist.
+"""Determines the target topics that a flow needs, and its lanes between the topics that exist.
 
-A fault of one topic does not affect other topics. Lanes are keyed by topic ids: a recreated topic gives new lanes, and
-the old ones are no longer in the plan. Every lookup of an existing topic's copy uses this plan (`TopicsPlan.names`),
-because it takes into account both the naming and the names bound in the ledger.
+A fault of one topic does not affect other topics. Lanes are identified by topic ids. If a topic is deleted and created
+again, the plan contains new lanes instead of the former ones. Code that needs the target topic of a source topic must
+use `TopicsPlan.names`, because it considers both the flow's naming and the names that the ledger has assigned.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ LONGEST_NAME = 249
 
 
 class PlannedLane(msgspec.Struct, frozen=True, order=True):
-    """A lane that should exist."""
+    """A lane that the flow should have."""
 
     source_topic: str
     key: LaneKey
@@ -30,48 +30,50 @@ class PlannedLane(msgspec.Struct, frozen=True, order=True):
 
     @property
     def lane(self) -> LaneId:
-        """The lane's id."""
+        """The id of the lane."""
         return self.key.id
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
-    """Create a missing target topic."""
+    """The step to create a missing target topic for this source topic."""
 
     source: Topic
     target_topic: str
 
 
 class GrowTopic(msgspec.Struct, frozen=True):
-    """Add partitions to a target topic that has fewer than the source topic."""
+    """The step to add partitions to a target topic that has fewer partitions than its source topic."""
 
     source: Topic
     target: Topic
 
 
 class TopicsPlan(msgspec.Struct, frozen=True):
-    """The changes to make, and the lanes that can be copied already."""
+    """The changes to make at the target, and the lanes between topics that exist."""
 
     lanes: tuple[PlannedLane, ...] = ()
-    """Lanes, ordered by source topic and partition."""
+    """The lanes that can be copied already, ordered by source topic and partition."""
     create: tuple[CreateTopic, ...] = ()
     grow: tuple[GrowTopic, ...] = ()
     targets: Mapping[str, str] = {}
-    """Target topic to source topic, for all topics that are or will be copied."""
+    """The source topic of each target topic, for all topics that are or will be copied."""
     names: Mapping[str, str] = {}
-    """Source topic to target topic, including topics that cannot be copied."""
+    """The target topic of each source topic, including topics that cannot be copied."""
     unbound: tuple[CopyNamed, ...] = ()
-    """Newly chosen names. Nothing is created under them before they are in the ledger."""
+    """Newly chosen separate names of target topics. They must be in the ledger before topics with these names are
+    created."""
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, each with the reason."""
     unanswered: Mapping[str, str] = {}
-    """Source topics that cannot be copied because a third-party policy gives no answer, or because their copy was
-    deleted. They do not prevent a start, because this may happen to any topic at any time.
+    """Source topics that cannot be copied because a user's policy gives no usable answer, because their target topic
+    was deleted, or because a separate name is not in the ledger yet, each with the reason. They do not prevent a start,
+    because this may happen to any topic at any time.
     """
     remarks: Mapping[str, str] = {}
-    """Source topics that are copied, each with a remark about an irregularity."""
+    """Source topics that are copied, but with an irregularity, each with a line about it."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return what can be done while the ledger does not have the newly chosen names yet."""
+        """Return the plan without the topics whose newly chosen names are not in the ledger yet."""
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
@@ -92,11 +94,11 @@ def plan_topics(
     *,
     on_deleted_copy: OnDeletedCopy = "create",
 ) -> TopicsPlan:
-    """Return the plan for these selected source topics.
+    """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
-    topics that must not be copied into, each with a reason phrased to follow the word "which". `former` are the ids of
-    target topics that were copied into, by source topic and name. `copy_names` takes precedence over `target_name`.
+    `target` holds the existing target topics. `target_name` applies the flow's naming and may raise PolicyFault;
+    `copy_names` takes precedence. `claimed` are target topics of others, each with a reason that continues "would be
+    copied into X, which". `former` holds the ids of all former and present target topics, by source topic id and name.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -151,7 +153,7 @@ def _other_copies(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     former_names: Mapping[TopicId, Iterable[str]],
 ) -> list[str]:
-    """Return the copies of the source topic that exist under other names."""
+    """Return the names of other existing target topics into which the source topic was copied."""
     return [
         other
         for other in former_names.get(topic.topic_id, ())
@@ -162,9 +164,10 @@ def _other_copies(
 def _named(
     topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
 ) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
-    """Return each source topic's target topic, the newly chosen names, and the topics for which there is no name.
+    """Return the name of each source topic's target topic, the newly chosen separate names, and the topics for which
+    there is no name, each with the reason.
 
-    `others` are target topics that exist or belong to another owner.
+    `others` are the names of target topics that exist or that belong to other flows.
     """
     names: dict[str, str] = {}
     unanswered: dict[str, str] = {}
@@ -186,7 +189,7 @@ def _named(
 
 
 def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[str]]:
-    """Return the names of all target topics that each source topic was copied into."""
+    """Return, for the id of each source topic, the names of all target topics that it was copied into."""
     names: dict[TopicId, list[str]] = {}
     for topic_id, name in former:
         names.setdefault(topic_id, []).append(name)
@@ -205,7 +208,8 @@ _UNBOUND = "its separate target topic, {}, is created once the ledger has that n
 
 
 def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
-    """Return a phrase that names the other source topic to which a target topic belongs, or an empty string."""
+    """Return a phrase that names another source topic of which the target topic is already the copy, or an empty
+    string."""
     if planned is None and (named is None or named.source_topic_id == topic.topic_id):
         return ""
     return f"is the copy of {planned or (named.source_topic if named else '')}"

@@ -1,8 +1,9 @@
-"""Handle the deletion of a topic on one of two clusters that copy it both ways under the same name.
+"""Handles the deletion of a topic on one of two clusters between which it is copied in both directions under the same
+name.
 
-Both topics hold the records of both clusters. The deletion is not propagated, because it would delete records that were
-written on the other side. The topic is not created again either, because the flow back has only the records that were
-written there.
+The topic contains the records of both clusters, on each of them. So a deletion is not propagated, because that would
+delete records that were written on the other cluster. The topic is not created again either: the flow to that cluster
+would copy only the records that were written on the other cluster, so the new topic would be incomplete.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,11 +28,11 @@ def not_again(
     copied_here: Collection[TopicId],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics that both clusters have had under this name.
+    """Return the source topics whose missing target topic must not be created again, each with the reason.
 
-    Each comes with the reason why a missing target topic is not created again. `former` are the ids of target topics
-    that were copied into; `copied_here` are the ids of source topics that the flow back has copied into. `aliases` name
-    source and target.
+    These are the topics that have existed under this name on both clusters. `former` holds the ids of all target topics
+    that were ever copied into. `copied_here` are the ids of source topics into which the flow in the opposite direction
+    has copied. `aliases` are those of source and target.
     """
     return {
         topic.name: _DELETED.format(topic=topic.name, source=aliases[0], target=aliases[1])
@@ -46,7 +47,8 @@ def halves(
     former: Mapping[tuple[TopicId, str], Collection[TopicId]],
     aliases: tuple[Alias, Alias],
 ) -> dict[str, str]:
-    """Return the source topics whose target topic has been recreated, each with the consequence."""
+    """Return the source topics whose target topic was deleted and created again, each with a line that says what is
+    missing there."""
     found: dict[str, str] = {}
     for topic in source:
         there = target.get(topic.name)
@@ -57,6 +59,6 @@ def halves(
 
 
 def both_ways_deletions(flow_back: str, topics: Collection[str]) -> str:
-    """Return, for the status, why copies without a source topic are not deleted."""
+    """Return a line for the status that says why target topics without a source topic are not deleted."""
     names = ", ".join(sorted(topics))
     return f"not deleted, though their source topics are gone, because the flow {flow_back} copies them back: {names}"
