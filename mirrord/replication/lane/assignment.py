@@ -46,9 +46,9 @@ class Parting(msgspec.Struct, frozen=True):
     """The way in which a replicator left a lane."""
 
     clean: bool
-    """Whether none of its batches is in flight."""
+    """Whether the replicator left the lane cleanly, so that none of its batches is in flight."""
     word: Progress | None = None
-    """Its last progress record, if it left cleanly.
+    """The lane's last progress record, if the replicator left the lane cleanly.
 
     The record is also written to the state topic, but nothing has to wait for that.
     """
@@ -77,7 +77,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return self.runtime.request_timeout_ms / 1000
 
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
-        """Return the longest times of this replicator and a previous holder that may still write.
+        """Return the longer times of this replicator and of a previous holder that may still write.
 
         The result is (`lease_ttl_ms`, `request_timeout_ms`). `holder` are the times of the previous holder, according
         to the ledger (`LaneTaken`).
@@ -163,7 +163,7 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     host: str
     loop_age_ms: float
-    """Time since its event loop last completed a turn."""
+    """Time since its event loop last completed an iteration."""
     cpu_seconds: float
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
@@ -179,7 +179,7 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     """The node of the Ray cluster on which it runs. Empty without Ray."""
     remark: str = ""
-    """What lanes are waiting for, apart from their own faults. Empty if there is nothing."""
+    """The reason why lanes wait, if it is not in one of the lanes themselves. Empty if there is none."""
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Requests of a lane's handlers to enter another phase; `step` carries them out.
 
 A handler calls `Lane.go` with one of these and returns. So the modules of the handlers do not import each other, and
-one table in `mirrord.replication.lane.step` says what enters each phase.
+one table in `mirrord.replication.lane.step` says which function carries out each request.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ class Reopen(msgspec.Struct, frozen=True):
 
 
 class RebuildMap(msgspec.Struct, frozen=True):
-    """Halt and rebuild the map, because target and source differ."""
+    """Halt and rebuild the offset map, because target and source differ."""
 
     delay_s: float = 0.0
 
