@@ -416,7 +416,7 @@ async def _send(
 def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Return a digest that distinguishes records.
 
-    Timestamps are ignored: if a source record has none, its letter has the time when it was parked.
+    Timestamps are ignored: if a source record has none, its parked copy has the time when it was parked.
     """
     return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
 

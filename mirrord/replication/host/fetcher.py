@@ -1,10 +1,10 @@
-"""Fetching: a few connections to each source broker, and many partitions in each request.
+"""Fetches over a few connections to each source broker, with many partitions in each request.
 
 A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle connection
 fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
 had records within the last second and those that were just added. It uses a short max wait, because a partition that is
-added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
-every request. Under load both return data all the time. Partitions that are read from remote storage
+added while a request is in flight has to wait for the answer. Idle partitions are not in its session, because a broker
+examines the whole session for every request. Under load both return data all the time. Partitions in remote storage
 (`flow_control.remote_reads`) and oversized ones (`flow_control.oversized_fetch`) have separate connections.
 
 Lanes do not notice a lost connection, because their fetch requests are sent again. Errors of brokers go to the lanes.
@@ -48,7 +48,7 @@ HOT_WAIT_MS = 5
 LONGEST_HOT_WAIT_MS = 40
 """While no records arrive, the max wait of hot requests doubles up to this value."""
 HOT_S = 1.0
-"""How long a partition that returned records is expected to return more."""
+"""How long a partition that returned records is expected to return more, in seconds."""
 MOST_GROWTH = 4.0
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 
@@ -495,6 +495,6 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
-        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers say nothing about a large one
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers do not show how much memory a large one takes
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought

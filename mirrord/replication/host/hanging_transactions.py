@@ -36,7 +36,8 @@ log = structlog.get_logger()
 
 
 class OpenTransactions:
-    """The transactions that lanes of one replicator wait for. All methods except `of` must run on its event loop."""
+    """The transactions that lanes of one replicator wait for. All methods except `of` must run on the event loop of the
+    replicator."""
 
     def __init__(self, asks: Asks, clock: Clock, alarm_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._asks = asks

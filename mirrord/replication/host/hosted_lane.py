@@ -23,7 +23,7 @@ LANE_FETCH_BYTES = 4 << 20
 FAR_BATCHES = 4_096
 """Largest number of batches in one fetch from a distant broker. Such a fetch may return more bytes than
 `LANE_FETCH_BYTES`. The number of batches is limited because the lane processes all of them without a pause, which takes
-50 ms for this number.
+50 ms for this number of batches.
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """Fetch limit of a lane whose records go through policies. Each record is decoded and evaluated before the event loop

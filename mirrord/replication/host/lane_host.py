@@ -462,13 +462,13 @@ class LaneHost:
         try:
             await self._store.save(*records.values())
         except MirrordError as error:
-            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # the next beat tries again
+            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # tried again every second
         else:
             for hosted, record in records.items():
                 hosted.saved = record
                 hosted.touched = True
 
-    # ends
+    # how a lane ends
 
     def _halted(self, hosted: HostedLane, effect: Halted) -> None:
         log.error("lane_halted", lane=hosted.lane.id, line=effect.line)

@@ -1,4 +1,5 @@
-"""The progress that MirrorMaker 2 has recorded: Kafka Connect's source offsets, in a topic of the target cluster.
+"""Reads the progress that MirrorMaker 2 has recorded: the source offsets of Kafka Connect, in a topic of the target
+cluster.
 
 A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name can be
 chosen if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the last record that was

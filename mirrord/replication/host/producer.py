@@ -1,9 +1,9 @@
-"""Producing: one connection to each target broker, with pipelined requests and several lanes in each request.
+"""Produces to the target over one connection to each broker, with pipelined requests and several lanes in each request.
 
 A lane's batches of one round are sent over one connection, in order. When the connection is lost, sent batches are
 answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered with
 NOT_LEADER_OR_FOLLOWER: they are not in the log. Batches that the lane still sends in that round are refused in the same
-way, because only a new round begins with a window of one.
+way, because only a new round begins with a window of one batch.
 """
 
 import asyncio

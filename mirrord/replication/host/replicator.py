@@ -28,7 +28,7 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
-"""Interval at which the flow's rate is divided among its replicators again."""
+"""Interval in seconds at which the flow's rate is divided among its replicators again."""
 _RETRY_S = 0.5
 
 log = structlog.get_logger()
@@ -195,7 +195,7 @@ class Replicator(LeasedWorker):
 
     async def _start(self, host: LaneHost, added: Sequence[HostedLane]) -> None:
         """Start lanes. A lane starts when the ledger has been read to its end, so that everything that former holders
-        recorded is known. A lane that can start from a handoff checkpoint starts without that."""
+        recorded is known. A lane that can start from a handoff checkpoint starts at once."""
         if self._expiry is not None and self._expiry_known is not None:
             await asyncio.shield(self._expiry_known)
             host.expect_expiry(self._expiry.shortest_ms)

@@ -1,4 +1,4 @@
-"""A lane's reports: its progress record for the state topic, and a line of the status."""
+"""A lane's reports: its progress record for the state topic, and its report for the status."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds

@@ -108,7 +108,7 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is that of a holder that had opened the lane and wrote nothing.
 
     Such a record is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
-    it yet, its record may have replaced the newer one.
+    it yet, its progress record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -139,7 +139,8 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
 
 
 def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Effects:
-    """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
+    """Handle the answer to the request for a producer id. It is requested again after an error, because a target that
+    has just started may not be ready to assign one."""
     if lane.phase is not Phase.OPENING:
         return []
     if answer.error != NONE:
@@ -190,7 +191,7 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
             lane.comparison.first_ack_pending = True
             lane.comparison.later_pending = lane.late_writes.unanswered = lane.takeover.barrier_s > 0
         if record.regiven >= 0:
-            lane.trusted = min(lane.trusted, record.regiven)  # a resume position proves numbers, not which records
+            lane.trusted = min(lane.trusted, record.regiven)  # it proves ordinals, not records
             lane.comparison.first_ack_pending = (
                 True  # none of it may be copied yet, and a comparison has to end the doubt
             )

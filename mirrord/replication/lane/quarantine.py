@@ -1,4 +1,4 @@
-"""Handling of a batch that the target refuses because of its content, or that the source cannot return.
+"""Handles a batch that the target refuses because of its content, or that the source cannot return.
 
 The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). The lane waits
 before that record, in quarantine with its exact range and the reason, until an operator decides. If the flow's policy
@@ -21,7 +21,7 @@ from mirrord.replication.lane.state import Lane, Parking
 from mirrord.replication.lane.transitions import Reopen
 
 LONGEST_PAUSE_S = 60.0
-"""Longest pause between two attempts to park a record."""
+"""Longest pause between two attempts to park a record, in seconds."""
 
 
 def line_of(error: int, batch: Batch) -> str:

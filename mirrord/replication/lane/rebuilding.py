@@ -80,7 +80,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue after the difference, or the new map, has taken effect in the ledger."""
+    """Continue after the facts about the difference, or about the new map, have taken effect in the ledger."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
@@ -90,7 +90,7 @@ def facts_bound(lane: Lane) -> Effects:
 
 
 def map_recorded(lane: Lane) -> None:
-    """Take the rebuilt map as it is recorded in the ledger."""
+    """Adopt the rebuilt map, now that the ledger records it."""
     lane.comparison.differs, lane.comparison.rebuild_in_doubt = None, False
     lane.halt.line = ""
     lane.takeover.opened_here = False
@@ -179,7 +179,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
 
 
 def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
-    """Return the batches from an ordinal on, with a batch that contains it cut to the part from there on."""
+    """Return the batches from an ordinal on. A batch that contains the ordinal is cut, so that it begins with the
+    ordinal."""
     kept: list[OwnBatch] = []
     for batch in own:
         ordinal = nearest(batch.base_sequence, first)

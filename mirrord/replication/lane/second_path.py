@@ -74,8 +74,7 @@ class RebuildRequest(msgspec.Struct, frozen=True):
 
 INSTEAD = (3, 1, 0)
 """Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
-Kafka version knows; none. A target never refuses an uncompressed batch for its codec
-(`quarantine`)."""
+Kafka version knows; none. A target never refuses an uncompressed batch for its codec (`target.refused_retry`)."""
 
 
 class PolicyRefused(Exception):

@@ -79,7 +79,8 @@ class Start(msgspec.Struct, frozen=True):
     record: LaneRecord | None
     progress: Progress | None
     replicator: str
-    """The name of this attempt of this replicator and of no other, so that the lane recognizes its own LaneTaken."""
+    """The name of this attempt to host the lane. No other attempt has this name, so the lane recognizes its own
+    `LaneTaken`."""
     barrier_s: float
     """How long a former holder may still write, in seconds: lease + request timeout, or less if it is known to have
     ended."""

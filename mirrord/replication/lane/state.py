@@ -114,7 +114,7 @@ class LateWrites:
     unanswered: bool = False
     """Whether a batch may still be appended and the leader has not answered a question since."""
     delayed: bool = False
-    """Whether a slow answer has already extended the wait for such batches."""
+    """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
     end_read_at: float = 0.0
@@ -136,7 +136,7 @@ class WentBack:
     rewinds: int
     """Number of `rewinds` in the ledger before the log went back."""
     tag: int = -1
-    """Tag of the append that records the plan, once it is made."""
+    """Tag of the append that records the plan; -1 before it is made."""
     rewound: Rewound | None = None
     """What that append adds to the `rewinds`, if anything. It shows whether the ledger contains the append if its
     outcome is unknown."""
@@ -154,7 +154,7 @@ class TargetLog:
     """The position before the first part of the target log that must still be read. No higher resume position is
     saved."""
     unread_parts: int = 0
-    """Number of such parts that are being read."""
+    """Number of parts of the target log that are being read before `unread_from` can be cleared."""
     must_read_log: bool = False
     """Whether the log itself must be read, for example because a batch was accepted after another one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -195,16 +195,16 @@ class ComparisonState:
     later_pending: bool = False
     """Whether what was written since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
-    """Start of that comparison. No higher resume position is saved, because later acknowledgements may be for batches
-    of another holder."""
+    """Where that later comparison starts. No higher resume position is saved, because acknowledgements above it may be
+    for batches of another holder."""
     later_begins_at: int = NEVER
-    """The lowest target offset at which the records from that start on were found, in case the log has gone back
+    """The lowest target offset at which records from `later_from` on were found, in case the log has gone back
     since."""
     later_end_question: int = -1
-    """The open question for the end of the target log before that comparison; `later_end` is the answer."""
+    """The open question for the end of the target log before the later comparison; `later_end` is the answer."""
     later_end: int = -1
     later_question: int = -1
-    """The open question for the result of that comparison."""
+    """The open question for the result of the later comparison."""
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class SourceHistory:
     """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`);
     below 0: none."""
     recorded_epoch_since: int = 0
-    """The ordinal from which that epoch applies."""
+    """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
     """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -225,12 +225,12 @@ class SourceHistory:
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
     found_equal: bool = False
-    """Whether that comparison found everything equal."""
+    """Whether the last comparison with the source found everything equal."""
     source_confirmed: bool = False
     """Whether the source has confirmed that it still has what was copied. It is asked if a fetch from the position
     would not show that."""
     divergence_question: int = -1
-    """The open question for this confirmation, or the pause before it is asked again."""
+    """The open question whether the source still has what was copied, or the pause before it is asked again."""
     unconfirmed_chunk: Chunk | None = None
     """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
     left_position: tuple[int, int] | None = None
@@ -284,7 +284,7 @@ class RefusalState:
     configs_seen: str = ""
     """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
     configs_since: float = 0.0
-    """When these configs were first seen."""
+    """When the configs in `configs_seen` were first seen."""
     configs_pause: int = -1
     """The pause before the configs are read again, while the lane is halted."""
     config_reads: int = 0
@@ -382,7 +382,7 @@ class Lane:
     epoch: int = -1
     """Leader epoch of the last batch before `position`, or -1."""
     seen: EpochCache = field(default_factory=EpochCache)
-    """The source epochs before other positions."""
+    """The source epochs seen so far, by source offset."""
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark in the last chunk, or -1."""

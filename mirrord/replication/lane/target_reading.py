@@ -30,7 +30,7 @@ from mirrord.replication.lane.target.superseded_records import SharedAnswer, Sup
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the scanned log after the resume position."""
+    """Handle the result of scanning the target log after the resume position."""
     if answer.error != NONE:
         return lane.retry()
     log = missing_ordinals.read(lane, answer)

@@ -8,19 +8,20 @@ import msgspec
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Drop what is held and ask the target log where to continue."""
+    """Drop everything in memory, and find out from the target log where to continue."""
 
     delay_s: float = 0.0
     """Pause before the first question."""
     refresh: bool = False
-    """Look up the leader of the target partition again before the first question."""
+    """Whether to look up the leader of the target partition again before the first question."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):
     """Send nothing new, wait until all batches in flight are answered, and resume."""
 
     until_safe: bool = True
-    """If nothing is in flight, wait before the resume until nothing that was sent earlier can still be appended."""
+    """Whether to wait before the resume, if nothing is in flight, until nothing that was sent earlier can still be
+    appended."""
 
 
 class Reopen(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Limits how many bytes of records a replicator holds, and how fast it may take more.
 
-Received frames count until their last batch is answered. Python's overhead for the batches in them counts as well,
-and so do the bytes that fetches in flight may bring.
+A received frame (a response of a broker) counts until its last batch is answered. Python's overhead for the batches in
+it counts as well, and so do the bytes that fetches in flight may return.
 
 A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the
 partitions of other brokers from making progress.
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from mirrord.kafka.client.receive_buffers import Frame
 
 BATCH_BYTES = 384
-"""Size of Python's objects for one batch. This is more than the size of a batch that holds a single small record."""
+"""Size of Python's objects for one batch, in bytes. This is more than the size of a batch that holds a single small
+record."""
 
 
 class Rate:

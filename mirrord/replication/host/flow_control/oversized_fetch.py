@@ -1,4 +1,4 @@
-"""Partitions whose response is larger than a connection accepts.
+"""Handles partitions whose response is larger than a connection accepts.
 
 A response holds at most half of what a frame may hold, except for its first batch, which is sent whole (KIP-74). So the
 cause is a single batch, but the frame is refused before any of it is read, and all partitions of the request are

@@ -1,4 +1,4 @@
-"""Fetching records that are in a broker's remote storage (tiered storage, KIP-405).
+"""Fetches records that are in a broker's remote storage (tiered storage, KIP-405).
 
 A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. The maximum is
 the request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
@@ -20,9 +20,9 @@ CONNECTIONS = 4
 """Number of connections to one broker. A broker handles one request of a connection at a time, so this number of remote
 reads can run in parallel."""
 SHARE = 2
-"""A request for remote records asks for the size of another request divided by this number."""
+"""A request for remote records asks for as many bytes as another request, divided by this number."""
 LOOK_PATIENCE_S = 0.25
-"""Longest time in seconds that a fetch waits for the broker's answer to where the local part of the log begins."""
+"""Longest time in seconds that a fetch waits until the broker says where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
 """Pause in seconds after an empty answer from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)

@@ -1,4 +1,4 @@
-"""Limits on the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
+"""Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
 A connection's requests are answered one after the other, so a request waits for all requests that were sent before it.
 A batch that waits here instead can be overtaken (`mirrord.replication.lane.flow_control.request_packing`). The limit in
@@ -9,7 +9,7 @@ flight. At a broker that is near, more requests would only wait.
 """
 
 LEAST_BYTES = 4 << 20
-"""A few full requests: some are processed while others are in transit."""
+"""Smallest limit in bytes: a few full requests, so that some are processed while others are in transit."""
 MOST_BYTES = 64 << 20
 LEAST_REQUESTS = 32
 MOST_REQUESTS = 1_024

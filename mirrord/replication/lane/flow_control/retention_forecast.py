@@ -102,7 +102,7 @@ class RetentionForecast:
     def __init__(self) -> None:
         self._seen: dict[LaneId, RetentionPace] = {}
         self._sizes: dict[LaneId, float] = {}
-        """Average size of the records copied so far."""
+        """Average size of the records copied so far in bytes, by lane."""
 
     def note(self, report: LaneReport, now: float) -> None:
         """Record a lane's report. A lane without lag is forgotten, because it has nothing to lose."""

@@ -1,4 +1,4 @@
-"""The leader epochs of the source: each fetch carries the epoch of the last batch before its position.
+"""Keeps the leader epochs of the source, because each fetch carries the epoch of the last batch before its position.
 
 From that epoch a source broker detects that its log lost records that were read (KIP-595). If the epoch is too low, the
 broker raises a false alarm: it takes the end of that epoch for the end of what was read. An epoch that is too high does

@@ -37,7 +37,7 @@ class BatchOrigin(Enum):
     """Written by a client other than mirrord."""
     COPY = "copy"
     UNKNOWN = "unknown"
-    """The ledgers must be read first, or read again."""
+    """Not known: the ledgers must be read first, or read again."""
 
 
 class Doubt(NamedTuple):
@@ -57,7 +57,7 @@ class _Known:
         run = writer.runs.last
         position = (writer.ordinal, writer.offset)
         self.ordinal, self.offset = position if run is None else max(position, (run.ordinal, run.offset))
-        """The next ordinal, and the offset after the last known record."""
+        """The writer's next ordinal, and the offset after its last known record."""
 
     @property
     def has_written(self) -> bool:
@@ -65,7 +65,7 @@ class _Known:
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """Return an ordinal that is, or would be, near this offset."""
+        """Return an ordinal of the writer whose record is, or would be, near this offset."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs

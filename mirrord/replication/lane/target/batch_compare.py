@@ -47,7 +47,7 @@ class BatchCopy(msgspec.Struct, frozen=True):
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
-        """Return the ordinal of its first record; `near` is an ordinal less than 2^30 away."""
+        """Return the ordinal of the batch's first record; `near` is an ordinal less than 2^30 away."""
         return nearest(self.header.base_sequence, near)
 
 

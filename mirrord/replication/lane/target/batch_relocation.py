@@ -36,7 +36,7 @@ class TargetBatch(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The ordinal of its last record."""
+        """The ordinal of the batch's last record."""
         return self.first + len(self.contents) - 1
 
 
@@ -90,7 +90,7 @@ def covered_below(record: LaneRecord, first: int) -> list[Range]:
 
 
 def last_below(record: LaneRecord, first: int) -> int:
-    """Return the source offset of the ordinal before `first`, or the offset before the whole lane."""
+    """Return the source offset of the ordinal before `first`, or the offset before the lane's first record."""
     runs = record.source_runs
     known = runs.offset_of(first - 1)
     if known is None:

@@ -43,7 +43,7 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     first: int
     last: int
     above: int
-    """A record of the same key from this target offset on is newer."""
+    """A record of the same key at or above this target offset is newer."""
     has_room: bool
     """Whether the log has at least as many empty offsets there, so that a cleaner may have removed all of these
     records."""
@@ -53,12 +53,13 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What the lane's own batches in the part that was read show."""
+    """The result of comparing the lane's own batches, in the part of the log that was read, with what was expected
+    there."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that are missing in the log, that no known hole explains, and that no log cleaner
+    """Ordinals (first, last) that are missing in the log, that no hole in the ledger explains, and that no log cleaner
     removed."""
     facts: tuple[LaneFact, ...]
     """Facts about batches that are at other offsets than in the ledger."""

@@ -4,7 +4,7 @@ The log cleaner removes a record only if the log holds a later one of the same k
 ordinals that are missing from a compacted copy do not prove that anything was lost. Also, a lost record must not be
 appended after a newer record of its key, no matter who wrote the newer one. One rule serves both purposes: a missing
 record whose key occurs later in the log is not appended again. A missing record whose key does not occur later was not
-removed by the cleaner.
+removed by the cleaner, and is appended again.
 
 There are two exceptions. A tombstone is removed `delete.retention.ms` after it was appended, even if no record of its
 key follows; it may be appended again, because that changes the value of no key. Records after all of the lane's own

@@ -16,8 +16,8 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
     """Follow the lane's own batches from the one that should begin with the ordinal `expected`.
 
-    Ordinals that are missing between two batches are reported as `missing` if the log is compacted, and otherwise as a
-    hole.
+    Ordinals between two batches that are not in the log are `missing` if a log cleaner may have removed their records,
+    and otherwise a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()

@@ -11,7 +11,7 @@ from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
 """Number of acknowledged records above the resume position at which the lane stops fetching; the records that it holds
-by then are far fewer than that number again."""
+in memory then are far fewer than this number."""
 
 
 def is_over(lane: Lane) -> bool:
