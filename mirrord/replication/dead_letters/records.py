@@ -1,8 +1,8 @@
 """The contents of a flow's dead-letter topic: records that were skipped, and a receipt for each one that was replayed.
 
-A skipped record is the source's record with additional headers after its own. They say where the record was, who
-skipped it and why. A receipt is an empty record with the same headers and one more, which says where its record is
-stored now.
+A skipped record is stored as it was in the source, with additional headers after its own. These headers say where the
+record was, who skipped it and why. A receipt is an empty record with the same headers and one more, which says where
+the replayed record is stored.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ class LetterPlace(NamedTuple):
     partition: int
     offset: int
     lane: LaneId
-    """The lane. It distinguishes the records of a recreated topic from those of the previous topic of that name."""
+    """The lane of the record. It distinguishes the records of a recreated topic from those of the previous topic of
+    that name."""
 
 
 class Letter(NamedTuple):
@@ -34,11 +35,11 @@ class Letter(NamedTuple):
     headers: LetterHeaders
     """The headers that the record had at the source."""
     returned: str = ""
-    """For a receipt: where the record is stored now."""
+    """For a receipt: where the replayed record is stored. Otherwise empty."""
 
 
 class TargetPosition(NamedTuple):
-    """A position in the target."""
+    """A partition of the target cluster, and an offset in it."""
 
     partition: TopicPartition
     offset: int
@@ -53,11 +54,11 @@ class Returned(NamedTuple):
     offset: int
     """Offset of the record in the source."""
     where: str
-    """Where it is stored now, in the format of `TargetPosition`."""
+    """Where the replayed record is stored, in the format of `TargetPosition`."""
 
     @property
     def position(self) -> "TargetPosition | None":
-        """The position where the record is stored, or None if mirrord did not write the receipt."""
+        """The position where the replayed record is stored, or None if mirrord did not write the receipt."""
         place, _, offset = self.where.rpartition(" offset ")
         topic, _, partition = place.rpartition("-")
         if not topic or not partition.isdecimal() or not offset.isdecimal():
@@ -95,7 +96,7 @@ def understood(headers: LetterHeaders) -> Letter | None:
 
 
 def letters_words(letters: int) -> str:
-    """Describe how many records of an entry were parked (`QuarantineSkipped.letters`)."""
+    """Describe in words how many records of a quarantine entry were parked (`QuarantineSkipped.letters`)."""
     if letters < 0:
         return "not parked"
     return f"{letters} record{'' if letters == 1 else 's'} parked"

@@ -1,4 +1,4 @@
-"""Finds skipped records that are in the target after all, from the receipts in the dead-letter topic."""
+"""Finds the skipped records that were brought back into the target, from the receipts in the dead-letter topic."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from mirrord.replication.dead_letters.topic import DeadLetters
 
 
 class BroughtBack(NamedTuple):
-    """The records that were brought back, if they are known."""
+    """The records of a flow that were brought back from the dead-letter topic, if they are known."""
 
     lanes: Mapping[LaneId, list[Returned]]
     trouble: str = ""
@@ -21,7 +21,7 @@ class BroughtBack(NamedTuple):
 
 
 async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> BroughtBack:
-    """Return the records of a flow that were brought back.
+    """Return the records of a flow that were brought back from the dead-letter topic.
 
     The dead-letter topic is not read if no record is parked according to the ledger.
     """
@@ -36,10 +36,11 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
 
 
 def parked_from(state: FlowState) -> int | None:
-    """Return where in the dead-letter topic the records known as parked begin; None if the ledger knows of none."""
+    """Return the offset of the first parked record in the dead-letter topic, according to the ledger. Return -1 if it
+    is not known, and None if no record is parked."""
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None
-    # If a lane has more entries than are kept, the first ones are forgotten.
+    # The state keeps a limited number of entries per lane, so the first ones may be forgotten.
     is_all = all(len(lane.quarantine) < KEPT for lane in state.lanes.values())
     return min(each.letters_at for each in entries) if is_all else -1

@@ -1,9 +1,10 @@
 """The dead-letter topic of a flow. Skipped records are kept there until an operator brings them back.
 
 A writer uses transactions under a transactional id that belongs to the lane. So a second writer fences the first one,
-nothing is half done, and earlier writes are committed or aborted once the writer has its producer id (KIP-98). Nothing
-is parked twice, and nothing is brought back twice. Open transactions of other lanes may still hide earlier writes then,
-so the writer waits for them.
+and each operation takes effect as a whole or not at all. When a writer has received its producer id, the transactions
+of earlier writers are committed or aborted (KIP-98). At that time, open transactions of other lanes may still hide
+earlier writes, so the writer waits until they end. Therefore no record is parked twice, and no record is brought back
+twice.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -40,9 +41,11 @@ from mirrord.replication.dead_letters.records import (
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""Longest time for which a transaction is open. The broker checks every 10 s for transactions that are open longer."""
+"""Longest time for which a transaction stays open, in milliseconds. The broker checks every 10 s for transactions that
+are open longer."""
 RECORD_BYTES = 100 << 20
-"""Largest batch that the topic accepts; a broker's socket.request.max.bytes has the same default."""
+"""Largest batch that the topic accepts, in bytes. The broker config socket.request.max.bytes has the same value by
+default."""
 _NEVER_MS = str((1 << 63) - 1)
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -53,33 +56,34 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
 }
 _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
-"""A timestamp out of bounds may be the reason why the record was skipped. Brokers before 3.6 lack these configs
-(KIP-937)."""
+"""Configs that let the topic accept any timestamp, because a timestamp out of bounds may be the reason why the record
+was skipped. Brokers before 3.6 lack these configs (KIP-937)."""
 _UNBOUNDED = 1 << 30
 
 
 There = dict[tuple[int, bytes], int]
-"""Source offset and content of the records in the topic, and the offset of each."""
+"""Maps the source offset and the content of each parked record to its offset in the dead-letter topic."""
 
 
 class NotParked(EnvironmentFault):
-    """Raised when records cannot be put into the topic; the text says why."""
+    """Raised when records cannot be written to the dead-letter topic; the text says why."""
 
 
 class Lying(NamedTuple):
-    """The parked records of a range."""
+    """The parked records of a range of source offsets."""
 
     letters: int
     at: int
-    """The offset of the first of them in the topic; -1 if there is none."""
+    """The offset of the first of these records in the dead-letter topic; -1 if there is none."""
     offsets: tuple[int, ...] = ()
-    """Source offsets of the records that exist there and are in the topic, if the source was read."""
+    """Source offsets of the records in the range that exist in the source and are in the dead-letter topic. Empty if
+    the source was not read."""
     lacks: int = -1
     """The first source offset whose record is not in the topic; -1 if there is none, or if the source was not read."""
 
 
 class DeadLetters:
-    """The dead-letter topic of one flow, or another topic of its kind.
+    """The dead-letter topic of one flow, or another topic with records in the same format.
 
     Every failure is raised as an EnvironmentFault.
     """
@@ -94,7 +98,7 @@ class DeadLetters:
         self._topic_id: TopicId = TopicId("")
         self._read_to = 0
         self._seen: set[LaneId] = set()
-        """Lanes that have records before that offset."""
+        """Lanes that have records in the part of the topic that was read."""
         self._last: dict[LaneId, int] = {}
         """The offset of the record that was put into the topic last, by lane."""
 
@@ -115,7 +119,7 @@ class DeadLetters:
     async def keep(self, place: LetterPlace, data: bytes, origin: Origin, behind: int = -1) -> int:
         """Make sure that the only record of the batch `data` is in the topic; return its offset there.
 
-        The record was to be copied from `place`. Raises NotParked.
+        `place` is the position of the record in the source. Raises NotParked.
         """
         with _not_parked():
             (record,) = decode(data, 0, len(data))
@@ -133,7 +137,8 @@ class DeadLetters:
     async def bring_back(
         self, place: LetterPlace, end: int, to: TopicPartition, origin: Origin, since: int = -1
     ) -> list[Returned]:
-        """Append the records from `place` to `end` to a target partition, each once; return where all of them are.
+        """Append the parked records from `place` to `end` to the target partition `to`, each once; return where each of
+        them is.
 
         A record that was brought back before stays where it is, even if that is another topic. `since` is the offset of
         the first of these records in the topic, if it is known.
@@ -170,7 +175,7 @@ class DeadLetters:
         """Return which records from `place` to `end` are in the topic; none if the topic does not exist.
 
         If `compared` is set and some of the records are in the topic, the source is read as well. Raises NotParked when
-        it does not return the records.
+        the source does not return the records.
         """
         there = await self._there(place, end, -1) if await self._exists() else {}
         lacks = await self._lacks(place, end, there) if compared and there else -1
@@ -237,8 +242,8 @@ class DeadLetters:
     async def _receipts(self, place: LetterPlace, end: int, since: int, *, settled: bool = False) -> list[Returned]:
         """Return which records of this range were brought back.
 
-        Raises EnvironmentFault, and ConfigError if the topic is not visible, because that says nothing about what was
-        done.
+        Raises EnvironmentFault. Raises ConfigError if the topic is not visible, because then it is not known which
+        records were brought back.
         """
         async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
             found = [
@@ -249,7 +254,7 @@ class DeadLetters:
     async def _there(self, place: LetterPlace, end: int, behind: int) -> There:
         """Return the offsets of the records in the topic, by source offset and content.
 
-        The content is part of the key because a truncated source has had other records at these offsets.
+        The content is part of the key because a source that was truncated may have had other records at these offsets.
         """
         found: There = {}
         async with aclosing(self._letters(place, end, behind, settled=True)) as letters:
@@ -261,7 +266,8 @@ class DeadLetters:
     async def _letters(
         self, place: LetterPlace, end: int, since: int, *, settled: bool
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
+        """Yield the parked records and the receipts of these source offsets in log order, with their offsets in the
+        topic.
 
         If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
         """
@@ -273,7 +279,8 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, DecodedRecord]]:
-        """Yield the same for all lanes. For a given lane, begin where its first record may be."""
+        """Yield the parked records and the receipts of all lanes in log order. If a lane is given, begin where its
+        first record may be."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
@@ -367,7 +374,7 @@ class DeadLetters:
 async def _records(
     logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
 ) -> AsyncGenerator[list[DecodedRecord]]:
-    """Yield the records that a reader would see, one batch at a time.
+    """Yield the records that a consumer would see, one batch at a time.
 
     Raises ValueError for a batch that cannot be read.
     """
@@ -396,7 +403,7 @@ async def _send(
     writer: Any, to: TopicPartition, record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]
 ) -> int:
     """Send the record and return its offset."""
-    # This needs a separate batch, because aiokafka's `send` accepts no record with neither key nor value.
+    # This needs a separate batch, because aiokafka's `send` refuses a record that has neither a key nor a value.
     batch = writer.create_batch()
     when = record.time_ms if record.time_ms != NO_TIME else None
     batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
@@ -409,7 +416,7 @@ async def _send(
 def _content(record: DecodedRecord, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     """Return a digest that distinguishes records.
 
-    Timestamps are ignored: if a source record has none, its letter has the time when it was parked.
+    Timestamps are ignored: if a source record has none, its parked copy has the time when it was parked.
     """
     return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
 

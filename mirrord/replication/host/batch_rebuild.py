@@ -19,11 +19,11 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
-    """Rebuild a batch on the second path (`mirrord.replication.lane.state.Rebuilder`): put its records into a batch of
-    the lane.
+    """Rebuild a batch on the second path (`mirrord.replication.lane.second_path.Rebuilder`): put its records into a
+    batch of the lane.
 
-    The new batch has no holes. Keys, values and headers stay, and so does the codec unless the target refuses it.
-    Record timestamps stay too; an append time becomes a creation time.
+    The new batch has no gaps between its offsets. Keys, values, headers and timestamps are kept, and so is the codec
+    unless the target refuses it. A log append time of the source becomes the create time of the records.
     """
     codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
@@ -34,7 +34,7 @@ def rebuild(request: RebuildRequest) -> RebuiltBatch | None:
 def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], request: RebuildRequest) -> RebuiltBatch:
     """Return a batch of the lane with these records.
 
-    `offsets` are the records' offsets in the source, and `codec` is the codec that they had there.
+    `offsets` are the records' offsets in the source, and `codec` is the codec of the source batch.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -58,7 +58,7 @@ def build(codec: int, kept: Sequence[DecodedRecord], offsets: Sequence[int], req
 
 
 def _set_back(data: bytearray, by_ms: int) -> None:
-    """Shift the timestamps of all records of a batch back."""
+    """Subtract `by_ms` from the timestamps of all records of a batch."""
     fields: HeaderTuple = HEADER.unpack_from(data)
     header = Header(*fields)
     times = (header.base_timestamp - by_ms, header.max_timestamp - by_ms)

@@ -1,4 +1,4 @@
-"""Reads both logs to find a lane's batches again in the source by what their records hold
+"""Reads both logs to find the source offsets of a lane's batches by the content of their records
 (`mirrord.replication.lane.target.batch_relocation`)."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -28,11 +28,11 @@ from mirrord.replication.lane.target.batch_relocation import (
 )
 
 MOST_RECORDS = 500_000
-"""Largest number of records that are held in memory for either side; each takes about 150 bytes."""
+"""Largest number of records that are held in memory for each of the two logs; a record takes about 150 bytes."""
 
 
 class BatchRelocation:
-    """One search for the batches of a lane."""
+    """One search for the source offsets of a lane's batches."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class BatchRelocation:
         *,
         read_committed: bool,
     ) -> None:
-        """`copies` returns which source batches are copies (`mirrord.replication.host.origin_lookup`); None means
-        there are none."""
+        """`copies` returns which source batches are themselves copies (`mirrord.replication.host.origin_lookup`); None
+        means that the source partition holds no copies."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
@@ -58,9 +58,10 @@ class BatchRelocation:
     async def run(
         self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
     ) -> RebuildAnswer:
-        """Return the location of each batch, or why it cannot be determined.
+        """Return the source offsets of the batches, or the reason why they cannot be determined.
 
-        `compacts` returns whether the target topic is compacted. Raises ReadFailed when a side cannot be read now.
+        `compacts` returns whether the target topic is compacted. Raises ReadFailed when one of the two logs cannot be
+        read now.
         """
         own: list[OwnBatch] = []
         try:
@@ -82,7 +83,8 @@ class BatchRelocation:
         return RebuildAnswer(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[TargetBatch]]:
-        """Return whether the records have the source's times, and the lane's batches from the wanted ordinal on."""
+        """Read the lane's batches from the target. Return whether their records have the timestamps of the source, and
+        the batches from the wanted ordinal on. Add the headers of all batches of the lane to `own`."""
         standing: list[TargetBatch] = []
         timed, size = True, 0
         async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):

@@ -1,4 +1,4 @@
-"""Reads a lane's batches back from the target and compares them with the source: trust, then check."""
+"""Reads a lane's batches back from the target and compares them with the source."""
 
 import sys
 from collections import deque
@@ -35,7 +35,7 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 class BatchVerification:
     """One comparison of a lane's batches at the target with the source.
 
-    It does not report ordinals that are in no batch of the lane, because the lane finds holes by itself.
+    Ordinals that are in no batch of the lane are not reported, because the lane finds holes by itself.
     """
 
     def __init__(
@@ -62,8 +62,9 @@ class BatchVerification:
     async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> BatchFinding:
         """Return the outcome of the comparison.
 
-        `source` holds the end and the start of the source's log. A record that is missing after that end was not
-        removed. Raises ReadFailed when either side cannot be read now.
+        `source` is the high watermark and the log start offset of the source. A record counts as removed from the
+        source (`BatchFinding.gone`) only if its offset is below that high watermark. Raises ReadFailed when the source
+        or the target cannot be read now.
         """
         self._source_end, self._source_begin = source
         wanted = self._wanted
@@ -139,7 +140,8 @@ class BatchVerification:
         return BatchFinding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
-        """Return whether the offset still belongs to the record that was copied from it."""
+        """Return whether the source offset still belongs to the record that was copied, and is not used again for
+        another one."""
         if is_truncated(self._record, ordinal, offset):
             return False
         known = epoch_at(self._wanted.epochs, ordinal)
@@ -148,9 +150,11 @@ class BatchVerification:
 
 
 async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
-    """Return the leader epoch of the source batch before a position, and the log's end if that is before it too.
+    """Return the leader epoch of the source batch before a position, and the end of the source log if it is below the
+    position.
 
-    Each is -1 if there is none. Raises ReadFailed when the source cannot be read now.
+    The epoch is -1 if there is no such batch or its epoch is not known. The end is -1 if it is not below the position.
+    Raises ReadFailed when the source cannot be read now.
     """
     if position <= 0:
         return -1, -1
@@ -176,7 +180,7 @@ def _decode(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 class _Originals:
-    """Reads the source's batches, mostly in ascending order, and drops those that were passed."""
+    """Reads batches of the source, mostly in ascending order, and keeps only those that may be needed again."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source
@@ -188,7 +192,7 @@ class _Originals:
         self._read_to = -1
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:
-        """Return the data batches that hold offsets of [first, last]."""
+        """Return the data batches that contain offsets in [first, last]."""
         if self._reading is None or first < self._read_from:
             await self.close()
             self._held.clear()

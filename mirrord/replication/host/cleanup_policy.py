@@ -1,4 +1,4 @@
-"""Answers lanes that ask whether a source topic is compacted, and answers the same question about target topics."""
+"""Finds out whether source topics and target topics are compacted, for the lanes of one replicator."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,12 +14,12 @@ from mirrord.topics.rules.retention import is_compacted
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""The policy of a target topic is cached for this long, because its partitions are taken over together."""
+"""How long the policy of a target topic is cached, in seconds. Lanes of one topic are often taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class Cleanup:
-    """Asks one cluster about source topics."""
+    """Answers lanes that ask whether their source topic is compacted."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float, begin: Begin) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class Cleanup:
         self._begin = begin
 
     def ask(self, hosted: HostedLane, effect: AskCleanup) -> None:
-        """Ask the cluster, and pass its answer to the lane."""
+        """Ask the source cluster for the topic's cleanup policy, and pass the answer to the lane."""
         self._begin(self._ask(hosted, effect.question))
 
     async def _ask(self, hosted: HostedLane, question: int) -> None:
@@ -51,7 +51,7 @@ class TargetCleanup:
         self._known: dict[str, tuple[float, bool | None]] = {}
 
     async def compacts(self, topic: str) -> bool | None:
-        """Return whether the topic is compacted; None without the permission to read it.
+        """Return whether the topic is compacted, or None if mirrord has no permission to read the topic's configs.
 
         Raises ReadFailed when the cluster does not answer.
         """

@@ -14,23 +14,24 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.replication.lane.signals import Park, ParkAnswer
 
 AT_ONCE = 8
-"""Number of lanes whose records may be written there at the same time; other lanes wait."""
+"""Number of lanes whose records may be written to the dead-letter topic at the same time; other lanes wait."""
 
 log = structlog.get_logger()
 
 
 class DeadLetterWriter:
-    """The writer of dead letters by policy. It opens no connection before the first record."""
+    """Parks the records that lanes skip because of `on_reject = "skip"`. It opens no connection before the first
+    record."""
 
     def __init__(self, setup: FlowSetup, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
+        """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""
         self._begin = begin
         self._letters = DeadLetters(setup.flow, setup.source, setup.target)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     def ask(self, hosted: HostedLane, effect: Park) -> None:
-        """Park a lane's record, and tell the lane at which offset of the dead-letter topic it is, or why it was not
-        parked."""
+        """Park a record of a lane. The lane then receives the record's offset in the dead-letter topic, or the reason
+        why the record was not parked."""
         self._begin(self._park(hosted, effect))
 
     async def _park(self, hosted: HostedLane, effect: Park) -> None:

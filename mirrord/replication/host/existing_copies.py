@@ -1,9 +1,10 @@
-"""Finds copies at the target that the ledger does not know: the ledger was lost, or the flow had another name.
+"""Finds copies in the target that the ledger does not know, because the ledger was lost or the flow had another name.
 
-A lane that begins would copy them again. So before a lane without a history begins, samples of both logs are read.
-Records from the source are looked up at the target by their times, and records from the target in the source. Records
-that other clients write there do no harm: they do not exist in the source. Records that the source got from the target
-through an opposite flow are not copies either.
+A lane that begins would copy these records again. So before a lane without a history begins, samples of both logs are
+read. Records from the source are looked up at the target by their times, and records from the target in the source.
+Records that other clients write to the target topic are not mistaken for copies, because they do not exist in the
+source. Records that the source received from the target through a flow in the opposite direction do not count as copies
+either.
 """
 
 import asyncio
@@ -37,11 +38,12 @@ PLACES = 4
 _AT_ONCE = 4
 
 CopyFinder = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""Returns which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
+"""A function that returns the indexes of those source batches that are copies themselves. It raises ReadFailed when
+that is not known."""
 
 
 class _Place:
-    """The batches and records of one sample that can be related to a copy."""
+    """One sample of a log: its readable batches, and their records."""
 
     def __init__(self, batches: Sequence[ReadBatch]) -> None:
         self.batches: list[ReadBatch] = []
@@ -59,7 +61,7 @@ class _Place:
         return max((record.time_ms for record in self.records), default=-1)
 
     def rows(self, what: What) -> list[FoundRow]:
-        """Return the rows to compare."""
+        """Return a row for each record of the sample, with the part of the record that is compared."""
         if what not in self._rows:
             self._rows[what] = [_row(record, what) for record in self.records]
         return self._rows[what]
@@ -71,7 +73,7 @@ def _row(record: DecodedRecord, what: What) -> FoundRow:
 
 
 class ExistingCopies:
-    """Finds unknown copies for the lanes of one flow."""
+    """Finds copies that the ledger does not know, for the lanes of one flow."""
 
     def __init__(self, flow: FlowConfig, source: Sides, target: Sides, find_copies: CopyFinder) -> None:
         self._flow = flow
@@ -80,22 +82,25 @@ class ExistingCopies:
         self._find_copies = find_copies
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
-        """Lines already found. Lanes ask repeatedly, and a copy that was found once is not searched for again."""
+        """The lines about copies that were found. Lanes ask repeatedly, and after a copy was found, the logs are not
+        read again."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return why a lane without a history must not begin; empty if it may. Raises ReadFailed: then ask again."""
+        """Return why a lane without a history must not begin, or an empty string if it may. Raises ReadFailed, after
+        which the caller has to ask again."""
         if self._flow.on_unknown_copies == "begin":
             return ""
         return await self.line(lane, source, target)
 
     async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Return what was found, whether or not the lane may begin. Raises ReadFailed."""
+        """Return a line about the copies that were found, or an empty string, whatever `on_unknown_copies` says. Raises
+        ReadFailed."""
         end, begin = await bounds(self._sides[1].asks, target)
         if end <= begin:
             return ""
         if lane not in self._found:
             is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
-            # If the topic names differ, they show which topics came from the target.
+            # If source and target topic have different names, the names show which topics came from the target.
             find_copies = self._find_copies if source.topic == target.topic else None
             async with self._slots:
                 look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), find_copies)
@@ -108,19 +113,19 @@ class ExistingCopies:
 
 
 class _End(NamedTuple):
-    """One of the two logs."""
+    """One of the two logs: a cluster, and a partition in it."""
 
     side: Sides
     partition: PartitionId
 
     async def bounds(self) -> tuple[int, int]:
-        """Return (begin, end)."""
+        """Return the log start offset and the high watermark."""
         end, begin = await bounds(self.side.asks, self.partition)
         return begin, end
 
 
 class _Look:
-    """Compares a source partition with its target."""
+    """One comparison of samples from a source partition with samples from its target partition."""
 
     def __init__(self, source: _End, target: _End, find_copies: CopyFinder | None) -> None:
         self._source = source
@@ -128,7 +133,7 @@ class _Look:
         self._find_copies = find_copies
 
     async def look(self, what: What) -> tuple[int, int] | None:
-        """Return a source offset and a target offset that hold the same record."""
+        """Return a source offset and a target offset that hold the same record, or None if no such pair was found."""
         at_source, at_target = await self._source.bounds(), await self._target.bounds()
         heres = [await self._here(at, at_source) for at in _places(*at_source)]
         theres = [await self._there(at, at_target) for at in _places(*at_target)]
@@ -147,7 +152,7 @@ class _Look:
         for there in theres:
             if there.records:
                 at = await _first_of(self._source, there.newest_ms)
-                # An append time is later than the record's own time.
+                # An append time at the target is later than the record's time at the source.
                 before = LOOK_OFFSETS - 1 if appends else LOOK_OFFSETS // 2
                 here = await self._here(max(at_source[0], at - before), at_source)
                 if found := await self._same(here, there, what):
@@ -191,14 +196,15 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
                 if size > LOOK_BYTES:
                     break
     except ReadFailed as failed:
-        # A log cleaner may have removed all records up to the end.
+        # A timeout is no error here: the log cleaner may have removed all records up to the end.
         if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
             raise
     return batches
 
 
 async def _first_of(log: _End, time_ms: int) -> int:
-    """Return the offset of the first record of that time or later, or else the log end. Raises ReadFailed."""
+    """Return the offset of the first record with this time or a later one, or the log end if there is none. Raises
+    ReadFailed."""
     return await start_offset(log.side.asks, log.partition, max(time_ms, 0))
 
 

@@ -1,13 +1,13 @@
-"""Fetching: a few connections to each source broker, and many partitions in each request.
+"""Fetches over a few connections to each source broker, with many partitions in each request.
 
 A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle connection
 fetches the partitions that have no new records, with a long max wait. The hot connection fetches the partitions that
 had records within the last second and those that were just added. It uses a short max wait, because a partition that is
-added while a request is in flight has to wait for its answer, and a broker examines every partition of a session for
-every request. Under load both return data all the time. Partitions that are read from remote storage
+added while a request is in flight has to wait for the answer. Idle partitions are not in its session, because a broker
+examines the whole session for every request. Under load both return data all the time. Partitions in remote storage
 (`flow_control.remote_reads`) and oversized ones (`flow_control.oversized_fetch`) have separate connections.
 
-A lost connection does not concern lanes: their fetch requests are sent again elsewhere. Lanes handle refusals.
+Lanes do not notice a lost connection, because their fetch requests are sent again. Errors of brokers go to the lanes.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ HOT_WAIT_MS = 5
 LONGEST_HOT_WAIT_MS = 40
 """While no records arrive, the max wait of hot requests doubles up to this value."""
 HOT_S = 1.0
-"""How long a partition that returned records is expected to return more."""
+"""How long a partition that returned records is expected to return more, in seconds."""
 MOST_GROWTH = 4.0
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 
 
 class SourceFetcher:
-    """All fetching of one replicator."""
+    """Fetches source data for all lanes of one replicator."""
 
     def __init__(self, view: ClusterView, asks: Asks, budget: MemoryBudget, *, read_committed: bool) -> None:
         self.view = view
@@ -64,7 +64,7 @@ class SourceFetcher:
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[int, FetchFeed] = {}
         self._homeless: set[PartitionFetch] = set()
-        """Taps whose partitions have no known leader."""
+        """The fetch requests for partitions without a known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
         self.room = FetchRoom(budget, self._feeds)
@@ -79,7 +79,7 @@ class SourceFetcher:
             feed.close()
 
     def want(self, tap: PartitionFetch, wish: FetchFrom) -> None:
-        """Fetch the next chunk for a tap; a newer fetch request replaces an older one."""
+        """Fetch the next chunk of a partition; a newer fetch request replaces an older one."""
         self.stop(tap)
         tap.wish = wish
         if wish.round != tap.round:
@@ -94,7 +94,7 @@ class SourceFetcher:
             self._place(tap)
 
     def stop(self, tap: PartitionFetch) -> None:
-        """Forget a tap's fetch request; an answer that is still to come for it is dropped."""
+        """Cancel the fetch request for a partition; if its answer still arrives, it is dropped."""
         tap.wish = None
         self._homeless.discard(tap)
         if tap.timer is not None:
@@ -158,7 +158,7 @@ class SourceFetcher:
 
 
 class FetchFeed:
-    """The fetching from one broker."""
+    """Fetches the partitions of one broker."""
 
     def __init__(self, source: SourceFetcher, node: int) -> None:
         self.source = source
@@ -169,21 +169,21 @@ class FetchFeed:
         self._hot = Channel(self, view.link(node, "fetch-hot"))
         self._hot_wait_ms = HOT_WAIT_MS
         self._new: set[PartitionFetch] = set()
-        """Taps whose fetch requests have not been sent yet."""
+        """Partitions whose fetch requests have not been sent yet."""
         self._cold: set[PartitionFetch] = set()
-        """Taps of the hot channel that wait for the idle channel's next request."""
+        """Partitions of the hot channel that move to the idle channel with its next request."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
 
     def add(self, tap: PartitionFetch) -> None:
-        """Include a tap in the next request."""
+        """Include a partition in the next request."""
         tap.feed = self
         self._queue(tap)
         self.pump_soon()
 
     def drop(self, tap: PartitionFetch) -> None:
-        """Stop asking for this tap."""
+        """Stop fetching this partition."""
         tap.feed = None
         self._new.discard(tap)
         self._cold.discard(tap)
@@ -200,19 +200,19 @@ class FetchFeed:
         return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
     def heard(self, tap: PartitionFetch) -> float:
-        """Return when the last answer arrived to a request that includes this tap; 0 while there is none."""
+        """Return when the last response to a request for this partition arrived, or 0 if there was none."""
         for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
         return 0.0
 
     def throttled_s(self, tap: PartitionFetch) -> float:
-        """Return for how long the broker returns nothing for this tap, because a quota is used up."""
+        """Return for how many more seconds the broker returns nothing for this partition because a quota is used up."""
         asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
         return next(asked, self._hot).throttle.left_s
 
     def waiting_taps(self) -> list[PartitionFetch]:
-        """Return the taps that no request in flight asks for."""
+        """Return the partitions that no request in flight asks for."""
         return [*self._new, *self._remote.waiting, *self._alone.waiting]
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class FetchFeed:
             self.source.budget.leave(channel)
 
     def pump_soon(self) -> None:
-        """Send all requests that can be sent, once per tick: taps that are added until then share a request."""
+        """Call `pump` once per iteration of the event loop: partitions that are added until then share a request."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._pump)
@@ -249,7 +249,8 @@ class FetchFeed:
             self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
-        """Handle the end of a channel's request: its answer was handed out, and its remaining taps received nothing."""
+        """Handle an answered request: its records were delivered, and the channel's remaining partitions received
+        none."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
@@ -269,7 +270,7 @@ class FetchFeed:
         self.pump()
 
     def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
-        """Handle a lost or failed connection of a channel: its taps are asked for again after a pause.
+        """Handle a lost or failed connection of a channel: its partitions are requested again after a pause.
 
         `reason` is set if the channel's answer was too large.
         """
@@ -310,7 +311,7 @@ class Channel:
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
         self.taps: dict[TopicAndPartition, PartitionFetch] = {}
-        """The taps of the request in flight, or of the next request."""
+        """The partitions of the request in flight, or of the next request."""
         self.heard = 0.0
         """When the last answer arrived."""
         self.size = FetchSize()
@@ -336,24 +337,24 @@ class Channel:
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
     def key(self, tap: PartitionFetch) -> TopicAndPartition:
-        """Return the key by which this connection names a tap's partition."""
+        """Return the key that identifies a partition in requests over this connection: topic id or name, and number."""
         partition = tap.partition
         return (partition.topic_id if self._by_id else partition.topic, partition.partition)
 
     def drop(self, tap: PartitionFetch) -> None:
-        """Stop asking for this tap."""
+        """Remove this partition from the channel."""
         key = self.key(tap)
         if self.taps.get(key) is tap:
             del self.taps[key]
 
     def take_all(self) -> list[PartitionFetch]:
-        """Remove and return all taps."""
+        """Remove all partitions from the channel, and return them."""
         taps = list(self.taps.values())
         self.taps.clear()
         return taps
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Send a request for its own taps and these; return False when there is no room or no connection yet."""
+        """Request data for the channel's partitions and `taps`; return False if memory or a connection is missing."""
         connection = self.link.live
         if connection is None:
             self._source.budget.leave(self)
@@ -441,7 +442,7 @@ class Channel:
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
-        """Give each tap its part of the answer; return whether there were any records."""
+        """Deliver to each lane its part of the response; return whether it contained any records."""
         if not self._session.answered(response):
             frame.release()
             return False
@@ -473,7 +474,7 @@ class Channel:
                 held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
-                continue  # an answer includes every partition that is new to a session; the wish remains
+                continue  # an answer includes every partition that is new to a session; fetch on
             wish, tap.wish = tap.wish, None
             passed(tap)
             tap.high_watermark = fetched.high_watermark
@@ -494,6 +495,6 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
-        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers say nothing about a large one
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # small answers do not show how much memory a large one takes
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought

@@ -1,9 +1,10 @@
-"""Transactions at the source that never end. They are detected by a last stable offset that does not advance.
+"""Detects transactions at the source that never end, by a last stable offset that does not advance.
 
 If a producer dies, the coordinator aborts its transaction after the timeout (`transaction.timeout.ms`). If the
-coordinator has lost track of the transaction, it hangs forever (KIP-664), and so do all read_committed readers. The
-partition's leader says which producer it belongs to (DescribeProducers). The coordinators say its transactional id, so
-each broker is asked (ListTransactions). Both questions are sent only after a lane has waited for a long time.
+coordinator has lost track of the transaction, the transaction never ends (KIP-664), and no read_committed consumer gets
+past it. The partition's leader knows which producer the transaction belongs to (DescribeProducers). The transaction's
+coordinator knows its transactional id, so each broker is asked for it (ListTransactions). Both questions are sent only
+after a lane has waited for a long time.
 """
 
 import asyncio
@@ -27,15 +28,16 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.runtime.clock import Clock
 
 AGAIN_S = 30.0
-"""Interval at which the source is asked about a transaction that it has not named, or whose state may have changed, in
-seconds.
+"""Interval in seconds at which the source is asked again about an open transaction, because it could not be identified
+before or its state may have changed.
 """
 
 log = structlog.get_logger()
 
 
 class OpenTransactions:
-    """The transactions that lanes of one replicator wait for. All methods except `of` must run on its event loop."""
+    """The transactions that lanes of one replicator wait for. All methods except `of` must run on the event loop of the
+    replicator."""
 
     def __init__(self, asks: Asks, clock: Clock, alarm_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._asks = asks
@@ -51,7 +53,8 @@ class OpenTransactions:
         return self._known.get(lane)
 
     def look(self, lanes: Collection[HostedLane]) -> None:
-        """Run once per beat: find lanes that have waited for a long time, and forget those that continue."""
+        """Find lanes that have waited for a transaction for too long, and forget those that continue. This is called
+        every second."""
         now = self._now()
         waiting: set[LaneId] = set()
         for hosted in lanes:

@@ -21,8 +21,9 @@ from mirrord.replication.lane.state import Lane
 LANE_FETCH_BYTES = 4 << 20
 """Largest amount of data that one fetch returns for one lane, in bytes."""
 FAR_BATCHES = 4_096
-"""Largest number of batches in one fetch from a distant broker. Such a fetch may return more bytes, but not more
-batches, because all of them are walked through at once, in 50 ms.
+"""Largest number of batches in one fetch from a distant broker. Such a fetch may return more bytes than
+`LANE_FETCH_BYTES`. The number of batches is limited because the lane processes all of them without a pause, which takes
+50 ms for this number of batches.
 """
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """Fetch limit of a lane whose records go through policies. Each record is decoded and evaluated before the event loop
@@ -31,7 +32,7 @@ continues, so a large number of small records delays everything else in the proc
 
 
 def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
-    """Return the limits of one lane within those of the replicator.
+    """Return the limits of one lane, derived from the replicator's limit on bytes in flight.
 
     They leave room for several lanes at the same time.
     """
@@ -57,7 +58,7 @@ class HostedLane:
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
         self.replicator = replicator
-        """The name of this attempt to host the lane."""
+        """The replicator's name and the number of this attempt to host the lane."""
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
@@ -72,15 +73,15 @@ class HostedLane:
         self.saved: Progress | None = None
         """The progress record that the state topic is known to hold."""
         self.unread_note = ""
-        """One line for people while the data for a comparison cannot be read."""
-        self.touched = True  # got a signal, or was saved, since it was last found equal to its saved progress record
+        """One line for the status, set while records that must be compared cannot be read."""
+        self.touched = True  # whether the progress record may differ from the saved one
         self.journey = MoveTrace(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
-        """Set when the lane has finished here."""
+        """Completed when this replicator has finished with the lane; the result says how."""
 
     @property
     def record(self) -> LaneRecord:
-        """What the ledger says about the lane."""
+        """The lane's state according to the ledger."""
         if self.lane.record is None:
             raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
         return self.lane.record
@@ -88,8 +89,9 @@ class HostedLane:
     def note(self, source: str, target: str) -> str:
         """Return why the lane waits, or an empty string.
 
-        It may wait for its ledger, for a batch that is too large to be fetched, or because of a setting of one of these
-        clusters: a quota, or a replica selector of the source. May be called from another thread.
+        The arguments are the aliases of the two clusters. Possible reasons are: the ledger accepts nothing, a batch is
+        too large to be fetched, a quota of a cluster is used up, or the source directs consumers to another replica.
+        May be called from another thread.
         """
         if (replica := self.tap.preferred_replica) >= 0:
             return (

@@ -1,6 +1,6 @@
 """Drives lanes: it passes every observation to `lane.step` and performs every effect that the step returns.
 
-Nothing here decides what a lane does. An error in this program halts the lane that hit it, and no other lane.
+Nothing here decides what a lane does. An unexpected exception halts the lane that was processed, and no other lane.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ log = structlog.get_logger()
 
 
 class LaneHost:
-    """The lanes of one replicator, all on one event loop."""
+    """Runs the lanes of one replicator on one event loop."""
 
     def __init__(
         self,
@@ -189,8 +189,8 @@ class LaneHost:
                 hosted.lane.limits = self._limits
 
     def start(self, hosted: HostedLane) -> None:
-        """Start a lane. The ledger was read to its end after the lane was added, unless the previous holder's handoff
-        checkpoint is enough."""
+        """Start a lane. After `add`, the caller has read the ledger to its end, unless the lane starts from its
+        previous holder's handoff checkpoint."""
         record = self._record(hosted)
         former = hosted.assignment.former_under(record.grant if record is not None else 0)
         hosted.started = True
@@ -209,13 +209,13 @@ class LaneHost:
         return list(self._lanes)
 
     def drain(self, hosted: HostedLane) -> None:
-        """Let a lane finish; `hosted.left` is set when it has."""
+        """Ask a lane to stop at its next safe point; `hosted.left` is completed when it has stopped."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
             hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())
 
     def remove(self, hosted: HostedLane) -> None:
-        """Stop hosting a lane; its data in flight is forgotten."""
+        """Stop hosting a lane; answers to its batches in flight are ignored."""
         hosted.tell(Fenced())
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
@@ -249,7 +249,8 @@ class LaneHost:
         return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
-        """Fetch these lanes first, and any that this replicator finds urgent. May be called from another thread."""
+        """Fetch these lanes first, and lanes that are urgent according to this replicator. May be called from another
+        thread."""
         for hosted in list(self._lanes.values()):
             hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
@@ -259,7 +260,7 @@ class LaneHost:
             hosted.tell(Fenced())
 
     async def close(self) -> None:
-        """Close everything; the lanes have been drained or are given up."""
+        """End all tasks and connections, after the lanes were drained or given up."""
         self._beat.cancel()
         self._end_subscription()
         await self._tasks.end()
@@ -269,10 +270,10 @@ class LaneHost:
         self._source.close()
         self._target.close()
 
-    # the only way into a lane
+    # the only entry point of a lane
 
     def tell(self, hosted: HostedLane, signal: Input) -> None:
-        """Pass a signal to a lane, and perform the effects that it asks for."""
+        """Pass a signal to a lane, and perform the effects that the lane returns."""
         hosted.touched = True
         try:
             for effect in step(hosted.lane, self._loop.time(), signal):
@@ -428,7 +429,8 @@ class LaneHost:
         self._begin(self._save(hosted))
 
     def _look_round(self) -> None:
-        """Run once per beat: save the lanes that moved, and ask for the ends of the logs that no lane fetches from."""
+        """Save the progress of lanes that have advanced, and ask for the log ends of partitions that are not being
+        fetched."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._open.look(self._lanes.values())
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
@@ -453,20 +455,20 @@ class LaneHost:
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress_record(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        # A process that was silent for too long could save a progress record after `mirrord rebuild` and so contradict
-        # it.
+        # A process whose lease has ended could otherwise save a progress record after `mirrord rebuild`, and so
+        # contradict it.
         if not records or not self._target.may_write():
             return
         try:
             await self._store.save(*records.values())
         except MirrordError as error:
-            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # the next beat tries again
+            log.debug("progress_not_saved", lanes=len(records), error=str(error))  # tried again every second
         else:
             for hosted, record in records.items():
                 hosted.saved = record
                 hosted.touched = True
 
-    # ends
+    # how a lane ends
 
     def _halted(self, hosted: HostedLane, effect: Halted) -> None:
         log.error("lane_halted", lane=hosted.lane.id, line=effect.line)

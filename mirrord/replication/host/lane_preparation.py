@@ -8,14 +8,15 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.replication.lane.assignment import LaneAssignment
 
 KEPT_S = 30.0
-"""How long a prepared partition is watched; a lane that is being moved arrives within a few seconds."""
+"""How long the leader of a prepared partition is followed, in seconds; a lane that is being moved arrives within a few
+seconds."""
 
 
 SOURCE = ("ask", "fetch-hot")
 
 
 TARGET = ("ask", "produce")
-"""Purposes of the broker links that a lane needs first."""
+"""The connections that a lane needs first, at the source (`SOURCE`) and at the target (`TARGET`), by their purposes."""
 
 
 async def prepare(source: ClusterView, target: ClusterView, lanes: Sequence[LaneAssignment]) -> None:

@@ -1,4 +1,5 @@
-"""The progress that MirrorMaker 2 has recorded: Kafka Connect's source offsets, in a topic of the target cluster.
+"""Reads the progress that MirrorMaker 2 has recorded: the source offsets of Kafka Connect, in a topic of the target
+cluster.
 
 A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`. The connector name can be
 chosen if Connect does not run as part of MirrorMaker 2. The value is `{"offset":1233}`, the last record that was
@@ -50,21 +51,24 @@ _VALUES = msgspec.json.Decoder(_Offset)
 
 
 class NotAllowed(EnvironmentFault):
-    """A permission is missing that is needed to find out. The message says which."""
+    """Raised if mirrord lacks a permission to find out how far MirrorMaker 2 has copied. The message names the
+    permission."""
 
 
 def default_topic(source: Alias) -> str:
-    """Return the name that MirrorMaker 2 gives the topic by default (MirrorMakerConfig.workerConfig)."""
+    """Return the default name of the topic that holds MirrorMaker 2's source offsets
+    (MirrorMakerConfig.workerConfig)."""
     return f"mm2-offsets.{source}.internal"
 
 
 def workers_group(source: Alias) -> str:
-    """Return the group of MirrorMaker 2's workers for flows from a cluster (MirrorMakerConfig.workerConfig)."""
+    """Return the group id of the MirrorMaker 2 workers that copy from a cluster (MirrorMakerConfig.workerConfig)."""
     return f"{source}-mm2"
 
 
 def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
-    """Return the source offset after the last copied one, by topic and partition. Other records are ignored."""
+    """Return the source offset after the last copied one, by topic and partition. Records in another format or about
+    another source are ignored."""
     found: dict[TopicPartition, int] = {}
     for key, value in records:
         try:
@@ -85,7 +89,8 @@ def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -
 async def read_positions(
     view: ClusterView, asks: Asks, stretches: Stretches, topic: str, source: Alias
 ) -> dict[TopicPartition, int] | None:
-    """Return all positions of a cluster, or None if the topic does not exist.
+    """Return the positions that MirrorMaker 2 recorded in this topic for all partitions of a source cluster, or None if
+    the topic does not exist.
 
     Raises NotAllowed, ReadFailed, EnvironmentFault.
     """
@@ -117,7 +122,7 @@ async def read_positions(
 
 
 async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
-    """Return how many workers MirrorMaker 2 currently has in this group; 0 also if there is no such group.
+    """Return how many workers of MirrorMaker 2 are currently in this group, or 0 if the group does not exist.
 
     Raises NotAllowed, EnvironmentFault.
     """

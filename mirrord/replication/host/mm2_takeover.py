@@ -31,12 +31,12 @@ _STALE_S = 5.0
 
 
 class Legacy(NamedTuple):
-    """What a lane can take over in a partition: nothing, a start position, or a reason not to start."""
+    """What a lane can take over from MirrorMaker 2: nothing, a start position, or a reason not to start."""
 
     inherited: CopyInherited | None = None
     trouble: str = ""
-    """Why the lane must not start. Without `inherited`, the reason disappears by itself, or when an operator follows
-    the advice in it.
+    """Why the lane must not start. If `inherited` is None, the reason disappears by itself, or after an operator has
+    followed the advice in the text.
     """
 
 
@@ -44,7 +44,7 @@ NO_LEGACY = Legacy()
 
 
 class _Word(NamedTuple):
-    """What MirrorMaker 2 recorded about all partitions, and when that was read."""
+    """The positions that MirrorMaker 2 recorded for all partitions, and when they were read."""
 
     at: float
     positions: dict[TopicPartition, int] | None
@@ -53,7 +53,7 @@ class _Word(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The ways to query and read one cluster."""
+    """Access to one cluster: its metadata, short questions about partitions, and reads of offset ranges."""
 
     view: ClusterView
     asks: Asks
@@ -61,7 +61,7 @@ class Sides(NamedTuple):
 
 
 class Mm2Takeover:
-    """The search for what the lanes of one flow inherit from MirrorMaker 2."""
+    """Finds the positions that the lanes of one flow take over from MirrorMaker 2."""
 
     def __init__(
         self, flow: FlowConfig, target_config: ClusterConfig, source: Sides, target: Sides, timeout_s: float
@@ -78,7 +78,7 @@ class Mm2Takeover:
         self._word: _Word | None = None
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
-        """Return what a lane takes over.
+        """Return what a lane takes over from MirrorMaker 2.
 
         Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
         """
@@ -99,8 +99,8 @@ class Mm2Takeover:
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
-        # If MirrorMaker 2 crashed before it first stored a position, it starts from the beginning. The records that it
-        # had copied are in the target all the same.
+        # If MirrorMaker 2 crashed before it stored its first position, it would start from the beginning again. The
+        # records that it had copied are in the target nevertheless.
         position = (await bounds(self._source.asks, source))[1] if said is None else said
         async with self._slots:
             ending, looked_at = await self._search(position, source, target, begin, end)
@@ -146,8 +146,8 @@ class Mm2Takeover:
         return tail.result(), len(copies)
 
     async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[OffsetRow], bool, bool]:
-        """Return the records, whether their timestamps are those of the source, and whether no record between them was
-        removed.
+        """Read the target log from `start` to `end`. Return the records, whether their timestamps are those of the
+        source, and whether no record between them was removed.
         """
         by_time: dict[bool, list[OffsetRow]] = {True: [], False: []}
         timed, held = True, 0

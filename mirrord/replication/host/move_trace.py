@@ -1,5 +1,5 @@
-"""Records when a lane that another replicator has left passes each station here, so the log shows what a move waited
-for.
+"""Measures how long a lane that was moved to this replicator takes for each step until it copies, so that the log shows
+what the move waited for.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from mirrord.replication.lane.signals import Chunk, Input
 from mirrord.replication.lane.state import Lane
 
 Station = Literal["ledger", "grant", "target", "fetch", "produce"]
-"""The stations are: the ledger was read; the grant took effect; the content of the target is known; records arrived;
-the target accepted the first records.
+"""The steps of a move: the ledger was read; the grant took effect; the content of the target is known; the first
+records arrived; the target accepted the first records.
 """
 
 log = structlog.get_logger()
@@ -29,11 +29,11 @@ class MoveTrace:
         self._passed: dict[Station, float] = {}
 
     def passes(self, station: Station) -> None:
-        """Record that the lane has reached a station; only the first time is kept."""
+        """Record that the lane has completed a step of its move; only the first time is kept."""
         self._passed.setdefault(station, round((self._loop.time() - self._began) * 1000, 1))
 
     def follow(self, lane: Lane, signal: Input) -> bool:
-        """Note the lane's position after a signal, and return whether stations remain."""
+        """Record the steps that the lane has completed after a signal, and return whether any steps remain."""
         if lane.phase not in {Phase.OPENING, Phase.HALTED, Phase.GONE}:
             self.passes("grant")
         if lane.phase is Phase.COPYING:

@@ -1,9 +1,9 @@
-"""Finds the lanes that write into the partitions that a replicator reads, from the ledgers on the source cluster.
+"""Finds out, from the ledgers on the source cluster, which lanes write into the partitions that a replicator reads.
 
 Every ledger on that cluster is read, whichever daemon and configuration its flow belongs to. The ledgers are found when
 a lane first asks, and followed from then on. To answer a question, the topics are listed and the ledgers are read to
-their ends, and both begin after the question was asked. So everything that the ledgers held when a batch became visible
-is known (`mirrord.replication.lane.source.loop_detection`). Questions that arrive in the meantime share the next scan.
+their ends. Both begin after the question was asked, so everything that the ledgers held when a batch became visible is
+known (`mirrord.replication.lane.source.loop_detection`). Questions that arrive in the meantime share the next scan.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from mirrord.runtime.clock import Clock
 
 LOOK_TIMEOUT_S = 10.0
 LEAST_PAUSE_S = 0.05
-"""Shortest pause between two scans, however many producers are new."""
+"""Shortest pause between two scans in seconds, even if batches of many unknown producers arrive."""
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ Tell = Callable[[tuple[Writer, ...], str], None]
 
 
 class OriginLookup:
-    """The answers to the provenance questions of one replicator's lanes."""
+    """Answers the lanes of one replicator that ask which other lanes write into their source partitions."""
 
     def __init__(
         self,
@@ -48,7 +48,8 @@ class OriginLookup:
         admin: TopicAdmin,
         open_ledger: Callable[[str, bool], LedgerStore],
     ) -> None:
-        """`cluster` is the source's alias; `open_ledger` as in `ClusterLedgers`."""
+        """`cluster` is the alias of the source cluster. `open_ledger` opens the ledger of a flow, as in
+        `ClusterLedgers`."""
         self._ledgers = ClusterLedgers(cluster, admin, open_ledger)
         self._waiting: list[tuple[PartitionId, Tell]] = []
         self._task: asyncio.Task[None] | None = None
@@ -58,12 +59,14 @@ class OriginLookup:
     def origins(self, hosted: HostedLane) -> Origins | None:
         """Return what a lane needs to recognize copies in its source.
 
-        Return None if its target topic has another name, because then names are enough to recognize copies.
+        Return None if its target topic has another name than its source topic, because then names are enough to
+        recognize copies.
         """
         return Origins() if hosted.source.topic == hosted.target.topic else None
 
     def ask(self, hosted: HostedLane, effect: AskOrigins) -> None:
-        """Answer a lane's question, together with others."""
+        """Find the lanes that write into this lane's source partition. Questions that arrive together share one
+        scan."""
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
             hosted.tell(OriginsAnswer(effect.question, writers, trouble))
@@ -71,7 +74,8 @@ class OriginLookup:
         self._find(hosted.source, answered)
 
     async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
-        """Return which of these source batches, which were read before this call, are copies. Raises ReadFailed."""
+        """Return the indexes of the batches that are copies. `headers` are those of source batches that were read
+        before this call. Raises ReadFailed."""
         answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
 
         def answered(writers: tuple[Writer, ...], trouble: str) -> None:
@@ -93,7 +97,7 @@ class OriginLookup:
             self._task = asyncio.create_task(self._serve())
 
     async def close(self) -> None:
-        """End all reading."""
+        """Stop reading the ledgers."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -134,7 +138,7 @@ def _writer(flow: str, lane: LaneState, progress: Progress | None) -> Writer:
 
 
 def provenance_of(setup: FlowSetup, clock: Clock) -> OriginLookup:
-    """Return the provenance for a replicator of this flow."""
+    """Return the `OriginLookup` of a replicator of this flow."""
 
     def ledger(flow: str, alone: bool) -> LedgerStore:
         return LedgerStore(KafkaLog(flow, setup.source, alone=alone), clock, memory=run_memory(setup.flow))

@@ -13,7 +13,8 @@ from mirrord.replication.lane.signals import AskScan, OwnBatch
 async def own_batches(
     target: Stretches, partition: PartitionId, asked: AskScan
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
-    """Return the lane's own batches in the requested offsets, in log order, and the ranges of other batches.
+    """Return the lane's own batches in the requested target offsets, in log order, and the offset ranges of other
+    batches.
 
     A batch is returned with all the ordinals that it was written with, although a cleaner may have removed some of its
     records since. Raises ReadFailed.
@@ -36,7 +37,7 @@ async def own_batches(
 def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
     """Return whether the outcome of a scan depends on whether the topic is compacted.
 
-    It does if something is missing in the log, or if other producers write there too.
+    It does if records are missing in the log, or if other producers write to the topic too.
     """
     held = sum(batch.count for batch in own)
     follows = all(

@@ -1,4 +1,4 @@
-"""One lane's request for source data, the last information from its source, and results other than records."""
+"""One lane's fetch request, what the source last reported about the partition, and responses without records."""
 
 import asyncio
 import time
@@ -23,23 +23,23 @@ log = structlog.get_logger()
 
 
 class Keeper(Protocol):
-    """The feed that sends a tap's fetch request to a broker."""
+    """The object that sends a lane's fetch request to a broker (`FetchFeed`)."""
 
     def drop(self, tap: "PartitionFetch") -> None:
-        """Stop asking for this tap."""
+        """Stop fetching this partition."""
         ...
 
     def heard(self, tap: "PartitionFetch") -> float:
-        """Return when the last answer arrived to a request that includes the tap; 0 while there is none."""
+        """Return when the last response to a request for this partition arrived, or 0 if there was none."""
         ...
 
     def throttled_s(self, tap: "PartitionFetch") -> float:
-        """Return for how long the broker returns nothing for the tap, because a quota is used up."""
+        """Return for how many more seconds the broker returns nothing for this partition because a quota is used up."""
         ...
 
 
 class PartitionFetch:
-    """One lane's request for source data. `deliver` gets the chunk, and may request the next one immediately."""
+    """One lane's request for source data. `deliver` receives the chunk, and may request the next one immediately."""
 
     __slots__ = (
         "apart",
@@ -75,7 +75,7 @@ class PartitionFetch:
         self.lane_bytes = lane_bytes
         """Number of bytes that a fetch may return for this partition."""
         self.far_batches = far_batches
-        """Number of batches that a fetch may return from a broker that is far away, if that is more."""
+        """Number of batches that a fetch from a distant broker may return, if they take more than `lane_bytes`."""
         self.batch_bytes = 0
         """Size of a recently fetched batch."""
         self.deliver = deliver
@@ -83,7 +83,7 @@ class PartitionFetch:
         self.position = FetchPosition(0)
         """The fetch position as it is sent to a broker."""
         self.preferred_replica = -1
-        """The replica that the leader wants to be fetched from instead of itself (KIP-392); -1: none."""
+        """The replica to which the leader redirects this client (KIP-392); -1: none."""
         self.high_watermark = -1
         """The high watermark that the lane received last."""
         self.source_end = -1
@@ -93,7 +93,8 @@ class PartitionFetch:
         self.stable = StableEnd()
         """The last stable offset, which shows whether an open transaction holds up the partition."""
         self.heard = self.asked = 0.0
-        """When an answer last named this tap, and when the tap became part of a request, by the monotonic clock."""
+        """The times when a response last contained this partition (`heard`) and when the partition was added to a
+        request (`asked`), by the monotonic clock."""
         self.round = -1
         """The lane's round at its last fetch request."""
         self.hot_until = 0.0
@@ -103,34 +104,36 @@ class PartitionFetch:
         self.is_remote = False
         """Whether the fetch request is for records in remote storage."""
         self.look_after = 0.0
-        """Earliest time of the next question about remote storage, on the event loop's clock."""
+        """Earliest time at which the broker is asked about remote storage again, on the event loop's clock."""
         self.apart = False
-        """Whether the partition is fetched alone, because an answer for it, or for it and others, was too large."""
+        """Whether the partition is fetched alone, because a response for it was too large, or one for it and other
+        partitions."""
         self.too_large = ""
-        """The error message about the tap's own answer; empty while that is not known to be too large."""
+        """The error message, if a response for this partition alone was too large; otherwise empty."""
         self.urgency = FetchPriority()
         self.feed: Keeper | None = None
-        """The feed that keeps the fetch request, if a broker is being asked."""
+        """The object that holds the fetch request while a broker is asked."""
         self.timer: asyncio.TimerHandle | None = None
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the tap's position is known to be the end of the fetchable log."""
+        """Whether the fetch position is known to be the end of the fetchable log."""
         end = self.stable.offset if self.stable.offset >= 0 else self.source_end
         return 0 <= end <= self.position.offset
 
     def last_bounds(self) -> SourceBounds:
-        """Return the last information from the source, for status. May be called from another thread."""
+        """Return the bounds of the partition that the source last reported, for status. May be called from another
+        thread."""
         feed = self.feed
-        # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
+        # If a response of a fetch session omits a partition, nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
         self.urgency.note(self.source_start, self.position.offset, self.source_end)
         return SourceBounds(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
 
 
 def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
-    """Record that the leader redirects this client to another replica and returns no records itself. -1 means no
-    longer.
+    """Record that the leader redirects this client to another replica and returns no records itself. A `replica` of -1
+    means that it no longer does so.
     """
     if replica == tap.preferred_replica:
         return
@@ -141,13 +144,13 @@ def prefer(cluster: str, tap: PartitionFetch, replica: int) -> None:
 
 
 def find_bounds(asks: Asks, tap: PartitionFetch, wish: FetchFrom) -> None:
-    """Find out where the log starts and ends, after the position was out of range, and report it to the tap."""
+    """Find out where the log starts and ends after a fetch position was out of range, and deliver that to the lane."""
 
     def answered(error: int, high_watermark: int, log_start: int) -> None:
         if tap.wish is not wish:
             return
         if not error and log_start <= wish.position <= high_watermark:
-            error = NOT_AVAILABLE  # a leader that lagged for a moment
+            error = NOT_AVAILABLE  # the leader lagged for a moment
         empty = bytearray()
         tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
 

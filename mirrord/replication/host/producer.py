@@ -1,9 +1,9 @@
-"""Producing: one connection to each target broker, with pipelined requests and several lanes in each request.
+"""Produces to the target over one connection to each broker, with pipelined requests and several lanes in each request.
 
 A lane's batches of one round are sent over one connection, in order. When the connection is lost, sent batches are
 answered with NETWORK_EXCEPTION: they may or may not be in the log. Batches that were not sent are answered with
 NOT_LEADER_OR_FOLLOWER: they are not in the log. Batches that the lane still sends in that round are refused in the same
-way, because only a new round begins with a window of one.
+way, because only a new round begins with a window of one batch.
 """
 
 import asyncio
@@ -27,36 +27,37 @@ from mirrord.replication.lane.signals import Batch, Input, Produce, ProduceAccep
 from mirrord.replication.lane.state import Lane
 
 WRITE_BYTES = 1 << 20
-"""Requests are combined into one system call up to this size. The lease is checked right before it."""
+"""Requests are combined into one system call up to this size. The lease is checked right before each such call."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
 _NO_OUTCOME = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
 """The outcome that is assumed when the broker's answer does not mention a batch."""
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
 LATEST_S = 0.1
-"""An answer that has arrived is processed within this time, even if more answers are awaited."""
+"""An answer that has arrived is processed within this number of seconds, even if more answers are awaited."""
 _LINGER_S = 1.0
 
 
 class Sender(Protocol):
-    """The view of a lane that the target side needs."""
+    """The part of a hosted lane that a `TargetProducer` uses."""
 
     lane: Lane
     tell: Callable[[Input], None]
     target: PartitionId
     outlet: "TargetOutlet | None"
-    """The outlet that the current round's batches are sent to."""
+    """The connection over which the batches of the current round are sent."""
     outlet_round: int
     connections: int
-    """Number of the outlet's connection that they use, counted from its first."""
+    """The value of `TargetOutlet.connections` when the round began; if it has changed, the round's connection is
+    lost."""
 
 
 OutgoingBatch = tuple[Sender, int, Batch]
-"""A lane's batch of a round."""
+"""A lane, the number of its round, and a batch to send in that round."""
 
 
 class TargetProducer:
-    """All producing of one replicator."""
+    """Sends the batches of one replicator's lanes to the target brokers."""
 
     def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
         self.view = view
@@ -87,7 +88,7 @@ class TargetProducer:
             outlet.link.close()
 
     def refuse(self, items: Sequence[OutgoingBatch]) -> None:
-        """Answer batches that were not sent."""
+        """Report to the lanes that these batches were not sent."""
         for sender, number, batch in items:
             sender.tell(ProduceAnswer(number, batch, NOT_SENT, -1))
 
@@ -95,7 +96,8 @@ class TargetProducer:
         sender.outlet_round = number
         sender.outlet = None
         leader = self.view.leader(sender.target)
-        # The round learnt where the log ends from the leader of one epoch; another leader may have another log.
+        # In this round, the lane learned where the log ends from the leader of one epoch; another leader may have
+        # another log.
         if leader is None or leader.epoch != sender.lane.log.end_epoch:
             self.view.refresh()
             return
@@ -111,16 +113,17 @@ class TargetOutlet:
     def __init__(self, target: TargetProducer, node: int) -> None:
         self.link = target.view.link(node, "produce")
         self.connections = 0
-        """Number of connections that were given up. A lane that was bound to one of them has to begin a new round."""
+        """Number of connections that were given up. A lane that used one of them has to begin a new round."""
         self._target = target
         self.took = target.view.produces.took
-        """Counts how long a request took."""
+        """Records how long a produce request took."""
         self._loop = asyncio.get_running_loop()
         self._packer: Packer[OutgoingBatch] = Packer()
         self.answering = False
-        """Whether answers are being processed. Batches that result from them are sent after the last of them."""
+        """Whether answers are being processed. Batches that lanes add meanwhile are sent after the last of these
+        answers."""
         self._taken: dict[Sender, ProduceAccepted] = {}
-        """The successes among these answers, by lane: each lane gets those of its batches in one step."""
+        """The successes among these answers, by lane: each lane is informed of all its accepted batches in one step."""
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
@@ -132,18 +135,18 @@ class TargetOutlet:
         self.throttle = Throttle(target.view.produces)
 
     def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
-        """Send batches, together with others that are added in this tick."""
+        """Send batches, together with others that are added in this iteration of the event loop."""
         add = self._packer.add
         for batch in batches:
             add(sender, batch.end - batch.start, (sender, number, batch))
         self._flush_soon()
 
     def forget(self, sender: Sender) -> None:
-        """Forget a lane, whose batches will not be added again."""
+        """Forget a lane that will add no more batches."""
         self._packer.forget(sender)
 
     def _flush_soon(self) -> None:
-        """Schedule one flush per tick.
+        """Schedule one flush per iteration of the event loop.
 
         While answers are being processed, the flush follows right after the last of them.
         """
@@ -172,7 +175,8 @@ class TargetOutlet:
                 self._await_lease()
                 return
             if self.link.overdue(connection):
-                # Answers must come in the order of the batches, so waiting batches are refused when none is in flight.
+                # A lane's batches must be answered in order, so the waiting ones are refused only when none is in
+                # flight.
                 if pipe.in_flight == 0:
                     self._give_up()
                 return
@@ -184,7 +188,8 @@ class TargetOutlet:
         self._mind_owed()
 
     def _mind_owed(self) -> None:
-        """Wake up for several answers at once, but soon, because the last of them may take long."""
+        """Let the process sleep until several answers have arrived, but not for long, because the last of them may be
+        late."""
         if self._owed.moved():
             self._set_low_watermark()
             if self._owed.low_watermark_bytes > 1 and not self._hurries:
@@ -230,7 +235,7 @@ class TargetOutlet:
             # A lane that has begun another round since no longer needs these batches.
             if number == sender.lane.round:
                 topic, topic_id, partition = sender.target
-                if batch.buffer is not viewed:  # usually all batches are in the buffer of one answer
+                if batch.buffer is not viewed:  # usually all batches are in one fetch response
                     viewed, view = batch.buffer, memoryview(batch.buffer)
                 entries.append((topic_id if by_id else topic, partition, view[batch.start : batch.end]))
                 sent.append(item)
@@ -313,7 +318,8 @@ class TargetOutlet:
 
 
 class _Pending:
-    """A request without an answer. It keeps its batches alive, and so the buffers that the transport is reading."""
+    """A produce request that is not answered yet. It refers to its batches, so that the buffers that the transport
+    reads are not reused."""
 
     __slots__ = (
         "_connection",
@@ -335,7 +341,8 @@ class _Pending:
         items: list[OutgoingBatch],
         load: tuple[ByteWindow, int, Owed],
     ) -> None:
-        """`load` is the window that counts its bytes, their number, and the counter of answers that are owed."""
+        """`load` holds the window that counts the request's bytes, the number of these bytes, and the counter of
+        answers that are awaited."""
         self._outlet = outlet
         self._connection = connection
         self._version = version

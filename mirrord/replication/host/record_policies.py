@@ -1,9 +1,10 @@
-"""Record policies on the second path: they decide which records of a batch are copied, and how these are changed.
+"""Record policies on the second path: a filter decides which records of a batch are copied, and a transform changes
+them.
 
 A batch is rebuilt as usual (`mirrord.replication.host.batch_rebuild`). Records that a filter skips become `filtered`
 verdicts with their exact offsets; ordinals count only records that are copied. Before the lane writes, it records in
 the ledger which offset has which ordinal (`mirrord.replication.lane.intake`). It does not ask a filter again about
-offsets that are recorded there. So the map stays correct even if a policy answers differently the next time.
+offsets that are recorded there. So the offset map stays correct even if a policy answers differently the next time.
 """
 
 import re
@@ -21,7 +22,7 @@ from policies.guarded_records import GuardedFilter, GuardedTransform
 
 
 class RecordPolicies:
-    """The policies of one flow."""
+    """The record policies of one flow: its filter and its transform."""
 
     def __init__(self, flow: FlowConfig) -> None:
         self._config = flow.records
@@ -30,7 +31,7 @@ class RecordPolicies:
         self._transform: GuardedTransform | None = None
         self._fault = ""
         self.fingerprint = flow.isolation
-        """Fingerprint of everything that decides which records lanes of shaped topics see."""
+        """Fingerprint of the configuration that decides which records are copied from topics with record policies."""
         if flow.records.is_on:
             rules = flow.records
             parts = (rules.filter, rules.filter_settings, rules.transform, rules.transform_settings)
@@ -45,7 +46,7 @@ class RecordPolicies:
         return self._config.is_on and any(pattern.fullmatch(source_topic) for pattern in self._topics)
 
     def rebuilder(self, source_topic: str) -> Rebuilder:
-        """Return the function that rebuilds batches of a topic."""
+        """Return the function that rebuilds batches of a topic, with or without policies."""
         return self.rebuild if self.concerns(source_topic) else rebuild
 
     def changing(self, source_topic: str) -> Callable[[DecodedRecord], DecodedRecord] | None:
@@ -53,7 +54,8 @@ class RecordPolicies:
         return self._changed if self._transform is not None and self.concerns(source_topic) else None
 
     def rebuild(self, request: RebuildRequest) -> RebuiltBatch | None:
-        """Rebuild a batch, asking the policies; a `Rebuilder`.
+        """Rebuild a batch with the records that the filter keeps, changed by the transform. This method is a
+        `Rebuilder`.
 
         Raises PolicyRefused for the first record that a policy gives no answer for.
         """

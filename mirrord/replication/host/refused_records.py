@@ -12,12 +12,12 @@ from mirrord.replication.lane.signals import AskConfigs, Effect, Park
 
 
 class Refusals:
-    """The handling of refused records for all lanes of one replicator."""
+    """Handles refused records for all lanes of one replicator."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
     ) -> None:
-        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
+        """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""
         self._look = TargetConfigs(setup, store, begin)
         self.performs: dict[type[Effect], Callable[[HostedLane, Any], object]] = {
             Park: DeadLetterWriter(setup, begin).ask,

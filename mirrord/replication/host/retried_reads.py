@@ -1,7 +1,7 @@
 """Reads records for a lane, and retries if the lane is copying in the meantime and would not ask again.
 
-While the records for such a comparison cannot be read, the lane's resume position does not move. So a lasting failure
-is reported.
+A lane that is copying needs such records for a comparison with the source. Until they can be read, its resume position
+does not advance, so a lasting failure is reported.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import Input
 
 REPORT_AFTER_S = 10.0
-"""Time after which a failure is reported; one that lasts longer is more than a leader change."""
+"""A failure is reported after this number of seconds, because a leader change does not take longer."""
 
 log = structlog.get_logger()
 

@@ -1,5 +1,6 @@
-"""Gathers what decides where a lane without a history starts, apart from the ledger: what MirrorMaker 2 left, and
-copies that the ledger does not know. The decision itself is `mirrord.topics.rules.partition_start`.
+"""Gathers the evidence outside the ledger that decides where a lane without a history starts: the positions of
+MirrorMaker 2, and copies that the ledger does not know. The decision itself is made by
+`mirrord.topics.rules.partition_start`.
 """
 
 from typing import NamedTuple
@@ -13,17 +14,17 @@ from mirrord.topics.rules.partition_start import NO_EVIDENCE, LedgerEvidence, Ta
 
 
 class StartEvidence(NamedTuple):
-    """What was found at the target for one lane."""
+    """The evidence that was found at the target for one lane."""
 
     legacy: Legacy = NO_LEGACY
     unknown: str = ""
     """Why the lane must not begin because of copies that the ledger does not know; empty if it may."""
     decisive: TargetEvidence = NO_EVIDENCE
-    """The part on which the decision rests."""
+    """The part of the evidence that `partition_start` uses for its decision."""
 
 
 class StartSearch:
-    """Searches the target for the lanes of one flow."""
+    """Searches the target for evidence that decides where the lanes of one flow start."""
 
     def __init__(self, flow: FlowConfig, inheritance: Mm2Takeover, copies: ExistingCopies) -> None:
         self._flow = flow
@@ -31,7 +32,7 @@ class StartSearch:
         self._copies = copies
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId, ledger: LedgerEvidence) -> StartEvidence:
-        """Return what decides about one lane; nothing is read if the ledger alone decides.
+        """Return the evidence for one lane. Nothing is read if the ledger alone decides.
 
         Raises ReadFailed or EnvironmentFault, after which the caller has to ask again.
         """

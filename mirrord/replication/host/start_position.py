@@ -1,4 +1,4 @@
-"""Answers lanes without a history that ask where they start (`mirrord.topics.rules.partition_start`)."""
+"""Answers lanes without a history in the ledger that ask where they start (`mirrord.topics.rules.partition_start`)."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class StartPositions:
-    """The start offsets of all lanes of a replicator."""
+    """Finds the start offsets of all lanes of a replicator."""
 
     def __init__(self, setup: FlowSetup, source: Sides, target: Sides, find_copies: CopyFinder) -> None:
         self._flow = setup.flow
@@ -38,7 +38,7 @@ class StartPositions:
         tell: Callable[[StartAnswer], None],
         ledger: LedgerEvidence,
     ) -> None:
-        """Answer a lane's question. The lane asks again after an error."""
+        """Find the start offset of a lane and pass it to the lane with `tell`. After an error, the lane asks again."""
         try:
             tell(await self._found(wanted.question, lane, source, target, ledger))
         except ReadFailed as failure:

@@ -31,14 +31,14 @@ from mirrord.replication.lane.target.superseded_records import (
 )
 
 NEAR = 10_000
-"""Stretches of the source that are at most this many offsets apart are read in one go."""
+"""Ranges of source offsets that are at most this number of offsets apart are read as one range."""
 
 
 LogReaders = tuple[Asks, Stretches]
 
 
 class Lookups:
-    """The answers to lanes' questions about compacted target topics."""
+    """Answers lanes' questions about compacted target topics."""
 
     def __init__(
         self, setup: FlowSetup, source: LogReaders, target: LogReaders, shaping: RecordPolicies, begin: Begin
@@ -67,7 +67,7 @@ class Lookups:
 
 
 class SupersededLookup:
-    """One lookup for a lane."""
+    """One lookup of the records that a lane misses in its compacted target topic."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SupersededLookup:
         record: LaneRecord,
         changing: Callable[[DecodedRecord], DecodedRecord] | None,
     ) -> None:
-        """`asks` are those of the source and of the target.
+        """`asks` sends questions to the source (first) and to the target (second).
 
         `changing` returns a record as the flow's policy changes it; it may raise PolicyFault.
         """
@@ -88,7 +88,8 @@ class SupersededLookup:
         self._changing = changing
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
-        """Return the records that are to be copied again. Raises ReadFailed when a side cannot be read now."""
+        """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
+        cannot be read now."""
         judge = SupersededJudge(asked)
         try:
             await self._expect(judge, asked.missing)
@@ -131,7 +132,7 @@ class SupersededLookup:
         return wanted
 
     async def _see(self, judge: SupersededJudge, asked: AskSuperseded) -> None:
-        # Records that a later leader accepted may be anywhere in the log.
+        # A record that a later leader accepted supersedes a lost one, and may be anywhere in the log.
         is_lost = any(each.kind == "lost" for each in asked.missing)
         start = 0 if is_lost else min(each.above for each in asked.missing)
         _, begin = await bounds(self._target_asks, self._target_partition)
@@ -150,7 +151,7 @@ class SupersededLookup:
             end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
-        """Yield the batches whose records count, without those of aborted or open transactions."""
+        """Yield the batches that hold committed records, without those of aborted or open transactions."""
         if start < stable:
             async for batch in self._target.read(self._target_partition, start, stable, committed=True):
                 if not batch.aborted and not batch.header.attributes & CONTROL:
@@ -166,7 +167,7 @@ async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
 
 
 def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
-    """Return stretches [start, end) that cover all of the ascending offsets."""
+    """Return ranges [start, end) that contain all of the given offsets, which are ascending."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and offset - found[-1][1] <= NEAR:

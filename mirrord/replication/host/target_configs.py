@@ -36,14 +36,14 @@ log = structlog.get_logger()
 
 
 class _Facts:
-    """A writer of facts under a replicator's lease."""
+    """Appends facts to the ledger under a replicator's lease."""
 
     def __init__(self, store: LedgerStore, lease_epoch: int) -> None:
         self._store = store
         self._lease_epoch = lease_epoch
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write facts; return False if they could not be written. The configs have been altered in any case."""
+        """Append facts about configs that were altered before; return False if the facts could not be appended."""
         entry: Sequence[AnyFact] = tuple(facts)
         try:
             if entry:
@@ -55,12 +55,12 @@ class _Facts:
 
 
 class TargetConfigs:
-    """The answers to lanes' questions about topic configs. It connects when the first record is refused."""
+    """Answers lanes' questions about the configs of target topics. It connects when the first record is refused."""
 
     def __init__(
         self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
     ) -> None:
-        """`begin` runs a coroutine as a task, at most until the task's owner ends."""
+        """`begin` runs a coroutine as a background task, which is cancelled when the `LaneHost` closes."""
         self._begin = begin
         self._source: UpkeepAdmin = KafkaUpkeepAdmin(setup.source, setup.request_timeout_s)
         self._target: UpkeepAdmin = KafkaUpkeepAdmin(setup.target, setup.request_timeout_s)
@@ -99,7 +99,8 @@ class TargetConfigs:
         return ConfigsAnswer(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
 
     def _trouble(self, topic: str) -> str:
-        """Return why configs that decide which records are accepted may still differ."""
+        """Return why configs that decide which records are accepted may still differ from the source's; empty if they
+        do not."""
         fault = self._sync.topics.faults.get(topic, "")
         drift = self._sync.topics.drift.get(topic, ())
         differ = [line for line in drift if line.partition(":")[0] in DECIDING]
@@ -109,6 +110,6 @@ class TargetConfigs:
 
 
 def digest_of(settings: Settings) -> str:
-    """Return a digest that is equal for configs that accept the same records."""
+    """Return a digest of the configs in `DECIDING`. Topics with equal digests accept the same records."""
     values = [(name, settings[name].value) for name in DECIDING if name in settings]
     return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()

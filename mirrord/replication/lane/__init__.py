@@ -1,1 +1,1 @@
-"""The lane: the pure state machine of one replicated partition. `step` is its only entrance."""
+"""The lane: a state machine without I/O that copies one partition. `step` is its only entry point."""

@@ -46,9 +46,9 @@ class Parting(msgspec.Struct, frozen=True):
     """The way in which a replicator left a lane."""
 
     clean: bool
-    """Whether none of its batches is in flight."""
+    """Whether the replicator left the lane cleanly, so that none of its batches is in flight."""
     word: Progress | None = None
-    """Its last progress record, if it left cleanly.
+    """The lane's last progress record, if the replicator left the lane cleanly.
 
     The record is also written to the state topic, but nothing has to wait for that.
     """
@@ -73,11 +73,11 @@ class FlowSetup(msgspec.Struct, frozen=True):
 
     @property
     def request_timeout_s(self) -> float:
-        """Maximum duration of a request."""
+        """Maximum duration of a request, in seconds."""
         return self.runtime.request_timeout_ms / 1000
 
     def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
-        """Return the longest times of this replicator and a previous holder that may still write.
+        """Return the longer times of this replicator and of a previous holder that may still write.
 
         The result is (`lease_ttl_ms`, `request_timeout_ms`). `holder` are the times of the previous holder, according
         to the ledger (`LaneTaken`).
@@ -89,7 +89,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
         return max(own[0], ttl_ms), max(own[1], timeout_ms)
 
     def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
-        """Return how long a previous holder may still write. `holder` are its times, according to the ledger.
+        """Return for how many seconds a previous holder may still write. `holder` are its times, according to the
+        ledger.
 
         A living process may write until its lease ends. Batches that it has sent are appended within its request
         timeout: when its connection is closed or the process ends, the kernel discards undelivered data (`tune` in
@@ -110,9 +111,9 @@ class SourceBounds(NamedTuple):
     """What the source has reported about a partition."""
 
     end: int
-    """Its high watermark, or -1 while it is not known."""
+    """High watermark of the partition, or -1 while it is not known."""
     age_s: float
-    """Age of that value."""
+    """Age of the high watermark, in seconds."""
     start: int
     """Log start of the partition, or -1."""
 
@@ -147,7 +148,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     """One line for people that says why the lane makes no progress, or an empty string."""
     source_end_age_s: float = 0.0
-    """Age of `source_end`."""
+    """Age of `source_end`, in seconds."""
     source_start: int = -1
     """Log start that the source last reported, or -1."""
     open_transaction: OpenTransaction | None = None
@@ -163,23 +164,23 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     host: str
     loop_age_ms: float
-    """Time since its event loop last completed a turn."""
+    """Time since its event loop last completed an iteration."""
     cpu_seconds: float
     rss_bytes: int
     lanes: tuple[LaneReport, ...]
     source_error: str
-    """Empty while the cluster is reachable, otherwise one line."""
+    """Why the source cluster cannot be reached, in one line; empty while it can."""
     target_error: str
     lease_valid_s: float
-    """How much longer it may write without a renewal of the lease, or 0 if it may not write."""
+    """For how many more seconds the replicator may write without a renewal of the lease, or 0 if it may not write."""
     lost: bool
     """Whether another daemon took the flow, so that nothing is written any more."""
     requests: tuple[RequestsStatus, ...] = ()
-    """Requests since the replicator started."""
+    """Statistics of fetch and produce requests since the replicator started."""
     node: str = ""
-    """The node of the Ray cluster on which it runs. Empty without Ray."""
+    """The node of the Ray cluster on which the replicator runs. Empty without Ray."""
     remark: str = ""
-    """What lanes are waiting for, apart from their own faults. Empty if there is nothing."""
+    """The reason why lanes wait, if it is not in one of the lanes themselves. Empty if there is none."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
@@ -189,7 +190,7 @@ class Greeting(msgspec.Struct, frozen=True):
     """
 
     program: str
-    """Version and commit of its mirrord."""
+    """Version and commit of the mirrord that it runs."""
     setup: bytes
     """The `FlowSetup` that it uses, as msgpack."""
     report: bytes = b""

@@ -1,4 +1,4 @@
-"""Numbers for questions and appends: each one is answered once.
+"""Numbers questions and appends, so that only one answer to each of them counts.
 
 A network, a retry or a timer may deliver an answer twice, or an answer that the lane no longer waits for. An answer
 whose number is not open changes nothing.
@@ -42,7 +42,7 @@ def settles(lane: Lane, tag: int) -> bool:
 
 
 def new_round(lane: Lane) -> None:
-    """Void all open questions. Appends stay open, because their facts may still take effect."""
+    """Begin a new round and drop all open questions. Appends stay open, because their facts may still take effect."""
     lane.round += 1
     lane.questions.clear()
     lane.takeover.fast_handoff, lane.comparison.compared = None, -1

@@ -4,18 +4,19 @@ import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """Ensure that the record to be copied from this source offset is in the flow's dead-letter topic, once."""
+    """Write the record from this source offset to the flow's dead-letter topic, unless the topic already contains
+    it."""
 
     question: int
     offset: int
     data: bytes
-    """The batch of this record alone, as the target has refused it."""
+    """A batch that contains only this record, as it was sent to the target and refused."""
     behind: int
-    """The offset in that topic after which to look for an earlier copy; -1: from its start on."""
+    """The offset in the dead-letter topic from which to look for an earlier copy; -1: from the start of the topic."""
 
 
 class ParkAnswer(msgspec.Struct, frozen=True):
-    """The answer to `Park`: the record is in the dead-letter topic at that offset, or `trouble` says why it is not."""
+    """The answer to `Park`: the record is in the dead-letter topic at offset `at`, or `trouble` says why it is not."""
 
     question: int
     at: int

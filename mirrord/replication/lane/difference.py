@@ -1,6 +1,7 @@
-"""A difference between target and source: it is noted, and the lane resumes with a rebuild of the map.
+"""Handles a difference between target and source: the lane notes it, and resumes by rebuilding the offset map.
 
-It is found by a comparison, by a batch that fills a hole, or because records that were to be copied again are gone.
+A difference is found by a comparison, by a batch that fills a hole, or because records that were to be copied again are
+gone.
 """
 
 from mirrord.ledger.facts.core import (
@@ -15,8 +16,9 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
-    """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
-    # After a takeover even an acknowledgement may have been for another holder's batch.
+    """Handle a comparison that found a difference, or that could not show that the target holds what the offset map
+    says."""
+    # After a takeover, even an acknowledgement may have been for a batch of another holder.
     first = (
         min(answer.first, lane.comparison.later_from.ordinal)
         if lane.comparison.later_from is not None
@@ -30,13 +32,15 @@ def differ(lane: Lane, now: float, answer: CheckAnswer) -> Effects:
 
 
 def settles(lane: Lane, answer: CheckAnswer) -> bool:
-    """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
+    """Return whether a comparison shows what the target holds. If so, a later comparison of this round need not show it
+    again.
 
-    If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
-    of the others may be in the target, and the source may still have it. Then the map is rebuilt from both logs.
+    Other records may have been sent under some ordinals. If the source no longer has the records that the map assigns
+    to these ordinals, the target may hold the other records, which the source may still have. Then the map is rebuilt
+    from both logs.
     """
     record = lane.record
-    # If policies change records, a lane waits before each write (`resume.decide`).
+    # If policies change records, a lane waits before each write (`resuming.decide`).
     if record is None or lane.has_policies or record.regiven < 0:
         return True
     first = max(record.regiven, lane.comparison.compared)
@@ -44,16 +48,17 @@ def settles(lane: Lane, answer: CheckAnswer) -> bool:
         return True
     if any(end > first for _, end in answer.gone):
         return False
-    # The fact about this comparison leaves nothing open unless it says that more is compared later.
+    # The fact about this comparison ends all doubt unless it says that there is a later comparison.
     lane.comparison.compared = answer.last + 1 if lane.comparison.later_pending else NEVER
     return True
 
 
 def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
-    """Handle batches that fill a hole, in a log that went back: their records were to be copied again under later
+    """Handle batches that fill a hole in a log that went back: their records were to be copied again under later
     ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
-    # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
+    # Records that the log lost below that hole count as well: after the facts about these batches, the runs no longer
+    # show that loss.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
     answer = CheckAnswer(-1, 0, first, found.next_ordinal - 1, "different", note)
     return notes.note(lane, found.facts) + differ(lane, now, answer)
@@ -67,7 +72,7 @@ def vanished(lane: Lane, now: float) -> Effects:
 
 
 def _doubt(lane: Lane, now: float) -> Effects:
-    """Halt until the map is rebuilt."""
+    """Halt until the offset map is rebuilt."""
     if lane.in_flight:
         in_doubt.leave_in_flight(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.go(Resume())

@@ -30,13 +30,14 @@ from mirrord.replication.lane.transitions import Resume
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
-    """Return whether the checkpoint is from the last holder in the ledger that was read: then it is the newest progress
-    record."""
+    """Return whether the checkpoint is from the lane's last holder, according to the part of the ledger that was read.
+    Then it is the newest progress record."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask everything now, if the checkpoint is enough to resume from; it has become the lane's resume position."""
+    """Ask all questions at once, if the checkpoint is enough to resume from. It has already become the lane's resume
+    position."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []
@@ -49,7 +50,7 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
 
 
 def target_answered(lane: Lane, answer: EndAnswer | ProducersAnswer) -> Effects:
-    """Handle an answer from the target."""
+    """Handle the target's answer to one of the questions of the fast handoff."""
     handed = lane.takeover.fast_handoff
     if handed is None:
         return []
@@ -71,7 +72,7 @@ def agrees(lane: Lane, answer: EndAnswer | ProducersAnswer) -> bool:
 
 
 def grant_bound(lane: Lane, grant: int) -> Effects:
-    """Handle the binding of the lane's own grant."""
+    """Handle that the lane's own grant has taken effect."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.takeover.fast_handoff is None or grant != lane.takeover.fast_handoff.grant + 1:
         return _resume(lane)
@@ -79,14 +80,14 @@ def grant_bound(lane: Lane, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Keep records that came early until it is known that they may be copied."""
+    """Keep records that arrive early until it is known that they may be copied."""
     if lane.takeover.fast_handoff is not None and answers(lane, chunk.question):
         lane.takeover.fast_handoff.chunk = chunk
     return []
 
 
 def copy_if_answered(lane: Lane) -> Effects:
-    """Copy as soon as the lane is ours and the target has answered everything."""
+    """Begin to copy if the lane's own grant has taken effect and the target has answered all questions."""
     handed = lane.takeover.fast_handoff
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []

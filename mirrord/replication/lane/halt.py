@@ -1,4 +1,4 @@
-"""Halting a lane: the ledger records why, a line reports it, and nothing is skipped."""
+"""Halts a lane: the ledger records why, a line reports it to people, and no record is skipped."""
 
 from mirrord.ledger.facts.core import LaneFact, LaneHalted
 from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
@@ -28,14 +28,14 @@ def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
 
 
 def halt_with(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Halt and record these facts."""
+    """Halt the lane and record these facts."""
     return [*halt_unrecorded(lane), *record_halt(lane, facts), Halted(lane.halt.line)]
 
 
 def halt_unrecorded(lane: Lane) -> Effects:
-    """Halt without recording it yet."""
+    """Halt the lane without recording it in the ledger yet."""
     new_round(lane)
-    lane.transition = None  # an error may have come between a request and its entry
+    lane.transition = None  # after an exception, a requested transition may be left
     lane.phase = Phase.HALTED
     drop(lane)
     lane.halt.facts = ()
@@ -51,14 +51,15 @@ def record_halt(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def retry_record(lane: Lane, now: float, signal: Input) -> Effects:
-    """Retry an append that failed. The ledger must contain the halt, and containing it twice does no harm."""
+    """Retry the append of the facts about a halt, if it failed. The ledger must contain them, and containing them twice
+    does no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
         case Bound():
             if not all(signal.bound):
                 return leave_lane(lane, "another replicator took the lane")
-            # Facts from before the halt count for a lane that resumes.
+            # Facts that were appended before the halt matter when the lane resumes.
             lane.notes.discard(signal.tag)
             plan_bound(lane, signal.tag)
             for intent in [each for each in lane.intents if each[0] == signal.tag]:

@@ -1,4 +1,4 @@
-"""Batches in flight to the target: the window, the answers, and settling when an answer is in doubt.
+"""Handles the batches in flight to the target: the window, the answers, and settling when an answer is in doubt.
 
 Two pieces of evidence confirm that a batch is where it must be: the broker accepted its sequence, and the base offset
 in the answer is the recorded end of the target log.
@@ -45,8 +45,8 @@ def window(lane: Lane) -> int:
 
 
 def explained_below(lane: Lane) -> int | None:
-    """Intent before gap: return the ordinal below which batches may be produced, or None if the ledger maps all of them
-    to source offsets."""
+    """Return the ordinal below which the ledger maps all ordinals to source offsets, so that batches may be produced
+    (intent before gap). Return None if it maps all of them."""
     return lane.intents[0][1] if lane.intents else None
 
 
@@ -85,7 +85,7 @@ def send(lane: Lane) -> Effects:
 
 
 def end_confirmed(lane: Lane, answer: EndAnswer) -> Effects:
-    """Handle the end of the log, asked for again just before the first produce."""
+    """Handle the log end that was requested again just before the first produce request."""
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch or answer.end < lane.expected:
         lane.go(Resume(lane.limits.retry_s if answer.error else 0.0))
         return []
@@ -95,7 +95,7 @@ def end_confirmed(lane: Lane, answer: EndAnswer) -> Effects:
 
 
 def go(lane: Lane, end: int) -> Effects:
-    """Send, now that the end is confirmed."""
+    """Send batches, now that the log end is confirmed."""
     lane.confirm_end = lane.confirming = False
     lane.expected = end
     lane.resumed_at = ResumePosition(lane.resumed_at.ordinal, end, lane.log.end_epoch)
@@ -106,7 +106,7 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
     """Handle the target's answer for a batch in flight.
 
     Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
-    answered before its turn; that is a failure, and all answers before it are still waited for.
+    answered before earlier ones. That is a failure, and the lane still waits for the answers to all batches before it.
     """
     if answer.round != lane.round or not lane.in_flight:
         return []
@@ -140,7 +140,7 @@ def batch_answered(lane: Lane, now: float, answer: ProduceAnswer) -> Effects:
 
 
 def batches_accepted(lane: Lane, now: float, accepted: ProduceAccepted) -> Effects:
-    """Handle several accepted batches: count those that are as expected together, and continue once after them.
+    """Handle several accepted batches: count those with the expected offsets together, and continue once after them.
 
     The first batch that is not as expected, and all batches after it, go to `batch_answered`.
     """
@@ -188,10 +188,11 @@ def _go_on(lane: Lane, effects: Effects) -> Effects:
 
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    """The second piece of evidence: the batch is above the recorded end, so another client wrote there in between."""
+    """Handle an accepted batch that is above the recorded log end, because another client has written in between."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.log.end_epoch),))
     if not lane.protected:
-        # These may be the lane's own batches from a former holder: only the broker's memory would rule that out.
+        # The batches in between may be the lane's own, from a former holder: only the broker's memory would rule that
+        # out.
         lane.log.unread_from = lane.log.unread_from or ResumePosition(batch.first, lane.expected, lane.log.end_epoch)
         lane.log.unread_parts += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
@@ -223,8 +224,8 @@ def _answer_in_doubt(lane: Lane, now: float, batch: Batch, answer: ProduceAnswer
         if outcome is Produced.DONE:
             lane.log.must_read_log = True  # acknowledged below the recorded end: the log went back, or it is a repeat
             if lane.resume_position.ordinal == 0 and 0 <= answer.base_offset < lane.resume_position.target_offset:
-                # Nothing below this resume position is the lane's, so nothing else leads the next reading to that
-                # batch.
+                # No record below this resume position is the lane's own, so nothing else makes the next scan begin at
+                # that batch.
                 lane.resume_position = ResumePosition(0, answer.base_offset, lane.resume_position.leader_epoch)
     elif outcome is Produced.DONE:
         lane.log.must_read_log = True  # a success after a failure is a hole

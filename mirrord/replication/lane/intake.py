@@ -1,8 +1,9 @@
-"""From a fetched chunk to ready batches: ordinals, runs, verdicts, and the choice between the raw and the second path.
+"""Turns a fetched chunk into ready batches: assigns ordinals, records runs and verdicts, and chooses the raw or the
+second path.
 
-This is the hot path. Per batch on the raw path: one unpack of the 61-byte header, a handful of integer comparisons, one
-in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), one `Batch`
-object. Record bytes are neither read nor copied. Messages of formats 0 and 1 take the second path, in groups.
+This is the hot path. A batch on the raw path takes one unpack of the 61-byte header, a handful of integer comparisons,
+one in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), and one
+`Batch` object. Record bytes are neither read nor copied. Messages of formats 0 and 1 take the second path, in groups.
 """
 
 from bisect import bisect_right
@@ -55,8 +56,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     except Unreadable as fault:
         unreadable = fault
     lane.seen.reach(lane.position)
-    # A verdict travels with the run that follows it, so that one fact covers the gap and what comes after it. What is
-    # declared after this point was decided, and must not be superseded.
+    # A verdict is recorded with the run that follows it, so that one fact covers the gap and the records after it. Runs
+    # that the ledger declares after this point were decided by a filter, and must not be superseded.
     is_decided = lane.has_policies and lane.declared >= 0
     open_ended = not lane.plan and not is_decided and lane.next_ordinal >= lane.late_writes.in_doubt_below
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
@@ -71,8 +72,9 @@ def _are_many(lane: Lane, runs: list[Run]) -> bool:
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
     """Return whether the chunk ends with records and the marker of their transaction, and nothing follows yet. Most
-    likely the next record follows right after: with its run recorded now, it need not wait for the ledger. If it comes
-    elsewhere, its run supersedes this one. At most once per record, however many markers follow it."""
+    likely the next record directly follows the marker. If its run is recorded now, the record need not wait for the
+    ledger. If it has another offset, its run supersedes this one. This is done at most once per record, even if several
+    markers follow it."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -80,7 +82,7 @@ def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
 
 
 def want_more(lane: Lane) -> Effects:
-    """Ask for the next chunk if there is room for it and none is asked for."""
+    """Request the next chunk if there is room for it and none is requested yet."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
     if lane.origin.doubt is not None or lane.gap.offsets is not None or unconfirmed_limit.is_over(lane):
@@ -92,8 +94,8 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Ask whether the source still has what was copied after the part that is copied again. Its fetch would not show
-    it."""
+    """Ask whether the source still has what was copied after the part that is copied again. The fetch of that part
+    would not show it."""
     if lane.history.divergence_question in lane.questions:
         return []
     known = source_epochs.furthest(lane)
@@ -105,8 +107,8 @@ def assure(lane: Lane) -> Effects:
 
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
-    """Continue at a later source offset; the ledger learns at once why the offsets before it are not copied. The source
-    has deleted those below `expired_below`."""
+    """Continue at a later source offset, and record at once why the offsets before it are not copied. The source has
+    deleted those below `expired_below`."""
     runs: list[Run] = []
     gone = max(min(expired_below, to), lane.position)
     if lane.position < gone:
@@ -119,8 +121,8 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
 
 
 def leave_out(lane: Lane) -> Effects:
-    """Continue after the range to skip at the position, without reading it: the source may not be able to return it. If
-    it was to be copied again, the ledger learns under which ordinals the rest follows."""
+    """Continue after the range to skip if the position is in one, without reading it, because the source may not be
+    able to return it. If the range was to be copied again, record under which ordinals the remaining records follow."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
         return [] if out is None else leap(lane, out.end, out.reason)
@@ -144,14 +146,15 @@ class _Aborts(NamedTuple):
     """The aborted transactions of a chunk."""
 
     ahead: list[tuple[int, int]]
-    """(first offset, producer) of those that have not begun yet, as a heap."""
+    """(first offset, producer) of the transactions that begin after the current batch, as a heap."""
     begun: set[int]
 
 
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process batches up to the first message of an old format or the end of the whole ones; return that position."""
+    """Process batches up to the first message of an old format or the end of the last complete batch; return that
+    position."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)
@@ -211,7 +214,8 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
-    """Return why nothing of this batch is copied, or None if it is. If that is not known yet, set `lane.doubt`."""
+    """Return why nothing of this batch is copied, or None if it is copied. If that is not known yet, set
+    `lane.origin.doubt`."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
         # The first marker of a producer with an aborted transaction in progress is that transaction's end.
@@ -259,9 +263,10 @@ def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
-    """Process messages of formats 0 and 1 from here; return where they end, or `end` if the plan jumps elsewhere."""
+    """Process messages of formats 0 and 1 from here; return where they end, or `end` if the lane continues at another
+    offset."""
     while is_old(buffer, at, end):
-        # A part that is copied again ends where batches ended when that was recorded.
+        # A part that is copied again ends where batches ended when the plan was recorded.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
         try:
             found = group(buffer, at, end, most)
@@ -285,7 +290,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Continue where the plan says: part of the source is copied again, or has been copied already."""
+    """Continue at the next run of the plan, because a part of the source is copied again or has been copied already."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -335,7 +340,7 @@ def _is_mapped(lane: Lane, offset: int) -> bool:
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
-    """Skip the offsets [start, end), of which nothing is copied: those that a policy skipped, and holes."""
+    """Skip the offsets [start, end), of which nothing is copied: records that a policy skipped, and gaps."""
     while left_out and left_out[0].start < end:
         verdict = left_out.popleft()
         if start < verdict.start:
@@ -347,7 +352,7 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """Skip records that a batch lacks. Brokers accept no such batch, so the cleaner has removed them."""
+    """Skip records that a batch lacks. Brokers accept no such batch, so the log cleaner has removed the records."""
     lane.gap.compacts = True
     _skip(lane, start, end, "compacted")
 
@@ -378,7 +383,7 @@ def _part(lane: Lane, runs: list[Run], offset: int) -> None:
 
 
 def declare(lane: Lane, ordinal: int) -> None:
-    """Find the next run that the ledger already declares after an ordinal."""
+    """Find the next run after an ordinal that the ledger already contains, and set `lane.declared`."""
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
     lane.declared = -1 if following is None else following.ordinal
 
@@ -405,8 +410,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
     next_offset: int,
     why: str,
 ) -> int:
-    """Take a batch's records from a position on through the second path: in one batch, or in several that the target
-    accepts. Return the offset up to which later batches go unchanged."""
+    """Rebuild a batch's records from a position on with the second path, as one batch or as several that the target
+    accepts. Return the offset up to which later batches are copied unchanged."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = batch_splitting.next_piece(lane, position, next_offset)
         if piece.left_out is not None:
@@ -462,7 +467,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: RebuildRequest, piece: batch_s
 
 
 def _intend(lane: Lane, runs: list[Run]) -> Effects:
-    """Intent before gap: the ledger learns of new runs before the first of their records is produced."""
+    """Append new runs to the ledger, before the first of their records is produced (intent before gap)."""
     if not runs:
         return []
     # Verdicts after the last new run belong to the next one.

@@ -1,4 +1,4 @@
-"""Why the intake stops before a batch."""
+"""Exceptions that stop the intake before a batch."""
 
 
 class Unreadable(Exception):
@@ -11,7 +11,7 @@ class Unreadable(Exception):
 
 
 class Vanished(Unreadable):
-    """Records that were to be copied again are no longer there."""
+    """Records that were to be copied again are no longer in the source."""
 
 
 class Diverged(Unreadable):
@@ -19,4 +19,4 @@ class Diverged(Unreadable):
 
 
 class Early(Unreadable):
-    """What follows would reassign ordinals while batches that were sent with the former meaning may still arrive."""
+    """The next records would reassign ordinals under which other records were sent in batches that may still arrive."""

@@ -10,7 +10,8 @@ from mirrord.model.runs import Runs
 
 
 class LaneRecord(Protocol):
-    """The content of the folded ledger about a lane (`mirrord.ledger.state.LaneState`); read here, never written."""
+    """What the folded ledger contains about a lane (`mirrord.ledger.state.LaneState`). A lane reads it and never
+    changes it."""
 
     @property
     def producer_id(self) -> int: ...

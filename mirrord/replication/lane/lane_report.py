@@ -1,4 +1,4 @@
-"""A lane's reports: its progress record for the state topic, and a line of the status."""
+"""A lane's reports: its progress record for the state topic, and its report for the status."""
 
 from mirrord.ledger.facts.core import Progress
 from mirrord.replication.lane.assignment import LaneReport, SourceBounds
@@ -9,7 +9,8 @@ from mirrord.replication.lane.target.evidence import is_plan_unrecorded, is_reco
 
 
 def resume_position(lane: Lane) -> ResumePosition:
-    """Return the position below which everything is known to be in the target log, once, below the high watermark."""
+    """Return the resume position: everything below it is known to be in the target log, once, and below the high
+    watermark."""
     known = lane.resume_position
     if lane.acked > known.ordinal:
         known = ResumePosition(lane.acked, lane.expected, lane.log.end_epoch)
@@ -89,8 +90,8 @@ def _is_settled(lane: Lane, known: ResumePosition) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Return whether a progress record must be saved that differs from `saved` in more than times; None if there may be
-    one later."""
+    """Return whether the progress record differs from `saved` in more than its time, so that it must be saved. Return
+    None if there is no progress record now."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress_record(lane, lease_epoch, 0 if saved is None else saved.at_ms)

@@ -1,4 +1,5 @@
-"""How facts in the ledger affect the lane that they are about, on the replicator that hosts it."""
+"""Turns facts in the ledger into signals for the lanes that they are about, on the replicator that hosts these
+lanes."""
 
 from mirrord.ledger.facts.core import AnyFact, LaneTaken
 from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder
@@ -10,13 +11,13 @@ NOBODY = LaneId("")
 
 
 def concerned(fact: AnyFact) -> LaneId:
-    """Return the lane that may have to be notified; for most facts there is none."""
+    """Return the lane that may have to be notified of a fact, or `NOBODY`; most facts concern no lane."""
     return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder | LaneSought) else NOBODY
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
-    """Return the signal that the lane gets when a fact takes effect; None if it gets none. `replicator` is the name of
-    the replicator that hosts the lane."""
+    """Return the signal for the lane when a fact takes effect, or None if the lane is not notified. `replicator` is the
+    name of the replicator that hosts the lane."""
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None

@@ -23,11 +23,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     near: Reach = NEAR
     far: Reach = FAR
-    """The limits for a distant target broker: the data that one round trip needs, and the same amount again."""
+    """The limits for a distant target broker: twice the amount of data that one round trip needs."""
     producer_expiry_ms: int = 24 * 3600 * 1000
-    """The target's producer.id.expiration.ms: the age of its last record time at which a producer is forgotten."""
+    """The target's producer.id.expiration.ms: a broker forgets a producer whose last record has a timestamp of this
+    age."""
     request_timeout_s: float = 8.0
-    """The longest time after which something that was sent can still be appended."""
+    """The longest time after which a batch that was sent can still be appended."""
     poll_s: float = 0.05
     retry_s: float = 0.2
     denied_s: float = 5.0

@@ -1,12 +1,13 @@
-"""Where MirrorMaker 2 stopped in a partition: by its committed position, and by the records at the end of the target.
+"""Determines where MirrorMaker 2 stopped in a partition, by its stored position and by the last records of the target.
 
-MirrorMaker 2 copies in the order of the source and writes its position down from time to time (every
+MirrorMaker 2 copies in the order of the source and stores its position from time to time (every
 `offset.flush.interval.ms`, 60 s by default). After a crash it copies again what it had copied after that position. So
 the position may be too low, and the last records may be in the target twice. But for each record in the target, all
-records that come before it in the source are in the target before it.
+records that precede it in the source also precede it in the target.
 
 A `Tail` receives the last records from the target, then the source's records in order, starting some way before the
-position, until it has seen enough. It holds only digests, of as many records as the tail has and some more.
+stored position, until it needs no more. It holds only digests: those of the target's records, and those of a somewhat
+larger number of source records.
 """
 
 from collections import Counter
@@ -17,7 +18,8 @@ from mirrord.ledger.facts.core import InheritedBy
 from mirrord.model.intervals import ranges
 
 MOST_AGREEING = 200
-"""This many records that agree leave no doubt; if all records are alike, more would not help either."""
+"""Largest number of consecutive records that are compared. If this many agree, there is no doubt; if all records are
+alike, comparing more would not help either."""
 
 
 class OffsetRow(NamedTuple):
@@ -30,7 +32,7 @@ class OffsetRow(NamedTuple):
 
 
 class TopicEnd(NamedTuple):
-    """The result of the search."""
+    """The point up to which MirrorMaker 2 has copied one partition, as found by the search."""
 
     position: int
     """The source offset at which a lane resumes; -1 if it cannot be determined."""
@@ -38,22 +40,26 @@ class TopicEnd(NamedTuple):
     doubled: tuple[tuple[int, int], ...] = ()
     """Source offsets [start, end) whose records appear more than once among the target records that were read."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) that the target lacks between others that it has."""
+    """Source offsets [start, end) whose records are not in the target, although it has records from before and after
+    them."""
 
 
 class Tail:
-    """The search for one partition. `said` is the source offset after the last one that MirrorMaker 2 wrote down."""
+    """The search for the point up to which MirrorMaker 2 has copied one partition.
+
+    `said` is the source offset after the one that MirrorMaker 2 stored last.
+    """
 
     def __init__(self, said: int, target: Sequence[OffsetRow], *, whole: bool = True) -> None:
-        """`whole`: no record was removed between those of the target, so a record that is missing there was never
-        copied."""
+        """`target` holds the last records of the target. `whole` says that no record between them was removed, so a
+        record that is missing there was never copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
         self._counts = Counter(self._target)
         self._source: list[OffsetRow] = []
         self._last_match = -1
-        """Index of the newest source record that is in the target, too."""
+        """Index of the newest source record that is in the target as well."""
 
     @property
     def patience(self) -> int:
@@ -71,7 +77,7 @@ class Tail:
         return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
 
     def result(self) -> TopicEnd:
-        """Return what the records so far show."""
+        """Return the result that follows from the records so far."""
         matches = Counter(row.content for row in self._source)
         last = self._end_of_target()
         places = [at for at, row in enumerate(self._source) if row.content in self._counts]
@@ -92,10 +98,11 @@ class Tail:
         return TopicEnd(position, found, self._doubled(matches), self._missing(matches, places, last))
 
     def _end_of_target(self) -> int:
-        """Return the index of the record that the target ends with: the match with the most agreeing records before it.
+        """Return the index of the source record with which the target ends: the match with the most agreeing records
+        before it.
 
-        If several agree equally far, choose the one right before MirrorMaker 2's position, or else the first: a
-        duplicate is better than a loss.
+        If several matches have equally many, choose the one right before MirrorMaker 2's stored position, or else the
+        first one: a duplicate is better than a loss. Return -1 if there is no match.
         """
         if not self._target:
             return -1

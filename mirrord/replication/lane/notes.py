@@ -9,8 +9,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts. Only the progress record waits for them: it must not exceed what the runs and verdicts in the
-    ledger cover."""
+    """Append facts without waiting for them. Only the progress record waits: it must not be ahead of the runs and
+    verdicts in the ledger."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -31,6 +31,6 @@ def return_to_recorded(lane: Lane) -> None:
 
 
 def plan_bound(lane: Lane, tag: int) -> None:
-    """Release what was known before the log went back, if this append records what is copied again."""
+    """Forget what was known before the log went back, if this append records what is copied again."""
     if lane.log.went_back is not None and lane.log.went_back.tag == tag:
         lane.log.went_back = None

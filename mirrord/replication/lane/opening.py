@@ -1,5 +1,5 @@
-"""Opening a lane: producer id, grant and first source offset. Each of them is a fact that must take effect in the
-ledger first.
+"""Opens a lane: obtains its producer id, its grant and its first source offset. Each of them is a fact that must take
+effect in the ledger before it is used.
 
 The first fact wins: a `LaneOpened` or a `LaneTaken` is used only after it was read back from the ledger and no earlier
 one was there. A producer id whose fact did not take effect is never used.
@@ -46,7 +46,8 @@ from mirrord.replication.lane.transitions import Reopen, Resume
 
 
 def start(lane: Lane, start: Start) -> Effects:
-    """Open the lane if the ledger does not know it, take it if it does. A lane begins once."""
+    """Open the lane if the ledger does not know it, or take it if the ledger does. Only the first `Start` has an
+    effect."""
     if lane.replicator:
         return []
     lane.replicator = start.replicator
@@ -107,7 +108,7 @@ def _is_hearsay(lane: Lane, progress: Progress) -> bool:
     """Return whether the progress record is that of a holder that had opened the lane and wrote nothing.
 
     Such a record is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
-    it yet, its record may have replaced the newer one.
+    it yet, its progress record may have replaced a newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -128,7 +129,7 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     grant = record.grant + 1
     facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.takeover.times)]
     if lane.comparison.differs is not None:
-        pass  # it stays halted until the map is rebuilt
+        pass  # the lane stays halted until the map is rebuilt
     elif record.halted is not None:
         # An operator starts a lane to try again; if the cause of the halt is still there, it will halt the lane again.
         facts.append(LaneResumed(lane.id, grant))
@@ -138,7 +139,8 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
 
 
 def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Effects:
-    """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
+    """Handle the answer to the request for a producer id. It is requested again after an error, because a target that
+    has just started may not be ready to assign one."""
     if lane.phase is not Phase.OPENING:
         return []
     if answer.error != NONE:
@@ -157,19 +159,19 @@ def producer_id_answered(lane: Lane, now: float, answer: ProducerIdAnswer) -> Ef
 
 
 def woken(lane: Lane) -> Effects:
-    """Retry what failed."""
+    """Retry the question or the append that failed."""
     if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
         return [AskStart(ask(lane))]
     return _ask(lane)
 
 
 def is_ours(lane: Lane, record: LaneRecord) -> bool:
-    """First fact wins: return whether the ledger says that the lane is ours."""
+    """Return whether the lane belongs to this attempt according to the ledger, where the first fact wins."""
     return record.replicator == lane.replicator and record.grant > 0
 
 
 def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
-    """Handle the facts of opening or taking, which were read back."""
+    """Handle the facts about opening or taking the lane, which were read back from the ledger."""
     record = answer.record
     if record is None or not is_ours(lane, record):
         return leave_lane(lane, "another replicator took the lane first")
@@ -189,9 +191,9 @@ def grant_bound(lane: Lane, now: float, answer: Bound) -> Effects:
             lane.comparison.first_ack_pending = True
             lane.comparison.later_pending = lane.late_writes.unanswered = lane.takeover.barrier_s > 0
         if record.regiven >= 0:
-            lane.trusted = min(lane.trusted, record.regiven)  # a resume position proves numbers, not which records
+            lane.trusted = min(lane.trusted, record.regiven)  # it proves ordinals, not records
             lane.comparison.first_ack_pending = (
-                True  # nothing of it may be copied yet, and some comparison has to end it
+                True  # none of it may be copied yet, and a comparison has to end the doubt
             )
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]

@@ -24,7 +24,8 @@ class Phase(Enum):
 
 
 _STOPS = frozenset({Phase.DRAINING, Phase.DRAINED, Phase.OPENING, Phase.HALTED, Phase.GONE})
-"""A lane that makes progress can be drained, take a new grant, halt, or lose the lane at any time."""
+"""The phases that may follow every phase in which a lane makes progress: at any time, the lane can be drained, take a
+new grant, halt, or be taken by another replicator."""
 
 WAYS: dict[Phase, frozenset[Phase]] = {
     Phase.OPENING: _STOPS | {Phase.RESUMING},

@@ -1,10 +1,10 @@
-"""Handling of a batch that the target refuses because of its content, or that the source cannot return.
+"""Handles a batch that the target refuses because of its content, or that the source cannot return.
 
 The batch is split until the one record that causes the refusal is found (`source.batch_splitting`). The lane waits
 before that record, in quarantine with its exact range and the reason, until an operator decides. If the flow's policy
 says so, the record is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic.
-While that is impossible, the lane waits like any other, and retries. Either way the ledger knows before the lane
-continues.
+While that is impossible, the lane waits for a decision like any other lane, and retries. In both cases the ledger
+records the decision before the lane continues.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from mirrord.replication.lane.state import Lane, Parking
 from mirrord.replication.lane.transitions import Reopen
 
 LONGEST_PAUSE_S = 60.0
-"""Longest pause between two attempts to park a record."""
+"""Longest pause between two attempts to park a record, in seconds."""
 
 
 def line_of(error: int, batch: Batch) -> str:
@@ -34,8 +34,8 @@ def _range(batch: Batch) -> tuple[int, int]:
 
 
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
-    """Wait before a batch that the target will not accept, or skip it. `why`: the reason why its topic's configs
-    differ."""
+    """Wait before a batch that the target does not accept, or skip it. `why` says why the target topic's configs differ
+    from the source's."""
     start, end = _range(batch)
     line = refusal_line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
@@ -49,7 +49,7 @@ def refusal_line(error: int, start: int, end: int) -> str:
 
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
-    """Wait before [start, end) until there is a decision on it."""
+    """Halt before the source offsets [start, end) until the ledger holds a decision on them."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
@@ -73,7 +73,8 @@ def _park(lane: Lane, unparked: Parking) -> Park:
 
 
 def parking_answered(lane: Lane, now: float, answer: ParkAnswer) -> Effects:
-    """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
+    """Handle the result of parking: if the record is parked, it is skipped; otherwise the lane waits as if there were
+    no policy."""
     unparked = lane.refusal.parking
     if unparked is None:
         return []
@@ -100,7 +101,8 @@ def retry_parking(lane: Lane) -> Effects:
 
 
 def released(lane: Lane) -> Effects:
-    """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
+    """Resume after a decision in the ledger. The lane keeps its grant unless an append under this grant may be
+    missing."""
     lane.halt.line, lane.halt.facts = "", ()
     lane.refusal.parking, lane.refusal.parking_pause, lane.refusal.configs_pause = None, -1, -1
     if lane.halt.append_in_doubt:

@@ -1,18 +1,19 @@
-"""Rebuilding the map if target and source differ: halt, find out what the target really holds, record it, resume.
+"""Rebuilds the offset map if target and source differ: halts, finds out what the target really holds, records it, and
+resumes.
 
 Two holders that saw different views of one source can both have written batches that look right. Their order in the
 target then does not match the map: records may be missing, or appear twice. The steps:
 
-1. The ledger learns of the difference and of the halt, before anything else.
+1. The difference and the halt are recorded in the ledger before anything else.
 2. Wait until nothing that was sent earlier can still be appended.
 3. The resume sandwich up to the high watermark, as in every resume (`resuming`).
 4. Both logs are read from the first doubtful ordinal on (`target.batch_relocation`) to find the source offsets of the
    lane's own batches.
-5. The ledger learns the true map, which records are in the target twice, and under which ordinals the missing records
-   follow, in one entry. Then an ordinary resume continues from there.
+5. One entry in the ledger records the true map, which records are in the target twice, and under which ordinals the
+   missing records follow. Then an ordinary resume continues from there.
 
-If something cannot be placed without doubt, the lane stays halted, and a line says what. The difference is in the
-ledger, so the next holder begins with step 2 and never with copying.
+If the source offsets of some records cannot be determined without doubt, the lane stays halted, and a line says which.
+The difference is in the ledger, so the next holder begins with step 2 and never with copying.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ from mirrord.replication.lane.transitions import RebuildMap, Resume
 
 
 def enter(lane: Lane, now: float, wanted: RebuildMap) -> Effects:
-    """Begin a round of rebuilding; everything that was held is dropped."""
+    """Begin to rebuild the map, in a new round that has dropped everything in memory."""
     lane.phase = Phase.REBUILDING
     if not is_recorded(lane):
         return _record(lane)
@@ -74,12 +75,12 @@ def _record(lane: Lane) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """Continue after the wait."""
+    """Ask for the end of the target log, now that nothing that was sent earlier can still be appended."""
     return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """Continue after the difference, or the new map, has taken effect in the ledger."""
+    """Continue after the facts about the difference, or about the new map, have taken effect in the ledger."""
     if lane.stage is Stage.DIFFERENCE:
         lane.go(RebuildMap())
         return []
@@ -89,7 +90,7 @@ def facts_bound(lane: Lane) -> Effects:
 
 
 def map_recorded(lane: Lane) -> None:
-    """Take the rebuilt map as it is recorded in the ledger."""
+    """Adopt the rebuilt map, now that the ledger records it."""
     lane.comparison.differs, lane.comparison.rebuild_in_doubt = None, False
     lane.halt.line = ""
     lane.takeover.opened_here = False
@@ -103,7 +104,7 @@ def map_recorded(lane: Lane) -> None:
 
 
 def locate(lane: Lane) -> Effects:
-    """Find out what the target log holds, now that it is known to its end."""
+    """Find out what the target log holds, now that its end is known."""
     first = lane.comparison.differs.first if lane.comparison.differs is not None else 0
     if (
         lane.log.end < lane.resume_position.target_offset
@@ -178,7 +179,8 @@ def rebuild_answered(lane: Lane, answer: RebuildAnswer) -> Effects:
 
 
 def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
-    """Return the batches from an ordinal on, with a batch that contains it cut to the part from there on."""
+    """Return the batches from an ordinal on. A batch that contains the ordinal is cut, so that it begins with the
+    ordinal."""
     kept: list[OwnBatch] = []
     for batch in own:
         ordinal = nearest(batch.base_sequence, first)
@@ -242,7 +244,7 @@ def _facts(
     rewound = position_rewind.rewound_by(lane, follow, stands)
     lane.resume_position = min(
         lane.resume_position, stands, key=lambda each: each.ordinal
-    )  # a resume position counts from the moment that this binds
+    )  # this resume position is valid once these facts take effect
     return [
         SourceRun(lane.id, lane.grant, tuple(map_runs), (), _epochs(lane, map_runs, behind, located), rewound=rewound),
         # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.

@@ -1,11 +1,11 @@
-"""Where to resume: the resume sandwich, and the content of the target log itself.
+"""Determines where a lane resumes, by the resume sandwich and by the content of the target log itself.
 
 The questions, in this order, all to the leader of the target partition:
 
 1. End: who leads, in which epoch. A deposed leader does not answer for an epoch that it does not lead.
-2. Producers: what it remembers of the lane's producer id, the uncommitted tail included.
-3. End again: the same epoch, so the answer in between came from the leader; and the true end, after all that 2 shows.
-4. Visible: until the high watermark covers that end. Records that are not yet replicated could still be lost.
+2. Producers: what the leader remembers of the lane's producer id, including records that are not replicated yet.
+3. End again: in the same epoch, so the answer in between came from this leader. All that it showed is below this end.
+4. Visible: the high watermark, until it covers that end. Records that are not replicated yet could still be lost.
 
 Without an entry in 2, or whenever it cannot be relied on, the log after the resume position is read by batch headers:
 "no entry" means unknown, never "nothing was written".
@@ -40,7 +40,8 @@ from mirrord.replication.lane.transitions import Quiesce, RebuildMap, Resume
 
 
 def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
-    """Handle a new leader epoch of the target: an idle lane would not notice by itself what was lost with it."""
+    """Handle a new leader epoch of the target. An idle lane would not notice by itself that records were lost in the
+    election."""
     if lane.phase is not Phase.COPYING or moved.leader_epoch <= lane.log.end_epoch:
         return []
     lane.go(Quiesce(until_safe=False))
@@ -48,7 +49,8 @@ def target_moved(lane: Lane, moved: TargetMoved) -> Effects:
 
 
 def enter(lane: Lane, now: float, wanted: Resume) -> Effects:
-    """Begin a new round: drop what is held and ask the target log. Answers to earlier rounds no longer count."""
+    """Begin a new round: drop everything in memory and ask for the end of the target log. Answers to earlier rounds are
+    ignored."""
     new_round(lane)
     lane.phase = Phase.RESUMING
     lane.resume_position = resume_position(lane)
@@ -92,7 +94,7 @@ def woken(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the answers to questions 1 and 3."""
+    """Handle the answers to questions 1 and 3 of the resume sandwich."""
     if answer.error != NONE:
         if answer.error == in_doubt.NO_ANSWER:
             in_doubt.unreachable(lane)
@@ -115,12 +117,13 @@ def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
 
 
 def same_leader(lane: Lane, answer: EndAnswer) -> bool:
-    """Return whether the epoch did not change around the answer in between."""
+    """Return whether the leader epoch is still the one of question 1, so that the answer in between came from this
+    leader."""
     return answer.leader_epoch == lane.log.end_epoch
 
 
 def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effects:
-    """Handle the answer to question 2."""
+    """Handle the answer to question 2 of the resume sandwich."""
     if answer.error != NONE:
         return lane.retry()
     lane.log.entry = answer.entry
@@ -128,14 +131,15 @@ def producers_answered(lane: Lane, now: float, answer: ProducersAnswer) -> Effec
 
 
 def _ask_again(lane: Lane, now: float) -> Effects:
-    """Ask question 3."""
+    """Ask question 3 of the resume sandwich."""
     lane.stage = Stage.END_AGAIN
     in_doubt.note_end_question(lane, now)
     return [AskEnd(ask(lane))]
 
 
 def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
-    """Handle the answer to question 4, which is asked until the high watermark covers the end."""
+    """Handle the answer to question 4 of the resume sandwich, which is repeated until the high watermark covers the
+    end."""
     if answer.error != NONE:
         return lane.retry()
     if not covers(lane, answer):
@@ -147,12 +151,13 @@ def visible_answered(lane: Lane, now: float, answer: VisibleAnswer) -> Effects:
 
 
 def covers(lane: Lane, answer: VisibleAnswer) -> bool:
-    """Return whether everything that the broker reported is committed."""
+    """Return whether the high watermark covers everything that the broker reported."""
     return answer.high_watermark >= lane.log.end
 
 
 def barrier_until(lane: Lane) -> float:
-    """Return the time until which an unprotected lane must not write, because batches sent earlier may be appended."""
+    """Return the time until which an unprotected lane must not write, because batches that were sent earlier may be
+    appended."""
     return lane.late_writes.until
 
 
@@ -161,12 +166,13 @@ def decide(lane: Lane) -> Effects:
     if lane.comparison.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # For shaped records the broker's memory proves only sequences: another answer of a policy is another record.
+    # If records go through policies, the broker's memory proves only sequences: a policy that answers differently makes
+    # another record.
     if (lane.has_policies or not lane.protected) and lane.late_writes.end_read_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.takeover.opened_here and not lane.sent:
-        # Only this attempt ever knew the producer id in a way that binds, and it has sent nothing.
+        # No other attempt has ever used the producer id, and this one has sent nothing.
         lane.resume_position = ResumePosition(0, lane.log.end, lane.log.end_epoch)
         return resume_point.resume_at(lane, 0)
     if lane.log.end < lane.resume_position.target_offset or went_back(lane):
@@ -193,8 +199,9 @@ def decide(lane: Lane) -> Effects:
 def must_read(lane: Lane) -> bool:
     """Return whether the broker's memory is not enough, so that the log after the resume position must be read."""
     appended = lane.log.end - lane.resume_position.target_offset
-    # Two equal numbers prove nothing if the log may have gone back and others may have written since. More may be
-    # acknowledged than the resume position says, and others may have written as many records as the log lost.
+    # Equal numbers of records prove nothing if the log may have gone back and other clients may have written since.
+    # More records may have been acknowledged than the resume position says, and other clients may have written as many
+    # as the log lost.
     acknowledged = missing_ordinals.known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.log.end > lane.log.log_start or lane.log.entry is not None):
         return True
@@ -204,11 +211,12 @@ def must_read(lane: Lane) -> bool:
 
 
 def _may_leap(lane: Lane) -> bool:
-    """Return whether records after the resume position may not directly follow it. Others may have written exactly as
-    many records as a hole lacks, so the numbers alone do not show where the lane's records are.
+    """Return whether records after the resume position may not directly follow it. Other clients may have written
+    exactly as many records as a hole lacks, so the numbers alone do not show where the lane's records are.
 
-    The ledger tells where they are only if this attempt was answered for them, or if the former holder drained the
-    lane. Otherwise its last leap may not be recorded. Such records are compared with the source in any case.
+    The ledger shows where they are only if this attempt received their acknowledgements, or if the former holder
+    drained the lane. Otherwise the former holder's last leap may not be recorded. Such records are compared with the
+    source in any case.
     """
     if lane.record is None:
         return False

@@ -19,20 +19,21 @@ class RebuiltBatch(msgspec.Struct, frozen=True):
     left_out: tuple[Verdict, ...] = ()
     """Offsets of records that a policy skipped, ascending; each range lies between two pieces."""
     is_cut: bool = False
-    """The batch holds only part of the requested records, because it would have been too large otherwise."""
+    """Whether the batch holds only a part of the requested records, because it would have been too large otherwise."""
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
+    """A filter's decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
 
-    The ledger holds it, and a different answer could no longer be written, so no filter is asked again.
+    The decision is recorded in the ledger, and a different one could no longer be recorded, so the filter is not called
+    again.
     """
 
     pieces: tuple[tuple[int, int], ...]
     """Ranges in ascending order."""
     end: int
     open: tuple[tuple[int, int], ...] = ()
-    """Offsets [start, end) that the ledger does not decide."""
+    """Offsets [start, end) for which the ledger has no decision."""
 
     def keeps(self, offset: int) -> bool | None:
         """Return whether the record at an offset is copied, or None if that is undecided."""
@@ -73,8 +74,7 @@ class RebuildRequest(msgspec.Struct, frozen=True):
 
 INSTEAD = (3, 1, 0)
 """Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
-Kafka version knows; none. A target never refuses an uncompressed batch for its codec
-(`quarantine`)."""
+Kafka version knows; none. A target never refuses an uncompressed batch for its codec (`target.refused_retry`)."""
 
 
 class PolicyRefused(Exception):

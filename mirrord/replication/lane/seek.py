@@ -1,9 +1,9 @@
-"""Seeking ahead in the source on an operator's order: records that are not copied by then are skipped.
+"""Seeks ahead in the source on an operator command: records in the range that are not copied yet are skipped.
 
-That reassigns the next ordinal, so no batch may be in flight at that time, of the lane itself or of a former holder
-(`mirrord.replication.lane.target.in_doubt`). The ledger learns of the range as a verdict, in one entry with the run
-after it and the fact that the order is carried out. Until that entry has taken effect, each holder that takes the lane
-carries out the order again.
+A seek reassigns the next ordinal, so no batch of the lane itself or of a former holder may be in flight when it is
+carried out (`mirrord.replication.lane.target.in_doubt`). One entry in the ledger records the verdict on the range, the
+run after it, and that the command was carried out. Until that entry has taken effect, each holder that takes the lane
+carries out the command again.
 """
 
 import msgspec
@@ -25,19 +25,20 @@ from mirrord.replication.lane.transitions import Quiesce, Resume
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """Return the ranges after or at a source offset that an operator decided to skip, ascending."""
+    """Return the ranges of source offsets that are skipped by a decision in the ledger and end above `lowest`,
+    ascending."""
     found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
     found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
 def order_recorded(lane: Lane) -> Effects:
-    """Handle an order in the ledger. A halted lane resumes by it; a copying lane stops first."""
+    """Handle an operator command that the ledger has recorded. A halted lane resumes; a copying lane stops first."""
     match lane.phase:
         case Phase.HALTED:
             return quarantine.released(lane)
         case Phase.RESUMING:
-            lane.go(Resume())  # its next step was decided without that order
+            lane.go(Resume())  # its next step was decided without that command
             return []
         case Phase.COPYING:
             lane.seeks = pending(lane.record.seeks) if lane.record is not None else ()
@@ -45,12 +46,12 @@ def order_recorded(lane: Lane) -> Effects:
                 lane.go(Quiesce())
             return []
         case _:
-            return []  # it handles the order when it resumes
+            return []  # the lane handles the command when it resumes
 
 
 def is_due(lane: Lane) -> bool:
-    """Return whether everything before the range to skip is copied or in flight. Records to be copied again come
-    first."""
+    """Return whether a command to seek can be carried out now: everything before its range is copied or in flight, and
+    no records are still to be copied again."""
     record = lane.record
     if record is None or not _due(lane):
         return False
@@ -58,19 +59,21 @@ def is_due(lane: Lane) -> bool:
 
 
 def _due(lane: Lane) -> Seeks:
-    """Return the orders that apply now. Records that the source has not written yet cannot be skipped."""
+    """Return the commands whose range begins at or below the lane's position and ends at or below the end of the
+    source. Records that do not exist yet cannot be skipped."""
     at = source_offset(lane)
     end = max(lane.source_end, at)
     return tuple(each for each in lane.seeks if each.start <= at and each.end <= end)
 
 
 def must_wait(lane: Lane) -> bool:
-    """Return whether a batch with the next ordinal may still arrive, so that it must not be reassigned yet."""
+    """Return whether a seek must wait, because a batch with the next ordinal may still arrive."""
     return bool(lane.seeks) and in_doubt.holds(lane, lane.resume_ordinal)
 
 
 def carry_out(lane: Lane) -> Effects:
-    """Skip the ranges that are ordered to be skipped; nothing is in flight, and the lane is about to copy."""
+    """Skip the range of the commands that are due. This is called when nothing is in flight and the lane is about to
+    copy."""
     if not lane.seeks or not is_due(lane):
         return []
     start = lane.position

@@ -1,8 +1,8 @@
 """The inputs that a lane receives, and the effects that it requests.
 
 Every question that a lane asks carries a number, and the answer carries the same number. A question is answered once,
-and a second answer is dropped. When a lane doubts what it knows, it begins a new round. A new round voids all open
-questions, and the answers to batches that were sent in an earlier round.
+and a second answer is dropped. When a lane doubts what it knows, it begins a new round. From then on, it ignores the
+answers to earlier questions and to batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
 
 class Batch:
-    """One record batch, patched and ready to be produced. Not a struct: one is made per batch on the hot path."""
+    """One record batch with its new header, ready to be produced. It is not a struct, because one object is made per
+    batch on the hot path."""
 
     __slots__ = ("buffer", "count", "end", "first", "frame", "newest_ms", "next_offset", "offset", "start")
 
@@ -78,11 +79,13 @@ class Start(msgspec.Struct, frozen=True):
     record: LaneRecord | None
     progress: Progress | None
     replicator: str
-    """The name of this attempt of this replicator and of no other, so that the lane recognizes its own LaneTaken."""
+    """The name of this attempt to host the lane. No other attempt has this name, so the lane recognizes its own
+    `LaneTaken`."""
     barrier_s: float
-    """How long a former holder, if any, may still write: lease + request timeout, less if it is known to be dead."""
+    """How long a former holder may still write, in seconds: lease + request timeout, or less if it is known to have
+    ended."""
     left_cleanly: bool
-    """The former holder drained the lane, so none of its batches is in flight."""
+    """Whether the former holder drained the lane, so that none of its batches is in flight."""
     handed: Progress | None = None
     """The former holder's last progress record, which it reported itself when it left
     (`mirrord.replication.lane.fast_handoff`)."""
@@ -98,7 +101,7 @@ class ProducerIdAnswer(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The facts of an `Append` were read back from the ledger; `bound` says of each fact whether it takes effect."""
+    """The facts of an `Append` were read back from the ledger; `bound` says for each fact whether it takes effect."""
 
     tag: int
     bound: tuple[bool, ...]
@@ -106,7 +109,8 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class AppendFailed(msgspec.Struct, frozen=True):
-    """The ledger did not answer in time, so it may or may not contain the facts. `record` is its known content."""
+    """The ledger did not answer in time, so it may or may not contain the facts. `record` is the last known state of
+    the lane in the ledger."""
 
     tag: int
     record: LaneRecord | None
@@ -119,15 +123,16 @@ class StartAnswer(msgspec.Struct, frozen=True):
     error: int
     offset: int
     inherited: CopyInherited | None = None
-    """The position that MirrorMaker 2 left there, if any; the lane fills in the grant."""
+    """The position that the lane takes over from MirrorMaker 2, if any; the lane fills in the grant."""
     trouble: str = ""
-    """Why the lane cannot begin, one line for people."""
+    """Why the lane cannot begin, in one line for people."""
     waits: bool = False
-    """The trouble will pass without an operator: ask again."""
+    """Whether the reason in `trouble` will disappear without an operator, so that the lane asks again."""
 
 
 class EndAnswer(msgspec.Struct, frozen=True):
-    """The target leader's own log end (OffsetForLeaderEpoch), which includes records that are not yet replicated."""
+    """The log end of the target partition's leader (OffsetForLeaderEpoch), which includes records that are not yet
+    replicated."""
 
     question: int
     error: int
@@ -136,8 +141,8 @@ class EndAnswer(msgspec.Struct, frozen=True):
 
 
 class DivergenceAnswer(msgspec.Struct, frozen=True):
-    """The source's answer to `AskDivergence`: its newest epoch up to the one asked for, and that epoch's end; -1:
-    unknown."""
+    """The source's answer to `AskDivergence`: the newest epoch of its log that is not above the requested one, and the
+    offset at which that epoch ends. -1: unknown."""
 
     question: int
     error: int
@@ -150,7 +155,7 @@ class ProducerEntry(msgspec.Struct, frozen=True):
 
     last_sequence: int
     age_ms: int
-    """The age of the producer's last record time: the broker forgets by record time, not by the clock."""
+    """The age of the producer's last record, by its timestamp: a broker forgets producers by record timestamps."""
 
 
 class ProducersAnswer(msgspec.Struct, frozen=True):
@@ -178,9 +183,10 @@ class ScanAnswer(msgspec.Struct, frozen=True):
     end: int
     own: tuple[OwnBatch, ...]
     others: tuple[tuple[int, int], ...] = ()
-    """Target offsets [start, end) of batches from other writers, ascending and apart from each other."""
+    """Target offsets [start, end) of batches from other writers, in ascending order; adjacent ranges are merged."""
     compacts: bool | None = False
-    """Whether the topic is compacted; None if that is not known. Not asked if nothing can have been removed."""
+    """Whether the topic is compacted; None if that is not known. It is False without a question if nothing can have
+    been removed."""
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
@@ -193,9 +199,9 @@ class CheckAnswer(msgspec.Struct, frozen=True):
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
     source_epoch: int = -1
-    """Leader epoch of the source batch before the position that was asked for, or -1."""
+    """Leader epoch of the source batch before the requested position (`AskCheck.position`), or -1."""
     source_end: int = -1
-    """The end of the source log, if it is before this position."""
+    """The end of the source log if it is below that position, or -1."""
     gone: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) that are in the target and whose records the source no longer has; ascending."""
     equal_until: int = -1
@@ -203,8 +209,8 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 
 class RebuildAnswer(msgspec.Struct, frozen=True):
-    """The lane's own batches in the requested range of target offsets, with their source offsets. If there are none,
-    `trouble` gives the reason."""
+    """The lane's own batches in the requested range of target offsets, with their source offsets. If the source offsets
+    cannot be determined, `trouble` gives the reason."""
 
     question: int
     error: int
@@ -212,7 +218,7 @@ class RebuildAnswer(msgspec.Struct, frozen=True):
     located: Located | None
     trouble: str = ""
     compacts: bool = False
-    """The target topic is, or may be, compacted."""
+    """Whether the target topic is compacted or may be compacted."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -235,12 +241,13 @@ class Chunk(msgspec.Struct, frozen=True):
     diverging_epoch: int = -1
     """The highest epoch of the source log that is not above that of the last copied batch, or -1."""
     diverging_end: int = -1
-    """The end of the last copied batch's epoch in the source log, if the lane copied more (KIP-595)."""
+    """The offset at which that epoch ends in the source log, if the lane copied records beyond it (KIP-595); otherwise
+    -1."""
 
 
 class OriginsAnswer(msgspec.Struct, frozen=True):
     """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
-    was asked for after the question. If that is impossible, `trouble` says why, one line for people."""
+    was requested after the question. If that is impossible, `trouble` says why."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -248,7 +255,8 @@ class OriginsAnswer(msgspec.Struct, frozen=True):
 
 
 class ProduceAnswer(msgspec.Struct, frozen=True):
-    """The target's answer for one batch. NETWORK_EXCEPTION (13) if the connection ended before an answer came."""
+    """The target's answer for one batch. The error is NETWORK_EXCEPTION (13) if the connection ended before an answer
+    came."""
 
     round: int
     batch: Batch
@@ -258,7 +266,7 @@ class ProduceAnswer(msgspec.Struct, frozen=True):
 
 class ProduceAccepted(msgspec.Struct, frozen=True):
     """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
-    The same as an `Answer` without an error for each of them, delivered in one step."""
+    This has the same meaning as a `ProduceAnswer` without an error for each of them, but is delivered in one step."""
 
     round: int
     batches: list[Batch]
@@ -266,13 +274,13 @@ class ProduceAccepted(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True):
-    """The time that a `Wake` named has come."""
+    """The time requested by a `Wake` has come."""
 
     question: int
 
 
 class Fenced(msgspec.Struct, frozen=True):
-    """Another replicator took the lane, or another daemon the flow."""
+    """Another replicator took the lane, or another daemon took the flow."""
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
@@ -282,20 +290,21 @@ class TargetMoved(msgspec.Struct, frozen=True):
 
 
 class TargetFar(msgspec.Struct, frozen=True):
-    """Whether the broker that the lane writes to is far away; if it is, more data is kept in flight."""
+    """Says whether the broker that the lane writes to is far away, because more data is kept in flight to a distant
+    broker."""
 
     is_far: bool
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger holds the decision on the records that the lane waits for: resume, or with `ahead`, resume further
-    ahead."""
+    """The ledger holds a decision that lets the lane resume: one on a quarantined record, or with `ahead`, a command to
+    seek ahead."""
 
     ahead: bool = False
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """Stop at the next safe point: nothing new is sent, and batches in flight are waited for."""
+    """Stop at the next safe point: send nothing new, and wait until all batches in flight are answered."""
 
 
 Input = (
@@ -332,7 +341,7 @@ Input = (
 
 
 class AskProducerId(msgspec.Struct, frozen=True):
-    """InitProducerId without a transactional id, at the target."""
+    """Request a producer id from the target (InitProducerId without a transactional id)."""
 
     question: int
 
@@ -357,7 +366,8 @@ class AskEnd(msgspec.Struct, frozen=True):
 
 
 class AskDivergence(msgspec.Struct, frozen=True):
-    """Ask whether the source's log diverges before this position, whose last record had this epoch (KIP-595)."""
+    """Ask whether the source's log diverges below this position. The last record below it had this leader epoch
+    (KIP-595)."""
 
     question: int
     position: int
@@ -365,14 +375,14 @@ class AskDivergence(msgspec.Struct, frozen=True):
 
 
 class AskProducers(msgspec.Struct, frozen=True):
-    """Ask what the leader remembers of the producer id (DescribeProducers, KIP-664)."""
+    """Ask what the target's leader remembers of the producer id (DescribeProducers, KIP-664)."""
 
     question: int
     producer_id: int
 
 
 class AskVisible(msgspec.Struct, frozen=True):
-    """Ask for high watermark and log start, from the leader of this epoch and no other."""
+    """Ask the target's leader of exactly this epoch for the high watermark and the log start."""
 
     question: int
     leader_epoch: int
@@ -389,11 +399,11 @@ class AskScan(msgspec.Struct, frozen=True):
 
 
 class AskCheck(msgspec.Struct, frozen=True):
-    """Compare the lane's own batches of ordinals [first, last], somewhere in target offsets [start, end), with the
-    source.
+    """Compare the lane's own batches with the source. Those with ordinals in [first, last] and target offsets in
+    [start, end) are compared.
 
-    If a `position` is given, first read the leader epoch of the source batch before it. The compared batches are read
-    after that, so the first fetch from there detects a truncation in between.
+    If a `position` is given, the leader epoch of the source batch before it is read first. The batches are compared
+    after that, so the first fetch from the position detects a truncation that happens meanwhile.
     """
 
     question: int
@@ -404,8 +414,8 @@ class AskCheck(msgspec.Struct, frozen=True):
     end: int
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    """(ordinal, source epoch) as they were copied. If an offset has another epoch by now, it belongs to another record,
-    and cannot be compared."""
+    """Pairs (ordinal, source epoch): the epochs from which the records were copied. If a source offset has another
+    epoch now, it belongs to another record, which cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
@@ -420,27 +430,28 @@ class AskRebuild(msgspec.Struct, frozen=True):
 
 
 class AskOrigins(msgspec.Struct, frozen=True):
-    """Ask which lanes write into the source partition. The ledgers must be read to an end that is asked for from now
-    on."""
+    """Ask which lanes write into the source partition. Each ledger must be read to an end that is requested after this
+    question."""
 
     question: int
 
 
 class FetchFrom(msgspec.Struct, frozen=True):
-    """Fetch the next chunk from this source offset. Only one chunk is wanted at a time; a newer request replaces it."""
+    """Fetch the next chunk from this source offset. A lane wants only one chunk at a time; a newer request replaces an
+    older one."""
 
     question: int
     round: int
     position: int
     last_epoch: int
-    """Leader epoch of the last copied batch, or -1: lets the source broker see a truncation."""
+    """Leader epoch of the last copied batch, or -1. By this epoch, the source broker detects a truncation."""
     delay_s: float = 0.0
     refresh: bool = False
-    """The leader may have moved: look it up again first."""
+    """Whether to look up the leader again first, because it may have moved."""
 
 
 class StopFetch(msgspec.Struct, frozen=True):
-    """No chunk is wanted any more."""
+    """Cancel the fetch request, because no chunk is wanted any more."""
 
 
 class Produce(msgspec.Struct, frozen=True):
@@ -451,26 +462,27 @@ class Produce(msgspec.Struct, frozen=True):
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Send `Woken` at this time (the clock of `now`, in seconds)."""
+    """Send `Woken` at this time, in seconds on the same clock as `now` in `step`."""
 
     question: int
     at: float
     refresh: bool = False
-    """The target's leader may have moved: look it up again meanwhile."""
+    """Whether to look up the target's leader again meanwhile, because it may have moved."""
 
 
 class SaveProgress(msgspec.Struct, frozen=True):
-    """Write the lane's progress record now rather than at the next heartbeat."""
+    """Save the lane's progress record now, without waiting for the save that happens every second."""
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The lane is halted; the line says why, for people."""
+    """The lane is halted; `line` says why, for people."""
 
     line: str
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The source no longer holds records that were not copied; the lane continues after them. The line says which."""
+    """Some source records will not be copied, because they were lost or an operator skipped them. The lane continues
+    after them; `line` says which records these are."""
 
     line: str
 
@@ -482,7 +494,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The lane now belongs to another replicator; everything about it was dropped."""
+    """The lane now belongs to another replicator, and this one has dropped everything about it."""
 
     why: str
 

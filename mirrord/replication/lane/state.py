@@ -1,6 +1,7 @@
 """A lane's state: what the lane knows and what it waits for.
 
-Only functions that `step` calls change it. It has no clock and no connection: it can be copied, compared and explored.
+Only functions that `step` calls change the state. It contains no clock and no connection, so tests can copy it, compare
+it and explore what follows from it.
 """
 
 from collections import deque
@@ -32,7 +33,8 @@ from mirrord.replication.lane.transitions import Resume, Transition
 
 
 class ResumePosition(msgspec.Struct, frozen=True):
-    """The position below which all is known to be in the target log: next ordinal, and offset after the last."""
+    """The position below which all records of the lane are known to be in the target log: the next ordinal, and the
+    target offset after the last record."""
 
     ordinal: int
     target_offset: int
@@ -56,7 +58,8 @@ class Parking(msgspec.Struct, frozen=True):
 
 
 class SplitLimit(msgspec.Struct, frozen=True):
-    """A limit of `most` records per batch for source offsets [start, end): the target refused more of them at once."""
+    """A limit of `most` records per batch for source offsets [start, end), because the target refused a larger batch of
+    them."""
 
     start: int
     end: int
@@ -65,7 +68,7 @@ class SplitLimit(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Handed:
-    """The questions that were asked while a lane is handed over, and the answers received so far."""
+    """The questions that were asked for a fast handoff of the lane, and the answers received so far."""
 
     grant: int
     """The former holder's grant."""
@@ -84,7 +87,7 @@ class TakeOver:
 
     left_cleanly: bool = False
     opened_here: bool = False
-    """This very attempt opened the lane, so no one else can have written with its producer id."""
+    """Whether this attempt opened the lane, so that no one else can have written with its producer id."""
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
     """The times that `LaneTaken` records for the next holder."""
@@ -93,9 +96,10 @@ class TakeOver:
     fast_handoff: Handed | None = None
     """Set while the lane is taken over from its former holder's handoff checkpoint."""
     knows_sent: bool = False
-    """Nothing was sent above `sent_below`: this attempt has resumed once, or the former holder said so when it left."""
+    """Whether it is known that nothing was sent above `sent_below`, because this attempt has resumed once, or because
+    the former holder said so when it left."""
     leaps_recorded: bool = False
-    """The former holder left after it had recorded where in the target log its records are."""
+    """Whether the former holder recorded where in the target log its records are before it left."""
 
 
 @dataclass(slots=True)
@@ -103,34 +107,39 @@ class LateWrites:
     """Batches that may still be appended, although the lane no longer waits for their answers (`target.in_doubt`)."""
 
     until: float = 0.0
-    """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
+    """Time until which a batch that was sent earlier, by a former holder or over a dead connection, may still be
+    appended."""
     former_holder_until: float = 0.0
-    """Until this time a former holder may be writing, whatever the broker remembers."""
+    """Time until which a former holder may still be writing, whether or not the broker remembers the producer."""
     unanswered: bool = False
-    """Something may still be appended, and the leader has not answered since."""
+    """Whether a batch may still be appended and the leader has not answered a question since."""
     delayed: bool = False
-    """A slow answer has already made the lane wait for batches that may still be appended."""
+    """Whether a slow answer has already extended the wait for batches that may still be appended."""
     end_asked_at: float = 0.0
     """When a resume last asked for the end of the target log."""
     end_read_at: float = 0.0
-    """When the target was last asked for its end (`target.in_doubt`)."""
+    """Time of the last question for the end of the target log: a batch that could only arrive before it is known
+    (`target.in_doubt`)."""
     in_doubt_below: int = -1
-    """Batches of this attempt with ordinals below it may still be appended, though no longer awaited. -1: none."""
+    """Batches of this attempt with ordinals below this one may still be appended, although the lane no longer waits for
+    their answers. -1: none."""
 
 
 @dataclass(slots=True)
 class WentBack:
-    """What the lane knew before the log went back. It returns to that unless the ledger takes the new plan."""
+    """What the lane knew before the target log went back. The lane returns to it unless the ledger accepts the plan of
+    what is copied again."""
 
     resume_position: ResumePosition
     recorded_position: ResumePosition
     acknowledged: tuple[tuple[int, int], ...]
     rewinds: int
-    """Number of `rewinds` in the ledger at that time."""
+    """Number of `rewinds` in the ledger before the log went back."""
     tag: int = -1
-    """Tag of the append that records the plan, once it is made."""
+    """Tag of the append that records the plan; -1 before it is made."""
     rewound: Rewound | None = None
-    """What that append adds to the `rewinds`, if anything: it shows whether an append of unknown outcome is there."""
+    """What that append adds to the `rewinds`, if anything. It shows whether the ledger contains the append if its
+    outcome is unknown."""
 
 
 @dataclass(slots=True)
@@ -142,30 +151,34 @@ class TargetLog:
     entry: ProducerEntry | None = None
     log_start: int = 0
     unread_from: ResumePosition | None = None
-    """The position before the first part of the target log to be read, or read again: no higher one is saved."""
+    """The position before the first part of the target log that must still be read. No higher resume position is
+    saved."""
     unread_parts: int = 0
-    """Number of such parts that are being read."""
+    """Number of parts of the target log that are being read before `unread_from` can be cleared."""
     must_read_log: bool = False
-    """A success followed a failure, so the log itself must be read."""
+    """Whether the log itself must be read, for example because a batch was accepted after another one had failed."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
+    """Ordinals (first, last) that are missing between batches of the target log, found by the last scan and not yet in
+    the ledger."""
     facts_with_holes: tuple[LaneFact, ...] = ()
     """Facts that were read along with the holes and are recorded in the same entry."""
     cleaned: bool = False
-    """The part of the target log that was read last is compacted."""
+    """Whether the log cleaner may have removed records from the part of the target log that was read last."""
     shared: int = -2
-    """Target offset up to which this is the log that the resume position was taken in; -1: not known, -2: not asked."""
+    """Target offset up to which the log is the same as when the resume position was recorded; -1: not known, -2: not
+    asked."""
     scan: Reading | None = None
-    """The result of the last walk, while the ordinals missing from the log are looked up."""
+    """The result of the last scan, kept while the ordinals that are missing from the log are looked up."""
     lost_ordinals: tuple[tuple[int, int], ...] = ()
-    """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
+    """Ordinals (first, last) that were acknowledged and that the target log lost when it went back."""
     copied_again: tuple[tuple[int, int], ...] | None = None
-    """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
+    """The lost ordinals that are copied again, or None if all of them are. For the others, the target has a newer
+    record of the same key."""
     copied_again_until: int = 0
     went_back: WentBack | None = None
     """Set while the ledger does not record yet what is copied again after the log went back."""
     look_back: int = 0
-    """How far below the target's end the lane searches for the last of its own batches."""
+    """Number of offsets below the target's end in which the lane searches for the last of its own batches."""
 
 
 @dataclass(slots=True)
@@ -173,23 +186,25 @@ class ComparisonState:
     """Comparisons of the target with the source, and what they found."""
 
     compared: int = -1
-    """Ordinals below it need no other comparison in this round, although the ledger may not record that yet."""
+    """Ordinals below this one need no other comparison in this round, although the ledger may not record that yet."""
     differs: TakeoverChecked | None = None
-    """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
+    """A comparison that found target and source to differ from its first ordinal on. None after the map was rebuilt."""
     rebuild_in_doubt: bool = False
-    """The rebuilt map was appended to the ledger with an unknown outcome."""
+    """Whether the rebuilt map was appended to the ledger with an unknown outcome."""
     first_ack_pending: bool = False
     later_pending: bool = False
-    """Once a former holder can no longer write, compare again what was written since the takeover."""
+    """Whether what was written since the takeover must be compared again once the former holder can no longer write."""
     later_from: ResumePosition | None = None
-    """Start of that comparison. No higher position is saved: later answers may be for another holder's batch."""
+    """Where that later comparison starts. No higher resume position is saved, because acknowledgements above it may be
+    for batches of another holder."""
     later_begins_at: int = NEVER
-    """The lowest target offset found for that start, in case the log has gone back since."""
+    """The lowest target offset at which records from `later_from` on were found, in case the log has gone back
+    since."""
     later_end_question: int = -1
-    """The open question for the end of the target log at that time; `later_end` is the answer."""
+    """The open question for the end of the target log before the later comparison; `later_end` is the answer."""
     later_end: int = -1
     later_question: int = -1
-    """The open question of that comparison."""
+    """The open question for the result of the later comparison."""
 
 
 @dataclass(slots=True)
@@ -197,41 +212,43 @@ class SourceHistory:
     """Leader epochs of the source, and whether the source still has what was copied."""
 
     recorded_epoch: int = -2
-    """The epoch of the next ordinal by ledger and saved position (`source.source_epochs`); below 0: none."""
+    """The source epoch of the next ordinal according to the ledger and the saved position (`source.source_epochs`);
+    below 0: none."""
     recorded_epoch_since: int = 0
-    """The ordinal from which that epoch applies."""
+    """The ordinal from which `recorded_epoch` applies."""
     epochs_recorded: bool = False
-    """The holder that saved the position recorded every later change of epoch in the ledger."""
+    """Whether the holder that saved the position recorded every later change of epoch in the ledger."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
-    """(ordinal, epoch) of records to be copied again, as this round recorded them again."""
+    """(ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
     found_equal: bool = False
-    """That comparison found everything equal."""
+    """Whether the last comparison with the source found everything equal."""
     source_confirmed: bool = False
-    """The source still has what was copied. It was asked because a fetch from the position would not show that."""
+    """Whether the source has confirmed that it still has what was copied. It is asked if a fetch from the position
+    would not show that."""
     divergence_question: int = -1
-    """The open question about it, or the pause before it is asked again."""
+    """The open question whether the source still has what was copied, or the pause before it is asked again."""
     unconfirmed_chunk: Chunk | None = None
     """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
     left_position: tuple[int, int] | None = None
-    """The position that the lane left in this round to skip ahead, and the epoch before it."""
+    """The position from which the lane skipped ahead in this round, and the epoch before that position."""
     suspected_position: int = -1
     """The position at which the source had another record than the one that was to be copied again."""
 
 
 @dataclass(slots=True)
 class OriginDoubt:
-    """A batch in the source of which it is not known whether it is a copy (`source.origin_check`)."""
+    """A source batch that may be a copy, and the question about its origin (`source.origin_check`)."""
 
     doubt: Doubt | None = None
-    """A batch in the source whose origin is unknown and must be asked for."""
+    """The batch whose origin is unknown and must be asked for."""
     asked_about: Doubt | None = None
     """The last doubt that was asked about."""
     line: str = ""
-    """Why the lane waits, as a line for people, if the wait takes longer."""
+    """Why the lane waits, in one line for people; empty while the wait is short."""
     question: int = -1
     """The open question about the doubt, or the pause before it is asked again."""
 
@@ -241,13 +258,13 @@ class SourceGap:
     """Offsets between the batches of the source (`source.offset_gaps`)."""
 
     compacts: bool = False
-    """The source's topic may have been compacted."""
+    """Whether the source topic may have been compacted."""
     offsets: tuple[int, int] | None = None
     """Offsets for which the source has no batch, for a reason that is not known yet."""
     question: int = -1
     """The open question about the gap, or the pause before it is asked again."""
     judged: Verdict | None = None
-    """The answer about the last gap."""
+    """The verdict on the last gap that was asked about."""
 
 
 @dataclass(slots=True)
@@ -255,9 +272,9 @@ class RefusalState:
     """What the target has refused, and how later batches avoid that (`quarantine`, `target.refused_retry`)."""
 
     largest: int = 1 << 62
-    """Batches of more bytes are split, because the target refused one of that size."""
+    """Batches of more bytes than this are split, because the target refused a larger one."""
     split: SplitLimit | None = None
-    """The last batch that the target refused, until the records that it does not accept are known."""
+    """The last batch that the target refused, until it is known which of its records are not accepted."""
     refused_codecs: frozenset[int] = frozenset()
     """Codecs for which the target refused batches; later batches use another one."""
     parking: Parking | None = None
@@ -267,13 +284,14 @@ class RefusalState:
     configs_seen: str = ""
     """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
     configs_since: float = 0.0
-    """When these configs were first seen."""
+    """When the configs in `configs_seen` were first seen."""
     configs_pause: int = -1
-    """The pause before they are read again, while the lane is halted."""
+    """The pause before the configs are read again, while the lane is halted."""
     config_reads: int = 0
-    """Number of times they were read since the lane was halted."""
+    """Number of times that the configs were read since the lane was halted."""
     corrupt_ordinal: int = -1
-    """The ordinal whose batch the target once called corrupt. It is fetched again before that counts as a refusal."""
+    """First ordinal of a batch that the target has reported as corrupt. The batch is fetched again before that counts
+    as a refusal."""
 
 
 @dataclass(slots=True)
@@ -284,7 +302,7 @@ class HaltState:
     facts: tuple[LaneFact, ...] = ()
     """The facts that record in the ledger why the lane is halted."""
     append_in_doubt: bool = False
-    """While halted, the lane learned that an append from before the halt may not be in the ledger."""
+    """Whether an append from before the halt may be missing in the ledger, as the lane learned after it was halted."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -301,7 +319,7 @@ class Lane:
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
-    """With "at-least-once" the target broker's memory of the producer is neither asked for nor relied on."""
+    """With "at-least-once", the lane neither requests the target broker's producer state nor relies on it."""
     on_loss: OnLoss = "continue"
     """What to do if the source lost records before they were copied: report and continue after them, or halt."""
     on_reject: OnReject = "halt"
@@ -309,7 +327,7 @@ class Lane:
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     transition: Transition | None = None
-    """The phase that a handler asked for; `step` enters it when the handler has returned."""
+    """The transition that a handler requested; `step` carries it out when the handler has returned."""
     round: int = 0
     asked: int = 0
     """Number of the last question."""
@@ -325,25 +343,27 @@ class Lane:
 
     # takeover
     sent_below: int = 0
-    """Ordinals below it are known to have been sent, by this attempt or another one."""
+    """Ordinals below this one are known to have been sent, by this attempt or another one."""
     resume_position: ResumePosition = NOTHING
     recorded_position: ResumePosition = NOTHING
     """A resume position below which the ledger is known to hold a run or a verdict for everything."""
     trusted: int = 0
-    """Ordinals below it were acknowledged to this attempt, or compared with the source."""
+    """Ordinals below this one were acknowledged to this attempt, or compared with the source."""
 
     # resume
     protected: bool = False
-    """The broker remembers the lane's producer and will refuse batches that are out of order."""
+    """Whether the broker remembers the lane's producer, so that it refuses batches that are out of order."""
     resume_ordinal: int = 0
     confirm_end: bool = False
-    """Ask for the end again before the first produce, because the broker cannot refuse a repeated append."""
+    """Whether to ask for the log end again before the first produce request, because the broker cannot refuse a
+    repeated batch."""
     confirming: bool = False
-    """The question for the end before the first produce is open."""
+    """Whether the question for the log end before the first produce request is open."""
     sent: bool = False
-    """This attempt has sent at least one batch."""
+    """Whether this attempt has sent at least one batch."""
     acknowledged: tuple[tuple[int, int], ...] = ()
-    """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and last in the log in that epoch."""
+    """(ordinal, leader epoch), ascending: the ordinals below each of these were acknowledged, and were last known to be
+    in the target log in that leader epoch."""
 
     # grouped by what they are about
     takeover: TakeOver = field(default_factory=TakeOver)
@@ -362,31 +382,34 @@ class Lane:
     epoch: int = -1
     """Leader epoch of the last batch before `position`, or -1."""
     seen: EpochCache = field(default_factory=EpochCache)
-    """The epochs before other positions."""
+    """The source epochs seen so far, by source offset."""
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark in the last chunk, or -1."""
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
-    """Jumps that must be made at these ordinals, because a hole is being copied again."""
+    """The runs that begin at the next ordinals: there, the lane continues at another source offset, because records are
+    copied again."""
     declared: int = -1
     """Ordinal of the next run that the ledger already declares, or -1."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """Source offsets that this version cannot copy: (why, start, end)."""
     has_policies: bool = False
-    """Records go through policies: nothing is copied raw, and a policy's second answer may differ from its first."""
+    """Whether records go through policies: then nothing is copied raw, and a policy's second answer may differ from its
+    first."""
     decided: Decided = NOT_YET
-    """The decisions that are bound in the ledger and not written yet."""
+    """The filter's decisions that took effect in the ledger, on records that are not written yet."""
     origins: Origins | None = None
-    """Detects batches in the source that are copies; None if none of them can be meant for the target topic."""
+    """Detects batches in the source that are copies; None if the names of source and target topic differ."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record time) of the first batch that was fetched and then dropped."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
-    """Ranges to skip by decision: from the quarantine, or by an order to seek ahead; ascending."""
+    """Source ranges that are skipped by a decision about quarantined records, or by a command to seek ahead;
+    ascending."""
     seeks: Seeks = ()
-    """Orders to seek ahead that are still to be carried out (`seek`)."""
+    """Commands to seek ahead that are still to be carried out (`seek`)."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])
@@ -398,24 +421,24 @@ class Lane:
     acked: int = 0
     """Next ordinal to be acknowledged."""
     pipelined: bool = False
-    """A batch was acknowledged on this connection and leader epoch: more than one may be in flight."""
+    """Whether a batch was acknowledged on this connection and leader epoch, so that more than one may be in flight."""
     resumed_at: ResumePosition = NOTHING
     """The position at which the last resume continued."""
     failure: tuple[int, Batch] | None = None
     """The first answer in this round that was not a success."""
     clean: bool = False
-    """The lane was drained and left nothing in flight."""
+    """Whether the lane was drained and left nothing in flight."""
 
     # ledger
     tag: int = 0
     appends: set[int] = field(default_factory=set[int])
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
-    """(tag, first ordinal that it maps) of intents of which it is not known yet whether they took effect."""
+    """(tag, first ordinal) of the intents that are not known to have taken effect yet."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
     """The ordinal of the newest intent of this round, and the verdicts in that intent."""
     notes: set[int] = field(default_factory=set[int])
-    """Tags of facts that were appended and are not bound yet; until they are, no progress record is written."""
+    """Tags of appended facts that have not taken effect yet. No progress record is written before they have."""
     facts_tag: int = -1
     """Tag of the facts that the current phase waits for."""
 
@@ -427,10 +450,11 @@ class Lane:
     copied_bytes: int = 0
     last_record_ms: int = -1
     is_far: bool = False
-    """The target's broker is far away."""
+    """Whether the target's broker is far away."""
 
     def go(self, transition: Transition) -> None:
-        """Ask `step` to enter another phase. If a handler asks several times, `step` follows its last request."""
+        """Request that `step` enters another phase. If a handler makes several requests, `step` follows the last
+        one."""
         self.transition = transition
 
     @property
@@ -439,7 +463,7 @@ class Lane:
         return self.phase is Phase.COPYING and self.transition is None
 
     def retry(self) -> Effects:
-        """Ask for a new round of questions after a pause."""
+        """Request a new round after a pause."""
         self.go(Resume(self.limits.retry_s, refresh=True))
         return []
 

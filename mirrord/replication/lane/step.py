@@ -75,7 +75,7 @@ ENTER: dict[type[Transition], Callable[[Lane, float, Any], Effects]] = {
     Reopen: opening.enter,
     RebuildMap: rebuilding.enter,
 }
-"""What enters the phase that a handler asked for (`mirrord.replication.lane.transitions`)."""
+"""The function that carries out each transition that a handler may request (`mirrord.replication.lane.transitions`)."""
 
 
 def step(lane: Lane, now: float, signal: Input) -> Effects:
@@ -203,7 +203,8 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 
 def _between(lane: Lane, signal: ScanAnswer) -> Effects:
-    """The target offsets between the recorded end and the batch or end seen beyond it were read."""
+    """Handle the scan of the target offsets between the recorded end and a batch or a log end that was seen beyond
+    it."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             lane.go(Resume(lane.limits.retry_s if signal.error else 0.0))
@@ -262,7 +263,7 @@ def _bound_while_draining(lane: Lane, now: float, answer: Bound | AppendFailed) 
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process what was fetched before the lane could copy."""
+    """Process the chunk that a fast handoff fetched before the lane could copy."""
     if lane.takeover.fast_handoff is None or not lane.is_copying:
         return effects
     chunk, lane.takeover.fast_handoff = lane.takeover.fast_handoff.chunk, None
@@ -270,7 +271,7 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Process what was fetched before the source was known to still have what was copied."""
+    """Process the chunk that was kept until the source confirmed that it still has what was copied."""
     if lane.history.unconfirmed_chunk is None or not lane.history.source_confirmed or not lane.is_copying:
         return effects
     chunk, lane.history.unconfirmed_chunk = lane.history.unconfirmed_chunk, None
@@ -327,11 +328,12 @@ def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
             lane.go(Quiesce())
             return []
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # If part of the source is copied again, ordinals are promised to records that are gone now.
+        # If part of the source is copied again, ordinals are already assigned to records that are gone now.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
-            # An order to seek that retention has overtaken is done: the next record may be long in coming.
+            # If retention has deleted the range of a command to seek, the command is carried out now, because the next
+            # record may not arrive for a long time.
             if lane.seeks and seek.is_due(lane):
                 lane.go(Quiesce())
                 return effects

@@ -1,4 +1,5 @@
-"""Reading the target log during a resume: what the scanned batches mean for the position at which the lane continues.
+"""Interprets the target log during a resume: decides what the scanned batches mean for the position at which the lane
+continues.
 
 The log is read from the last recorded position on. If it is shorter than that position, it is read further back
 (`mirrord.replication.lane.target.look_back`). Missing ordinals of a compacted log are looked up by their keys
@@ -29,7 +30,7 @@ from mirrord.replication.lane.target.superseded_records import SharedAnswer, Sup
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the scanned log after the resume position."""
+    """Handle the result of scanning the target log after the resume position."""
     if answer.error != NONE:
         return lane.retry()
     log = missing_ordinals.read(lane, answer)
@@ -43,7 +44,7 @@ def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
         own, expected = target_scan.after_position(lane, own)
         log = log._replace(start=own[0].base_offset if own is answer.own else lane.resume_position.target_offset)
     elif answer.start > lane.resume_position.target_offset and own:
-        # The target has already expired the records right after the resume position.
+        # Retention at the target has already deleted the records right after the resume position.
         expected = max(expected, nearest(own[0].base_sequence, expected))
     return _read(lane, now, target_scan.walk(lane, own, expected, log), log)
 
@@ -67,7 +68,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
 
 
 def judged(lane: Lane, found: Reading) -> Effects:
-    """Continue, now that the contents and the gaps of the log are known."""
+    """Continue the resume, now that the contents of the target log and its missing ordinals are known."""
     if resume_point.must_wait_to_mend(lane, found) or resume_point.must_wait_to_void(lane, found.next_ordinal):
         return resume_point.wait_to_mend(lane)
     return _keep(lane, found, ()) + resume_point.resume_at(lane, found.next_ordinal, found.begins)
@@ -89,8 +90,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
     if lane.log.shared >= 0 or (lane.log.cleaned and not own):
         found = target_scan.walk(lane, own, target_scan.ordinal_before(lane, max(answer.start, lane.log.shared)), log)
     elif not own:
-        # If no record of the lane is left to read, the runs show which ordinal was at the end, or where others' records
-        # are.
+        # If no record of the lane is left to read, the runs show which ordinal was at the end of the log, or at the
+        # first record of another writer.
         displaced = target_scan.displaced_at(lane, answer.others)
         found = Reading(target_scan.ordinal_at(lane, lane.log.end if displaced is None else displaced), (), (), None)
     else:
@@ -108,8 +109,8 @@ def _verified(lane: Lane, now: float, answer: ScanAnswer, log: Log) -> Effects:
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
-    """Copy the lost end of the log again. `kept`: only these ordinals (first, last), because a compacted copy has newer
-    records of the other keys."""
+    """Copy the lost end of the log again. If `kept` is given, only these ordinals (first, last) are copied, because the
+    compacted target has newer records of the other keys."""
     must_wait = kept is not None and lane.late_writes.end_read_at < lane.late_writes.until
     if (
         must_wait
@@ -135,7 +136,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
-    """Handle the offset up to which the log is the one that the resume position was taken in."""
+    """Handle the offset up to which the target log is the same as when the resume position was recorded."""
     if lane.stage is not Stage.SHARED:
         return []
     if answer.error != NONE:
@@ -153,7 +154,7 @@ def shared_answered(lane: Lane, answer: SharedAnswer) -> Effects:
 
 
 def superseded_answered(lane: Lane, now: float, answer: SupersededAnswer) -> Effects:
-    """Handle the result of the look-up."""
+    """Handle the result of looking up missing ordinals by the keys of their records."""
     found = lane.log.scan
     if lane.stage is not Stage.MISSING or found is None:
         return []

@@ -1,26 +1,27 @@
 """Requests of a lane's handlers to enter another phase; `step` carries them out.
 
 A handler calls `Lane.go` with one of these and returns. So the modules of the handlers do not import each other, and
-one table in `mirrord.replication.lane.step` says what enters each phase.
+one table in `mirrord.replication.lane.step` says which function carries out each request.
 """
 
 import msgspec
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Drop what is held and ask the target log where to continue."""
+    """Drop everything in memory, and find out from the target log where to continue."""
 
     delay_s: float = 0.0
     """Pause before the first question."""
     refresh: bool = False
-    """Look up the leader of the target partition again before the first question."""
+    """Whether to look up the leader of the target partition again before the first question."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):
     """Send nothing new, wait until all batches in flight are answered, and resume."""
 
     until_safe: bool = True
-    """If nothing is in flight, wait before the resume until nothing that was sent earlier can still be appended."""
+    """Whether to wait before the resume, if nothing is in flight, until nothing that was sent earlier can still be
+    appended."""
 
 
 class Reopen(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Reopen(msgspec.Struct, frozen=True):
 
 
 class RebuildMap(msgspec.Struct, frozen=True):
-    """Halt and rebuild the map, because target and source differ."""
+    """Halt and rebuild the offset map, because target and source differ."""
 
     delay_s: float = 0.0
 

@@ -5,14 +5,14 @@ import time
 from mirrord.replication.lane.flow_control.retention_forecast import OffsetAt, RetentionPace
 
 URGENT_S = 3600.0
-"""A lane is urgent if retention will reach its position within this time, judging by the last hour."""
+"""A lane is urgent if retention will reach its position within this time (in seconds), judging by the last hour."""
 
 
 class FetchPriority:
     """The urgency of one lane. Any thread that reports on the lane may update it; the fetching thread reads it.
 
-    This class detects that the log start is getting near. The supervisor reports what it knows from the topic's
-    configs.
+    A lane is urgent if this class sees that the log start offset approaches its position, or if the supervisor reports,
+    from the topic's configs, that retention is near.
     """
 
     __slots__ = ("_approach", "_is_reported", "_is_seen", "is_near")

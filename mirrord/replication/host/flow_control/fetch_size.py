@@ -1,8 +1,8 @@
-"""How many bytes one fetch request brings: more from a distant broker, to keep the connection busy.
+"""Decides how many bytes one fetch request asks for: more from a distant broker, to keep the connection busy.
 
-A lane's next fetch can only be sent when the previous one has been answered, so a lane brings one fetch per round trip
-plus transfer time. Near brokers are asked for as much as all lanes have room for. A distant broker is asked for as much
-as it sends in several round trips, if there is that much room, so that something is in flight most of the time.
+A lane's next fetch can only be sent when the previous one has been answered, so a lane receives one response per round
+trip plus transfer time. A near broker is asked for as much as all lanes have room for. A distant broker is asked for as
+much as it sends in several round trips, if there is that much room, so that data is in flight most of the time.
 """
 
 from collections.abc import Sized
@@ -19,36 +19,37 @@ MOST_REQUEST_BYTES = FRAME_LIMIT // 2
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
-"""A request asks for as much as is sent in this number of round trips, so that a fifth of the time is spent waiting."""
+"""A request asks for as much as is sent in this number of round trips, so only a fifth of the time is spent waiting."""
 _NEW_SHARE = 0.25
-"""Weight of the newest response in the rate."""
+"""Weight of the newest response in the average transfer rate."""
 _LEAST_DRAIN = 0.1
-"""Smallest share of a response's time that counts as its transfer."""
+"""Smallest share of a response's duration that counts as transfer time."""
 
 
 class FetchSize:
-    """What is known of the connection to one broker."""
+    """The measured latency and transfer rate of the connection to one broker."""
 
     __slots__ = ("_rate", "_soonest_s")
 
     def __init__(self) -> None:
         self._soonest_s = float("inf")
         self._rate = 0.0
-        """Bytes per second while a response is in flight."""
+        """Transfer rate while a response is being received, in bytes per second."""
 
     @property
     def is_far(self) -> bool:
-        """Whether requests should be larger than usual."""
+        """Whether the broker is so distant that requests should be larger than usual."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def wanted(self, usual_bytes: int, most_bytes: int) -> int:
-        """Return how many bytes the next request should bring."""
+        """Return how many bytes the next request should ask for."""
         if not self.is_far:
             return usual_bytes
         return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
 
     def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
-        """Record the requested bytes, the received bytes and the time taken. Only a full response reveals the rate."""
+        """Record a response: the requested bytes, the received bytes and the duration. The rate is derived only from
+        responses that are at least half full."""
         self._soonest_s = min(self._soonest_s, took_s)
         if 2 * size < asked_bytes or took_s <= 0:
             return
@@ -57,7 +58,7 @@ class FetchSize:
 
 
 class FetchRoom:
-    """The bytes that requests to several brokers may bring together."""
+    """Divides the memory for fetched data among the requests to several brokers."""
 
     __slots__ = ("_brokers", "_budget")
 
@@ -67,13 +68,15 @@ class FetchRoom:
 
     @property
     def request_bytes(self) -> int:
-        """The bytes that one request may bring, so that all requests together leave room for records in transit."""
+        """Number of bytes that one request may ask for, so that all requests together leave room for records in
+        transit."""
         share = self._budget.limit_bytes // (8 * max(len(self._brokers), 1))
         return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self._budget.most_bytes))
 
     @property
     def far_bytes(self) -> int:
-        """The same for a distant broker, where two responses are processed at the same time."""
+        """Number of bytes that one request to a distant broker may ask for; two such responses are processed at the
+        same time."""
         share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
         return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 
@@ -85,5 +88,5 @@ def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> 
     (`message.max.bytes`), because a broker cuts off what does not fit.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
-    # Records that retention is about to delete are fetched in one piece.
+    # If retention is about to delete the lane's records, the lane may use the whole request.
     return min(size, most, size if tap.urgency.is_near else max(size // max(asking, 1), LEAST_LANE_BYTES))

@@ -1,7 +1,7 @@
 """Limits how many bytes of records a replicator holds, and how fast it may take more.
 
-Received frames count until their last batch is answered. Python's overhead for the batches in them counts as well,
-and so do the bytes that fetches in flight may bring.
+A received frame (a response of a broker) counts until its last batch is answered. Python's overhead for the batches in
+it counts as well, and so do the bytes that fetches in flight may return.
 
 A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the
 partitions of other brokers from making progress.
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from mirrord.kafka.client.receive_buffers import Frame
 
 BATCH_BYTES = 384
-"""Size of Python's objects for one batch. This is more than the size of a batch that holds a single small record."""
+"""Size of Python's objects for one batch, in bytes. This is more than the size of a batch that holds a single small
+record."""
 
 
 class Rate:
@@ -30,7 +31,7 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """Count these bytes as passed. If they exceed the remaining bytes, the following ones wait longer."""
+        """Count bytes that have passed. If they exceed what the rate allows now, later bytes wait longer."""
         self._fill()
         self._left -= size
 
@@ -46,26 +47,26 @@ class Rate:
 
 
 class MemoryBudget:
-    """Counts bytes. A caller that wants to fetch asks for permission first."""
+    """Counts the bytes that a replicator holds. A caller asks for permission (`promise`) before it fetches."""
 
     def __init__(self, limit_bytes: int, rate_bytes_per_s: int | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         """Bytes of frames in use."""
         self.promised_bytes = 0
-        """Bytes that requests in flight may bring."""
+        """Bytes that responses to requests in flight may contain."""
         self.on_room: Callable[[], None] | None = None
-        """Called when bytes become free after a caller was refused. It must not fetch at once, because a lane may be
-        deciding something at that moment."""
+        """Called when bytes become free after a caller was refused. The function must not fetch at once, because it may
+        be called in the middle of a lane's step."""
         self._waiting: dict[object, None] = {}
-        """The callers that were refused, in that order."""
+        """The callers that were refused, the first one first."""
         self._whole_rate = rate_bytes_per_s
         self._rate = None if rate_bytes_per_s is None else Rate(rate_bytes_per_s)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def most_bytes(self) -> int:
-        """Largest number of bytes that one request should bring: one second's worth."""
+        """Largest number of bytes that one request should ask for: what the rate allows in one second."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:
@@ -76,14 +77,14 @@ class MemoryBudget:
     def promise(self, size: int, who: object) -> bool:
         """Return whether a request for this number of bytes may be sent; if so, they are counted until `settle`.
 
-        A caller that is refused keeps its place until it asks again or calls `leave` because it no longer wants
-        anything.
+        A caller that is refused keeps its place in the queue until it asks again, or calls `leave` because it no longer
+        wants to fetch.
         """
         fits = self._fits(size)
         if next(iter(self._waiting), who) is not who:
             self._waiting[who] = None
             if fits:
-                self._tell()  # the first caller takes the bytes, or leaves
+                self._tell()  # the first caller in the queue takes the bytes, or leaves
             return False
         if not fits:
             self._waiting[who] = None
@@ -102,7 +103,7 @@ class MemoryBudget:
         return wait_s <= 0
 
     def leave(self, who: object) -> None:
-        """Give up the caller's place, because it wants nothing now or has got its bytes."""
+        """Remove a caller from the queue, because it does not want to fetch now or has received its permission."""
         if who in self._waiting:
             del self._waiting[who]
             self._tell()
@@ -152,7 +153,7 @@ class HeldFrame:
         self._budget = budget
 
     def count(self, batches: int) -> None:
-        """Count the approximate number of batches in the frame."""
+        """Add the memory for the batches in the frame, given their approximate number."""
         size = batches * BATCH_BYTES
         self.beside_bytes += size
         self._budget.held_bytes += size

@@ -1,7 +1,7 @@
-"""Fetching records that are in a broker's remote storage (tiered storage, KIP-405).
+"""Fetches records that are in a broker's remote storage (tiered storage, KIP-405).
 
-A fetch that needs remote storage is answered when that storage has answered, or when time is up. That time is the
-request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
+A fetch that needs remote storage is answered when that storage has answered, or after a maximum wait. The maximum is
+the request's max wait before Kafka 3.8, and the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other
 partition in the request waits too. So these partitions never share a request with others: each is fetched alone, on
 separate connections, with a long max wait.
 """
@@ -17,14 +17,14 @@ from mirrord.kafka.protocol.errors import ErrorCode
 from mirrord.replication.host.partition_fetch import PartitionFetch
 
 CONNECTIONS = 4
-"""Connections to one broker. It handles one request of a connection at a time, so this many remote reads run in
-parallel."""
+"""Number of connections to one broker. A broker handles one request of a connection at a time, so this number of remote
+reads can run in parallel."""
 SHARE = 2
-"""Divisor for the size of a remote request, compared with the size of another request."""
+"""A request for remote records asks for as many bytes as another request, divided by this number."""
 LOOK_PATIENCE_S = 0.25
-"""A fetch waits at most this long for the broker to say where the local part of the log begins."""
+"""Longest time in seconds that a fetch waits until the broker says where the local part of the log begins."""
 EMPTY_PAUSE_S = 0.1
-"""Pause after an empty answer from remote storage."""
+"""Pause in seconds after an empty answer from remote storage."""
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -36,15 +36,15 @@ class RemoteChannel(Protocol):
 
     @property
     def taps(self) -> Sized:
-        """The taps that the request in progress asks for."""
+        """The partitions that the request in progress asks for."""
         ...
 
     def ask(self, taps: set[PartitionFetch], wait_ms: int) -> bool:
-        """Send a request; return False when there is no room or no connection yet."""
+        """Send a request; return False if there is no memory for the response or no connection yet."""
         ...
 
     def drop(self, tap: PartitionFetch) -> None:
-        """Ignore any data that arrives for this tap."""
+        """Ignore any data that arrives for this partition."""
         ...
 
 
@@ -52,10 +52,11 @@ AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
 
 
 class LocalLogStarts:
-    """The local log starts of partitions, which show which taps want records from remote storage."""
+    """Finds out where the local logs of partitions start, which shows which fetches need records from remote
+    storage."""
 
     def __init__(self, asks: Asks, place: Callable[[PartitionFetch], None]) -> None:
-        """`place` passes a tap's fetch request to the feed that it belongs to."""
+        """`place` passes the fetch request of a partition to the `FetchFeed` of the right broker."""
         self._asks = asks
         self._place = place
         self._loop = asyncio.get_running_loop()
@@ -64,7 +65,8 @@ class LocalLogStarts:
         """Whether a remote partition has been found."""
 
     def locate(self, tap: PartitionFetch, position: int) -> bool:
-        """Set `tap.is_remote`. Return False when the broker has to be asked first; the tap is placed again afterwards.
+        """Set `tap.is_remote`. Return False when the broker has to be asked first; `place` is called again after its
+        answer.
 
         Until a remote partition is found, no fetch waits for that answer, because most clusters have none.
         """
@@ -84,12 +86,13 @@ class LocalLogStarts:
         return True
 
     def came_empty(self, tap: PartitionFetch) -> None:
-        """Look the tap up again after a pause, because remote storage has returned nothing in time."""
+        """Ask again after a pause where the local log starts, because remote storage has returned nothing in time."""
         tap.is_remote, tap.local_start = False, -1
         tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
 
     def suspect(self, taps: Iterable[PartitionFetch], *, empty: bool) -> None:
-        """Look up the taps that are not known to be at the end of their log. `empty`: they received no records."""
+        """Ask where the local logs start, except for partitions whose fetch position is known to be the end of the log.
+        `empty` says that the partitions received no records."""
         now = self._loop.time()
         for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
             self._look(tap, empty=empty)
@@ -117,18 +120,19 @@ class LocalLogStarts:
 
 
 class RemoteReads(Generic[AnyChannel]):
-    """The fetching of one broker's partitions over separate channels, one partition in each request."""
+    """Fetches partitions of one broker over separate connections, one partition in each request."""
 
     def __init__(self, connect: Callable[[int], AnyChannel], leave: Callable[[AnyChannel], None]) -> None:
-        """`connect` makes the channel with a given number; `leave` gives up a channel's place in the memory queue."""
+        """`connect` makes the channel with a given number. `leave` removes a channel from the queue for memory
+        (`MemoryBudget.leave`)."""
         self.channels: list[AnyChannel] = []
         self.waiting: dict[PartitionFetch, None] = {}
-        """Taps whose fetch requests have not been sent yet, the oldest first."""
+        """Partitions whose fetch requests have not been sent yet, the oldest first."""
         self._connect = connect
         self._leave = leave
 
     def drop(self, tap: PartitionFetch) -> None:
-        """Stop fetching this tap."""
+        """Stop fetching this partition."""
         self.waiting.pop(tap, None)
         for channel in self.channels:
             channel.drop(tap)
@@ -149,6 +153,6 @@ class RemoteReads(Generic[AnyChannel]):
             elif channel.busy:
                 connecting += 1
             else:
-                return  # there is no room
+                return  # there is no memory for the response
         for channel in free:
             self._leave(channel)

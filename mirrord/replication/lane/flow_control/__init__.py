@@ -1,1 +1,1 @@
-"""How much a lane has in flight. A first reader may skip this folder."""
+"""Mechanisms that decide how much data a lane has in flight. A first reader may skip this folder."""

@@ -1,27 +1,27 @@
-"""Limits on the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
+"""Limits the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
 A connection's requests are answered one after the other, so a request waits for all requests that were sent before it.
 A batch that waits here instead can be overtaken (`mirrord.replication.lane.flow_control.request_packing`). The limit in
 bytes is what the broker accepts in the time of its fastest answer plus a tenth of a second; a small request then waits
 no longer than that. The limit in requests is twice the number that the broker answers in the time of its fastest
 answer. Batches of a partition go into separate requests, so a distant broker is busy only if many requests are in
-flight. For a broker that is near, more requests would only wait.
+flight. At a broker that is near, more requests would only wait.
 """
 
 LEAST_BYTES = 4 << 20
-"""A few full requests: some are processed while others are in transit."""
+"""Smallest limit in bytes: a few full requests, so that some are processed while others are in transit."""
 MOST_BYTES = 64 << 20
 LEAST_REQUESTS = 32
 MOST_REQUESTS = 1_024
 WAIT_S = 0.1
 ROUND_TRIPS = 2
 FAR_S = 0.02
-"""A broker whose fastest answer took at least this long is far away."""
+"""A broker whose fastest answer took at least this number of seconds is far away."""
 _NEW_SHARE = 0.125
 """Largest weight of the newest answer in a rate."""
 _LATE_SHARE = 0.25
-"""Total weight of late answers in one round trip. If the rate followed them fully, a broker that pauses for a moment
-would run out of requests when it continues, and the window grows at most twofold per round trip."""
+"""Total weight of late answers in one round trip. If the rate followed late answers fully, a broker that pauses for a
+moment would run out of requests when it continues, because the window grows at most twofold per round trip."""
 
 
 class ByteWindow:
@@ -48,19 +48,19 @@ class ByteWindow:
         self._answered = 0
         self._answered_bytes = 0
         self._rate = 0.0
-        """Bytes per second that the broker accepts while it always has some waiting."""
+        """Bytes per second that the broker accepts while it always has data waiting."""
         self._request_rate = 0.0
         """Requests per second that the broker answers while it always has as many as allowed."""
         self._soonest_s = float("inf")
 
     @property
     def is_open(self) -> bool:
-        """Whether another request may be sent. A request that is larger than the window goes alone."""
+        """Whether another request may be sent. A request that is larger than the window is sent alone."""
         return self.in_flight_bytes < self.limit_bytes and self.in_flight < self.limit_requests
 
     @property
     def is_far(self) -> bool:
-        """Whether even the fastest answer takes long."""
+        """Whether the broker is far away, because even its fastest answer took long."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def sent(self, size: int) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class ByteWindow:
             self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
 
     def _learnt(self, known: float, newest: float) -> float:
-        """Return a rate, updated with another answer."""
+        """Return a rate, updated with the rate of the newest answer."""
         if not known:
             return newest
         late = newest < known and self.in_flight

@@ -1,4 +1,5 @@
-"""How many bytes of answers are worth waking up for: a process that sleeps a little longer handles several at once.
+"""Decides how many bytes of answers must arrive before a process wakes up: if it sleeps a little longer, it handles
+several answers at once.
 
 A connection owes an answer for each request, and the minimum size of each answer is known. While many answers are owed,
 it is enough to wake up for a quarter of them: the rest keeps the broker busy, and a lane is informed of several batches
@@ -6,11 +7,14 @@ in one step. The process never waits for more than half of the bytes that are su
 """
 
 LEAST_BYTES = 15
-"""Minimum size of an answer without topics: size, correlation id, count of topics, throttle time, and twice no tags."""
+"""Minimum size of an answer without topics: size, correlation id, count of topics, throttle time, and two empty lists
+of tags."""
 TOPIC_BYTES = 4
-"""A name of one letter, or an id, which is longer; the count of its partitions, and no tags."""
+"""Minimum size of a topic in an answer: a name of one letter (an id is longer), the count of its partitions, and an
+empty list of tags."""
 PARTITION_BYTES = 33
-"""Partition, error, three offsets, no errors of records, no message, no tags."""
+"""Minimum size of a partition in an answer: its number, the error, three offsets, no record errors, no message, and an
+empty list of tags."""
 
 
 class Owed:
@@ -29,7 +33,7 @@ class Owed:
         self.least_bytes += LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def answered(self, partitions: int) -> None:
-        """Note that it was answered."""
+        """Note that a request for this many partitions was answered."""
         self.least_bytes -= LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def moved(self) -> bool:

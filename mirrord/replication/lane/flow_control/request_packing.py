@@ -1,11 +1,11 @@
-"""Grouping of batches into produce requests.
+"""Groups batches into produce requests.
 
 A broker keeps one batch per partition of a request and silently drops a second one, so a request holds at most one
 batch of a lane. Batches of several lanes share a request; a lane's batches are spread over consecutive requests, in
 their order.
 
 If a lane has nothing waiting, its small batch goes with the very next request, ahead of the waiting batches of lanes
-that are catching up: a live lane must not wait for them.
+that are catching up, so that a lane without lag does not wait for these.
 """
 
 from collections import deque
@@ -17,13 +17,14 @@ REQUEST_BYTES = 1 << 20
 """Largest size of a request with several batches; a single batch may be larger."""
 
 SMALL_SHARE = 16
-"""A batch of at most this part of a request may go ahead; together such batches may double the size of the request."""
+"""A batch may go ahead of waiting ones if its size is at most the size of a request divided by this number. Together,
+such batches may double the size of the request."""
 
 
 class Packer(Generic[ItemT]):
     """Requests that are being filled, in the order in which they will be sent.
 
-    Per batch one dictionary look-up and store, a few integer comparisons and one append.
+    Adding a batch takes one dictionary look-up and store, a few integer comparisons, and one append.
     """
 
     __slots__ = ("_first", "_last", "_limit", "_open", "_sizes", "_small", "waiting")
@@ -32,14 +33,14 @@ class Packer(Generic[ItemT]):
         self._limit = request_bytes
         self._small = request_bytes // SMALL_SHARE
         self.waiting: deque[list[ItemT]] = deque()
-        """The requests' batches; readable by others, but only `take` removes any."""
+        """The batches of each waiting request. Other code may read this, but only `take` removes requests."""
         self._sizes: deque[int] = deque()
         self._first = 0
         """Number of the request that is sent next. Numbers ascend forever."""
         self._open = 0
         """Requests below this number accept no further batch."""
         self._last: dict[object, int] = {}
-        """By lane: the number of the last request that holds a batch of it."""
+        """For each lane, the number of the last request that holds a batch of the lane."""
 
     def __len__(self) -> int:
         """Return the number of waiting requests."""
@@ -81,5 +82,5 @@ class Packer(Generic[ItemT]):
         return request
 
     def forget(self, lane: object) -> None:
-        """Forget a lane that is gone: no batch of it will be added again."""
+        """Forget a lane that will add no more batches."""
         self._last.pop(lane, None)

@@ -1,11 +1,11 @@
-"""The retention forecast: how long until the source deletes records that a lane has not copied.
+"""Forecasts how long it takes until the source deletes records that a lane has not copied.
 
-Retention deletes whole segments, so a log start stays the same for a while and then jumps. The forecast assumes that it
-keeps moving as it did over the last hour; the lane's own pace over the same time decides whether it catches up with the
-lane. In addition, the topic's configs show what may be deleted before the log start shows it: records that grow too old
-(`retention.ms`), by the newest timestamp in the batch that is copied next, and records with too many bytes after them
-(`retention.bytes`), by the average size of the records copied so far. A value that is not known is ignored; of the
-others the earliest is returned.
+Retention deletes whole segments, so a log start stays the same for a while and then jumps. The forecast assumes that
+the log start keeps advancing as it did over the last hour; the lane's own pace over the same time decides whether the
+log start catches up with the lane. In addition, the topic's configs show what may be deleted before the log start shows
+it: records that grow too old (`retention.ms`), by the newest timestamp in the batch that is copied next, and records
+with too many bytes after them (`retention.bytes`), by the average size of the records copied so far. A time that cannot
+be computed is ignored; the shortest of the others is returned.
 """
 
 from collections import deque
@@ -68,7 +68,8 @@ class RetentionPace:
         return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
 
     def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
-        """Return the seconds until the next batch to copy is older than the limit, at the recent growth of its age.
+        """Return the seconds until the next batch to copy is older than the limit, if its age keeps growing as it did
+        recently.
 
         Returns None if its age does not grow.
         """
@@ -82,7 +83,8 @@ class RetentionPace:
         return None if aged_s <= 0 else max(0.0, left_s) * seconds / aged_s
 
     def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
-        """Return the seconds until the records from the position onward exceed the limit, at their recent growth.
+        """Return the seconds until the records from the position onward exceed the limit, if they keep growing as they
+        did recently.
 
         Returns None if they do not grow.
         """
@@ -100,10 +102,10 @@ class RetentionForecast:
     def __init__(self) -> None:
         self._seen: dict[LaneId, RetentionPace] = {}
         self._sizes: dict[LaneId, float] = {}
-        """Average size of the records copied so far."""
+        """Average size of the records copied so far in bytes, by lane."""
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Take in a report. A lane without lag has nothing to lose."""
+        """Record a lane's report. A lane without lag is forgotten, because it has nothing to lose."""
         if report.copied_records > 0:
             self._sizes[report.lane] = report.copied_bytes / report.copied_records
         if report.source_start < 0 or report.source_end <= report.source_offset:
@@ -125,7 +127,7 @@ class RetentionForecast:
         return min((each for each in found if each is not None), default=None)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all other lanes."""
+        """Forget all lanes except these."""
         for known in (self._seen, self._sizes):
             for lane in known.keys() - set(lanes):
                 del known[lane]

@@ -1,8 +1,9 @@
-"""Splitting batches that the target does not accept unchanged: which records share a new batch, and which are skipped.
+"""Splits batches that the target does not accept unchanged: decides which records share a new batch, and which are
+skipped.
 
 A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
 rebuilt as batches of half its records, until that record is alone. Ordinals, and with them sequences, remain those of
-the records, so a crash between two of them does no harm.
+the records, so a crash between two of the new batches does no harm.
 """
 
 from itertools import pairwise
@@ -20,7 +21,8 @@ FAR = 1 << 62
 
 
 class BatchPiece(NamedTuple):
-    """A group of records: at most `most` of them, up to this source offset; or a range to skip."""
+    """The next records of a batch: at most `most` records with source offsets below `end`. If `left_out` is set, the
+    range up to `end` is skipped."""
 
     end: int
     most: int
@@ -28,20 +30,20 @@ class BatchPiece(NamedTuple):
 
 
 def bounds(lane: Lane) -> tuple[int, int, int, int]:
-    """Return the limits for batches that can go unchanged: an ordinal, a source offset, a size in bytes, and attributes
-    that they must not have.
+    """Return the limits for batches that can be copied unchanged: an ordinal, a source offset, a size in bytes, and
+    attributes that they must not have.
 
-    A part that is copied again ends where the plan jumps, even inside a batch.
+    A part that is copied again ends at the next run of `lane.plan`, even inside a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.has_policies:
-        stop = -1  # no batch goes unchanged
+        stop = -1  # no batch is copied unchanged
     return stop, whole_until(lane, lane.position), lane.refusal.largest, rebuild_attributes(lane)
 
 
 def rebuild_attributes(lane: Lane) -> int:
-    """Return the attributes of batches that are rebuilt. Other codecs may share a bit with a codec that the target
-    refuses: their batches are rebuilt as well, and keep their codec."""
+    """Return the attribute bits that cause a batch to be rebuilt. A codec may share a bit with another codec that the
+    target refuses. Its batches are then rebuilt as well, but they keep their codec."""
     found = ~RAW_ATTRIBUTES
     for codec in lane.refusal.refused_codecs:
         found |= codec
@@ -49,7 +51,7 @@ def rebuild_attributes(lane: Lane) -> int:
 
 
 def whole_until(lane: Lane, position: int) -> int:
-    """Return the source offset up to which batches after a position go unchanged, given what is known of single
+    """Return the source offset up to which batches after a position are copied unchanged, given the refused and skipped
     records."""
     first = FAR
     if lane.refusal.split is not None and position < lane.refusal.split.end:
@@ -61,7 +63,7 @@ def whole_until(lane: Lane, position: int) -> int:
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> BatchPiece:
-    """Return the next group at a position, in a batch that ends before `next_offset`."""
+    """Return the next records to copy or to skip from a position on, in a batch that ends before `next_offset`."""
     limit = next_offset
     for out in lane.left_out:
         if out.start <= position < out.end:
@@ -82,13 +84,13 @@ class Rest(NamedTuple):
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
-    """(ordinal, former ordinal, length) of these runs."""
+    """The pieces (ordinal, former ordinal, length) of these runs."""
     gone: list[Verdict]
     """The ranges that are skipped."""
 
 
 def without_left_out(lane: Lane) -> Rest:
-    """Return what is to be copied again from here on, without the ranges to skip."""
+    """Return what is to be copied again from the position on, without the ranges to skip."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -114,7 +116,8 @@ def without_left_out(lane: Lane) -> Rest:
 
 
 def rebuild(lane: Lane, wanted: RebuildRequest) -> RebuiltBatch | None:
-    """Take the second path, with a batch no larger than the target is known to accept. Raises ValueError."""
+    """Rebuild a batch on the second path, so that it is no larger than what the target is known to accept. Raises
+    ValueError if the source batch cannot be read."""
     if lane.refusal.refused_codecs:
         wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refusal.refused_codecs)
     rebuilt = lane.rebuild(wanted)

@@ -1,4 +1,4 @@
-"""The question whether the source's topic is compacted, and its answer."""
+"""The messages between a lane and its `LaneHost` about whether the source topic is compacted."""
 
 import msgspec
 
@@ -10,7 +10,8 @@ class AskCleanup(msgspec.Struct, frozen=True):
 
 
 class CleanupAnswer(msgspec.Struct, frozen=True):
-    """`compacts` is None if there is no permission to read the policy; with `trouble` it could not be read now."""
+    """Whether the source topic is compacted; `compacts` is None if mirrord has no permission to read the policy. If the
+    policy cannot be read now, `trouble` says why."""
 
     question: int
     compacts: bool | None

@@ -1,8 +1,8 @@
-"""The leader epochs of the source: each fetch carries the epoch of the last batch before its position.
+"""Keeps the leader epochs of the source, because each fetch carries the epoch of the last batch before its position.
 
 From that epoch a source broker detects that its log lost records that were read (KIP-595). If the epoch is too low, the
 broker raises a false alarm: it takes the end of that epoch for the end of what was read. An epoch that is too high does
-no harm if a batch at or after the position had it. So for a position in a hole, or before everything that was seen, the
+no harm if a batch at or after the position had it. So for a position in a gap, or before everything that was seen, the
 epoch of the following batch is used.
 """
 
@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 
 class EpochCache:
-    """The source epochs seen so far, by stretches in ascending order of offsets."""
+    """The source epochs seen so far, by ranges of offsets in ascending order."""
 
     __slots__ = ("_end", "_epochs", "_starts")
 
@@ -24,8 +24,7 @@ class EpochCache:
         return f"Epochs({list(zip(self._starts, self._epochs, strict=True))} up to {self._end})"
 
     def note(self, start: int, epoch: int) -> None:
-        """Note that a batch of this epoch follows, with nothing between it and the offset `start`. -1: it has no
-        epoch."""
+        """Note that the first batch at or after the offset `start` has this epoch, or none if it is -1."""
         at = bisect_left(self._starts, start)
         del self._starts[at:], self._epochs[at:]
         self._starts.append(start)
@@ -71,8 +70,8 @@ class EpochCache:
         self._end = end
 
     def divergence(self, epoch: int, end: int) -> int:
-        """Return the divergence point from a log whose epochs up to this one end at `end` (KIP-595): batches of a
-        higher epoch that were seen are not in that log."""
+        """Return the offset at which a log diverges from what was seen, if its epochs up to `epoch` end at `end`
+        (KIP-595). Batches of higher epochs that were seen are not in that log."""
         return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
 
     def truncate(self, end: int) -> None:
@@ -82,7 +81,8 @@ class EpochCache:
         self._end = min(self._end, end)
 
     def diverge(self, end: int, epoch: int) -> None:
-        """Forget this epoch, and everything after the offset `end`, because the source no longer holds it."""
+        """Forget this epoch and higher ones, and everything from the offset `end` on, because the source no longer
+        holds these batches."""
         kept = [pair for pair in zip(self._starts, self._epochs, strict=True) if pair[0] < end and pair[1] < epoch]
         self._starts, self._epochs = [pair[0] for pair in kept], [pair[1] for pair in kept]
         self._end = min(self._end, end)

@@ -1,7 +1,7 @@
-"""How long the last stable offset of a source partition has been blocking later records.
+"""Measures for how long the last stable offset of a source partition has not advanced.
 
-A read_committed lane sees nothing from that offset on: below the high watermark is a transaction that has not ended
-yet, and all records after its first one wait, no matter who wrote them.
+A read_committed lane sees no records from that offset on: a transaction that begins there has not ended yet, and all
+later records have to wait, no matter who wrote them.
 """
 
 
@@ -16,8 +16,8 @@ class StableEnd:
         self._since = -1.0
 
     def note(self, last_stable: int, high_watermark: int, now: float) -> None:
-        """Note the offsets of an answer. Brokers return no last stable offset (-1) if uncommitted records are read,
-        too."""
+        """Note the offsets of a fetch response. If uncommitted records are read as well, brokers return -1 as the last
+        stable offset."""
         if not 0 <= last_stable < high_watermark:
             self.offset, self._since = -1, -1.0
         elif last_stable != self.offset:
@@ -28,8 +28,9 @@ class StableEnd:
         self.note(-1, -1, 0.0)
 
     def waited_s(self, position: int, now: float) -> float:
-        """Return how long a reader at this position has waited there at least; 0 if it does not wait.
+        """Return how long a reader at this position has waited for the transaction to end; 0 if it does not wait.
 
-        The time is measured from when the offset was first seen there: a reader that came later may have waited less.
+        The time is measured from when the last stable offset was first seen at this value. A reader that came later has
+        waited less.
         """
         return max(0.0, now - self._since) if 0 <= self.offset <= position else 0.0

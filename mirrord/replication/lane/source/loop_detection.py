@@ -1,14 +1,15 @@
-"""Copies in the source: batches that another flow wrote into the partition that a lane reads are never copied further.
+"""Recognizes copies in the source: batches that another flow wrote into the partition that a lane reads are never
+copied further.
 
-If names are the same on both sides, flows in both directions meet in the same topics. A batch of the source is a copy
-exactly if it lies in a target run of a lane that writes into this very topic id and partition. Those lanes are known
-from the ledgers of all flows into the source's cluster, which are stored on that cluster.
+If topics have the same names on both clusters, flows in both directions write into the same topics. A source batch is a
+copy exactly if it is in a target run of a lane that writes into this topic id and partition. Those lanes are known from
+the ledgers of all flows into the source's cluster, which are stored on that cluster.
 
 The header of a batch gives the hint: the producer id, its epoch and the sequence, which is the ordinal. The hint alone
 decides nothing, because ids collide after a cluster was cloned or restored:
 
 - If no lane into this partition has the id, the batch is no copy, provided that the ledgers were read up to an end that
-  was asked for after the batch was seen. A lane's id is in its ledger before its first use, so the id of a visible copy
+  was requested after the batch was seen. A lane's id is in its ledger before its first use, so the id of a visible copy
   is there, too.
 - If a run maps the ordinal to this very offset, the batch is a copy.
 - If it comes after everything known of the lane and continues its ordinals, it is a copy. This is not assumed if the
@@ -33,21 +34,21 @@ class BatchOrigin(Enum):
     """The origin of a batch in the source."""
 
     NATIVE = "native"
-    """Written there by a client other than mirrord."""
+    """Written by a client other than mirrord."""
     COPY = "copy"
     UNKNOWN = "unknown"
-    """The ledgers must be read first, or read again."""
+    """Not known: the ledgers must be read first, or read again."""
 
 
 class Doubt(NamedTuple):
-    """A batch whose origin must be asked for."""
+    """A source batch whose origin is not known and must be asked for."""
 
     producer_id: int
     offset: int
 
 
 class _Known:
-    """One writer, and how far its batches have been followed."""
+    """One writer, and the position up to which its batches are known."""
 
     __slots__ = ("offset", "ordinal", "writer")
 
@@ -56,15 +57,15 @@ class _Known:
         run = writer.runs.last
         position = (writer.ordinal, writer.offset)
         self.ordinal, self.offset = position if run is None else max(position, (run.ordinal, run.offset))
-        """The next ordinal, and the offset after the last known record."""
+        """The writer's next ordinal, and the offset after its last known record."""
 
     @property
     def has_written(self) -> bool:
-        """Whether the writer is known to have records here."""
+        """Whether the writer is known to have records in this partition."""
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """Return an ordinal that is, or would be, near this offset."""
+        """Return an ordinal of the writer whose record is, or would be, near this offset."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs
@@ -80,16 +81,16 @@ class Origins:
     def __init__(self) -> None:
         self._writers: dict[int, list[_Known]] = {}
         self._natives: set[int] = set()
-        """Producer ids that are known to belong to no lane, for one leader epoch only: after a cluster is restored, it
-        has another leader."""
+        """Producer ids that are known to belong to no lane. This is valid for one leader epoch only, because a restored
+        cluster has another leader epoch."""
         self._epoch = -1
 
     def __repr__(self) -> str:
         return f"Origins(of {sorted(self._writers)})"
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
-        """Take over the writers in the ledgers, read to an end asked for after a batch of producer id `asked` was
-        seen."""
+        """Replace the known writers by those in the ledgers. The ledgers were read to ends that were requested after a
+        batch with the producer id `asked` was seen."""
         self._writers = {}
         for writer in writers:
             self._writers.setdefault(writer.producer_id, []).append(_Known(writer))

@@ -1,4 +1,4 @@
-"""Gaps between the batches of the source: offsets that no batch contains.
+"""Explains gaps between the batches of the source: offsets that no batch contains.
 
 The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
 segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
@@ -37,7 +37,7 @@ def _verdicts(lane: Lane) -> list[Verdict]:
 
 
 def ask_cleanup(lane: Lane) -> Effects:
-    """Ask about the gap, if there is one that nothing explains."""
+    """Ask for the topic's cleanup.policy, if there is a gap that nothing explains."""
     if lane.gap.offsets is None or lane.gap.question >= 0:
         return []
     lane.gap.question = ask(lane)
@@ -45,13 +45,14 @@ def ask_cleanup(lane: Lane) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask again after the pause."""
+    """Ask for the cleanup.policy again, after the pause."""
     lane.gap.question = -1
     return ask_cleanup(lane)
 
 
 def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
-    """Handle the policy, or wait if it cannot be read. The batches after the gap are fetched again."""
+    """Handle the answer with the cleanup.policy, or wait if it cannot be read. The batches after the gap are fetched
+    again."""
     if lane.gap.offsets is None or lane.phase is not Phase.COPYING or signal.question != lane.gap.question:
         return []
     start, end = lane.gap.offsets
@@ -60,7 +61,7 @@ def cleanup_answered(lane: Lane, now: float, signal: CleanupAnswer) -> Effects:
         lane.gap.question = ask(lane)
         return [Wake(lane.gap.question, now + lane.limits.retry_s)]
     lane.gap.offsets, lane.gap.question, lane.origin.line = None, -1, ""
-    # Without permission to read the policy nothing can be said about the topic.
+    # Without permission to read the policy, the topic may be compacted, so it is treated as such.
     lane.gap.compacts = signal.compacts is not False
     if lane.gap.compacts:
         return []

@@ -1,7 +1,8 @@
-"""Asks for the origin of a source batch (`mirrord.replication.lane.source.loop_detection`), and fetches nothing until
-it is known.
+"""Asks whether a source batch is a copy (`mirrord.replication.lane.source.loop_detection`), and fetches nothing until
+that is known.
 
-Batches that were read before it are sent meanwhile. The batch itself is fetched again, so nothing is held.
+Batches that were read before this batch are sent meanwhile. The batch itself is fetched again, so it is not kept in
+memory.
 """
 
 from mirrord.replication.lane import intake
@@ -12,7 +13,8 @@ from mirrord.replication.lane.state import Lane
 
 
 def ask_origin(lane: Lane, now: float) -> Effects:
-    """Ask about the batch that is in doubt, if there is one: at once, or after a pause if it was just asked about."""
+    """Ask for the origin of the batch that is in doubt, if there is one: at once, or after a pause if the last question
+    was about the same batch."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -29,7 +31,7 @@ def ask_origin(lane: Lane, now: float) -> Effects:
 
 
 def ask_again(lane: Lane) -> Effects:
-    """Ask again after the pause."""
+    """Ask for the origin of the batch again, after the pause."""
     if lane.origin.doubt is None:
         return []
     lane.origin.question = ask(lane)
@@ -37,7 +39,7 @@ def ask_again(lane: Lane) -> Effects:
 
 
 def origins_answered(lane: Lane, now: float, signal: OriginsAnswer) -> Effects:
-    """Handle the answer from the ledgers, which were read or cannot be."""
+    """Handle the answer from the ledgers, or the report that they cannot be read."""
     doubt, origins = lane.origin.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
         return []

@@ -12,9 +12,9 @@ class Writer(msgspec.Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     runs: Runs
-    """Its target runs: where its ordinals are in our source. Never changed."""
+    """The writer's target runs: the offsets of its ordinals in our source partition. They are never changed."""
     ordinal: int = 0
-    """This and the next two fields are its last resume position: everything below `offset` was known when the runs were
-    read."""
+    """This and the next two fields are the writer's last resume position: everything below `offset` was known when the
+    runs were read."""
     offset: int = 0
     leader_epoch: int = -1

@@ -1,8 +1,9 @@
-"""Trust, then check: whether a batch at the target matches the source.
+"""Compares a batch in the target with the source.
 
-First by headers alone: a raw copy has the source batch's records checksum. If the checksums differ (rebuilt by the
-second path, recompressed by the target), the records themselves are compared. If one side no longer has a record, it
-cannot be compared; that is not treated as a difference.
+First, the headers are compared: in a raw copy, the checksum of the records is the same as in the source batch. If the
+checksums differ, because the batch was rebuilt by the second path or recompressed by the target, the records themselves
+are compared. A record that the source or the target no longer has cannot be compared; that is not treated as a
+difference.
 """
 
 import sys
@@ -20,12 +21,13 @@ CompareOutcome = Literal["equal", "unverifiable", "different"]
 
 
 class BatchFinding(msgspec.Struct, frozen=True):
-    """The outcome of a comparison; the note says why it is not "equal"."""
+    """The outcome of a comparison. If it is not "equal", the note says why."""
 
     outcome: CompareOutcome
     note: str = ""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) that have a copy, but no original any more before the source's end."""
+    """Ordinals [start, end) whose records are in the target but no longer in the source, at offsets below the source's
+    end."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
@@ -41,19 +43,19 @@ class BatchCopy(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Number of ordinals that the batch takes: records that a cleaner removed since still count."""
+        """Number of ordinals of the batch, including those of records that a log cleaner has removed since."""
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
-        """Return the ordinal of its first record; `near` is an ordinal less than 2^30 away."""
+        """Return the ordinal of the batch's first record; `near` is an ordinal less than 2^30 away."""
         return nearest(self.header.base_sequence, near)
 
 
 def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
-    """Return whether the target's batch holds the source batch's records byte by byte, judging by their headers.
+    """Return whether the target batch holds the records of the source batch byte by byte, judging by the headers.
 
-    A target topic with append times sets its own maximum timestamp; the base, from which the records' times count,
-    stays.
+    A target topic with log append times sets its own maximum timestamp. It keeps the base timestamp, to which the
+    records' timestamps are relative.
     """
     return (
         copy_crc == original_crc
@@ -76,7 +78,7 @@ def same_records(
 ) -> BatchFinding:
     """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
 
-    `timed` is False if the target topic gives records its own append time.
+    `timed` is False if the target topic gives records the time of their append.
     """
     missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:

@@ -1,10 +1,11 @@
-"""What the target really holds: the source offsets of the lane's own batches, found by the content of their records.
+"""Finds out what the target really holds: the source offsets of the lane's own batches, by the content of their
+records.
 
-The writers of these batches saw different views of one source, because a cleaner removed records in between. So the
-records of one batch, without those that were removed since, are consecutive records of the source. One record that the
-source holds only once is enough to find the source offsets of a batch, and those of its other records follow from their
-order. A record that the source no longer holds is assigned a source offset only if there is exactly one way to do it
-(it is "placed"). Nothing is guessed: records that cannot be placed are reported.
+The writers of these batches saw different views of one source, because the log cleaner removed records in the meantime.
+So the records of one batch, without those that were removed since, are consecutive records of the source. One record
+that the source holds only once is enough to find the source offsets of a batch, and those of its other records follow
+from their order. A record that the source no longer holds is assigned a source offset only if there is exactly one way
+to do it (it is "placed"). Nothing is guessed: records that cannot be placed are reported.
 """
 
 import sys
@@ -22,24 +23,26 @@ from mirrord.replication.lane.target.relocation_result import Located
 from mirrord.replication.lane.target.target_scan import but_not_void
 
 LOOK_AROUND = 1_000
-"""How many records around the mapped offsets the search covers: two views differ by at most this many records."""
+"""Number of records before and after the mapped offsets that are searched; two views are expected to differ by at most
+this many."""
 
 
 class TargetBatch(NamedTuple):
-    """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record;
-    None for a record that the target's cleaner removed."""
+    """One of the lane's own batches in the target: the ordinal of its first record, and the content of each record. The
+    content is None for a record that the target's log cleaner removed."""
 
     first: int
     contents: Sequence[Hashable]
 
     @property
     def last(self) -> int:
-        """The ordinal of its last record."""
+        """The ordinal of the batch's last record."""
         return self.first + len(self.contents) - 1
 
 
 class SourceBatch(NamedTuple):
-    """A source batch of the offsets [start, end): its records' contents by offset; none if the batch is not copied."""
+    """A source batch of the offsets [start, end), with the contents of its records by offset. If the batch is not
+    copied, there are none."""
 
     start: int
     end: int
@@ -50,7 +53,7 @@ class SourceBatch(NamedTuple):
 
 
 class Unplaced(Exception):
-    """There is no single way to place the records of the target; the text says why."""
+    """Raised when there is not exactly one way to place the records of the target; the text says why."""
 
 
 class Range(NamedTuple):
@@ -72,7 +75,7 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
 
 
 def covered_below(record: LaneRecord, first: int) -> list[Range]:
-    """Return the source offsets that the ordinals below `first` map to: ascending, and apart from each other."""
+    """Return the source offsets to which the ordinals below `first` map, as ascending ranges that do not touch."""
     runs = record.source_runs
     if first <= runs.at(0).ordinal:
         return []
@@ -87,7 +90,7 @@ def covered_below(record: LaneRecord, first: int) -> list[Range]:
 
 
 def last_below(record: LaneRecord, first: int) -> int:
-    """Return the source offset of the ordinal before `first`, or the offset before the whole lane."""
+    """Return the source offset of the ordinal before `first`, or the offset before the lane's first record."""
     runs = record.source_runs
     known = runs.offset_of(first - 1)
     if known is None:
@@ -96,8 +99,8 @@ def last_below(record: LaneRecord, first: int) -> int:
 
 
 def is_open(record: LaneRecord, ordinal: int) -> bool:
-    """Return whether an ordinal's record is unknown if the source no longer has it, because other records may have been
-    sent under the ordinal too."""
+    """Return whether it is unknown which record has this ordinal once the source no longer has it, because other
+    records may have been sent under the same ordinal."""
     regiven = 0 <= record.regiven <= ordinal
     return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
 
@@ -120,10 +123,12 @@ class _Source:
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
     def places(self, wanted: int, after: int, behind: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
-        """Return the offsets of `wanted` removed records, between the one at `after` and the one at `behind`.
+        """Return the source offsets of `wanted` removed records, between the records at the offsets `after` and
+        `behind`.
 
-        `behind` is -1 if nothing follows. `within` says whether they share a batch with their preceding and following
-        neighbors: batches need not be consecutive in the source. Raises Unplaced.
+        `behind` is -1 if nothing follows. `within` says whether the removed records share a target batch with the
+        record before them and with the record after them, because the batches of the target need not be consecutive in
+        the source. Raises Unplaced.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
@@ -146,8 +151,8 @@ class _Source:
         )
 
     def _removed_between(self, first: int, last: int) -> list[int]:
-        """Return the offsets of [first, last] whose records were removed: no record is there, and none was ever
-        skipped."""
+        """Return the offsets in [first, last] whose records were removed: the source has no record there now, and the
+        lane skipped none there."""
         return [
             offset
             for offset in range(first, last + 1)
@@ -165,11 +170,13 @@ def locate(
     opens: Callable[[int], bool] = lambda _: False,
     named: Callable[[int], int | None] = lambda _: None,
 ) -> Located:
-    """Return the source offset of each ordinal, the offsets that are in the target twice, and those that it lacks.
+    """Return the source offset of each ordinal, the source offsets whose records are in the target twice, and those
+    whose records the target lacks.
 
-    `standing` are in the order of the target log, `originals` are all source batches in `searched`, `covered` are the
-    offsets that earlier ordinals map to, `before` is the last of these offsets. `opens` says of an ordinal whether its
-    record must not be placed without the source, `named` which offset it maps to so far. Raises Unplaced.
+    `standing` are the lane's own batches in the order of the target log. `originals` are all source batches in
+    `searched`. `covered` are the source offsets of earlier ordinals, and `before` is the last of them. `opens` says
+    whether the record of an ordinal must not be placed if the source no longer has it. `named` returns the offset to
+    which an ordinal maps so far. Raises Unplaced.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -178,8 +185,8 @@ def locate(
     counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
-    # An undetermined record may be any record up to that offset; the remaining source records up to there, which were
-    # never copied, follow. A run may name offsets that the source does not have yet. Those were never read.
+    # An undetermined record may be any source record up to `furthest`. The source records up to there that were never
+    # copied follow. A run may contain offsets that the source does not have yet, whose records were never read.
     furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
@@ -193,7 +200,8 @@ def locate(
 
 
 def _epochs(originals: Sequence[SourceBatch]) -> tuple[tuple[int, int], ...]:
-    """Return the leader epochs with their first source offsets. A removed record has the epoch of what follows it."""
+    """Return the leader epochs with their first source offsets. A removed record has the epoch of the batch that
+    follows it."""
     found: list[tuple[int, int]] = []
     start = 0
     for each in originals:
@@ -214,7 +222,8 @@ def _anchored(source: _Source, batch: TargetBatch) -> list[int | None]:
         return found
     if any(content is None for content in contents):
         raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
-    # From the first anchor both ways: the next record is the source's next one, or was removed from the source.
+    # Go from the first anchor in both directions: the next record is the source's next one, or was removed from the
+    # source.
     at, number = anchors[0]
     for step in (1, -1):
         here, there = at, number
@@ -236,7 +245,7 @@ def _fill(
     opens: Callable[[int], bool],
 ) -> list[int | None]:
     """Assign offsets to the records that were removed from the source: there must be exactly as many free offsets as
-    records. Return None where the offset is left open."""
+    records. For a record whose offset stays undetermined, return None."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

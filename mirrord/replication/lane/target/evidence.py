@@ -5,12 +5,14 @@ from mirrord.replication.lane.state import Lane
 
 
 def remembers(lane: Lane) -> bool:
-    """Return whether the broker will refuse misordered batches for some time: its entry's record time is recent."""
+    """Return whether the broker will refuse batches that are out of order for some time, because the last record that
+    it remembers of the producer is recent."""
     return lane.log.entry is not None and lane.log.entry.age_ms < lane.limits.producer_expiry_ms // 2
 
 
 def next_by_entry(lane: Lane) -> int:
-    """Return the ordinal after the last one that the broker remembers."""
+    """Return the ordinal after the last one that the broker remembers, or that of the resume position if it remembers
+    none."""
     if lane.log.entry is None:
         return lane.resume_position.ordinal
     return nearest((lane.log.entry.last_sequence + 1) % SEQUENCES, lane.resume_position.ordinal)
@@ -22,8 +24,8 @@ def went_back(lane: Lane) -> bool:
 
 
 def is_plan_unrecorded(lane: Lane) -> bool:
-    """Return whether the log went back, and what is copied again, and under which ordinals, is not in the ledger
-    yet."""
+    """Return whether the log went back and the ledger does not record yet what is copied again, and under which
+    ordinals."""
     known = lane.log.went_back
     if known is None or lane.record is None:
         return False
@@ -31,13 +33,13 @@ def is_plan_unrecorded(lane: Lane) -> bool:
 
 
 def is_another_leader(lane: Lane) -> bool:
-    """Return whether another leader was elected for the target partition since the resume position was recorded, or
-    none was."""
+    """Return whether the target partition has another leader epoch than the one recorded with the resume position. This
+    is also true if none was recorded."""
     return lane.resume_position.leader_epoch != lane.log.end_epoch
 
 
 def is_recorded(lane: Lane) -> bool:
-    """Return whether the ledger records the difference, and the halt because of it."""
+    """Return whether the ledger records that target and source differ, and the halt because of it."""
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"

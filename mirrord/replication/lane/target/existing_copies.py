@@ -1,4 +1,5 @@
-"""Detection of unreported copies in a target partition: what two stretches, one of each log, have in common."""
+"""Detects copies in a target partition that the ledger does not know, by records that a part of the source log and a
+part of the target log have in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -6,11 +7,12 @@ from typing import Literal, NamedTuple
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 
 What = Literal["records", "contents", "times"]
-"""The parts that are compared. "records": everything, including times; "contents": without the times, if the target
-sets its own; "times": nothing else, if records are transformed on the way."""
+"""The parts of records that are compared. "records": everything, including timestamps. "contents": everything except
+timestamps, if the target sets its own. "times": only timestamps, if records are transformed."""
 
 ENOUGH_CONTENTS = 10
-"""This many different contents that agree are no coincidence; if there are fewer, all must agree."""
+"""If this many different contents occur in both logs, that is no coincidence. If the target has fewer, all must occur
+in both."""
 ENOUGH_TIMES = 3
 
 
@@ -22,12 +24,14 @@ class FoundRow(NamedTuple):
 
 
 def may_be_a_lanes(header: Header) -> bool:
-    """Return whether a batch may be a lane's: it has a producer with sequences and belongs to no transaction."""
+    """Return whether a lane may have written a batch: it has a producer id and a sequence, and belongs to no
+    transaction."""
     return header.producer_id >= 0 and header.base_sequence >= 0 and not header.attributes & (TRANSACTIONAL | CONTROL)
 
 
 def in_common(source: Sequence[FoundRow], target: Sequence[FoundRow], what: What) -> tuple[int, int] | None:
-    """Return a source offset and a target offset that hold the same record, or None if nothing indicates that."""
+    """Return a source offset and a target offset that hold the same record, or None if nothing shows that there is such
+    a pair."""
     known: Mapping[bytes, int] = {row.held: row.offset for row in reversed(source)}
     pairs = {row.held: (known[row.held], row.offset) for row in reversed(target) if row.held in known}
     if not pairs:

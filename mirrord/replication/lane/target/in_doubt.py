@@ -1,10 +1,11 @@
-"""In-doubt batches: while an unacknowledged batch may still be appended, its ordinals must not be reassigned.
+"""Tracks batches in doubt: while a batch that was not acknowledged may still be appended, its ordinals must not be
+reassigned.
 
 A broker that remembers the producer accepts a batch by its sequence alone, and treats a later batch of the same
-ordinals as a repeat. So if a batch in flight may have an ordinal, a batch of another source epoch, or with another
-record, under that ordinal would be acknowledged and not be written. A lane knows the ordinals of its own batches; a
-former holder's batches may have any. The decisive time is when the lane last asked where the target log ends: a batch
-that could still arrive then may have arrived since.
+ordinals as a repeat. So if a batch in flight may have a certain ordinal, another batch with this ordinal, of another
+source epoch or with another record, would be acknowledged but not written. A lane knows the ordinals of its own
+batches; a former holder's batches may have any ordinals. The decisive time is when the lane last asked where the target
+log ends: a batch that could still arrive then may have arrived since.
 """
 
 from mirrord.replication.lane.state import Lane
@@ -14,8 +15,8 @@ NO_ANSWER = 13
 
 
 def leave_in_flight(lane: Lane, now: float, behind: int) -> None:
-    """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
-    them."""
+    """Note that batches with ordinals below `behind` may still be appended, although the lane no longer waits for their
+    answers."""
     lane.late_writes.until = max(lane.late_writes.until, now + lane.limits.request_timeout_s)
     lane.late_writes.in_doubt_below = max(lane.late_writes.in_doubt_below, behind)
     lane.late_writes.unanswered, lane.late_writes.delayed = True, False
@@ -31,9 +32,9 @@ def answered(lane: Lane, now: float) -> None:
     """Note that the leader of the target partition answered the question where its log ends.
 
     A broker that was suspended or cut off reads data that arrived in the meantime only afterwards. So if that may have
-    happened, the request timeout is measured from this answer: if it is the first one since something was left in
-    flight, or since no answer came, and once if it was slow. A broker that is always slow must not delay the lane
-    forever.
+    happened, the request timeout is measured from this answer. That is the case if it is the first answer since a batch
+    was left in flight, or since a question was not answered, and also if it was slow. A slow answer counts only once,
+    because a broker that is always slow must not delay the lane forever.
     """
     slow = (
         _is_pending(lane)
@@ -54,7 +55,8 @@ def answered(lane: Lane, now: float) -> None:
 
 
 def _is_pending(lane: Lane) -> bool:
-    """Return whether the log has not been read since the last batch in flight was given up."""
+    """Return whether a batch that was sent earlier could still be appended after the target was last asked for its
+    end."""
     return lane.late_writes.end_read_at < max(lane.late_writes.until, lane.late_writes.former_holder_until)
 
 
@@ -68,9 +70,10 @@ def note_end_question(lane: Lane, now: float) -> None:
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Return whether another record may have been sent under this ordinal and may have arrived.
 
-    After a takeover this holds for the next ordinal until the first acknowledgement was compared, even if the former
+    After a takeover this is true for the next ordinal until the first acknowledgement was compared, even if the former
     holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
-    own. That comparison covers no later run, so nothing would end the doubt there.
+    own. It is not true for later ordinals, because that comparison covers no later run and so could not end the doubt
+    about them.
     """
     return (
         lane.comparison.later_pending
@@ -80,8 +83,8 @@ def was_given(lane: Lane, ordinal: int) -> bool:
 
 
 def assign(lane: Lane, ordinal: int) -> bool:
-    """Note that a run begins at this ordinal, and return whether another record may have been sent under it. If so,
-    that is a new doubt, which no earlier comparison of this round settles (`difference.settles`)."""
+    """Note that a run begins at this ordinal, and return whether another record may have been sent under the same
+    ordinal. If so, this is a new doubt, which no earlier comparison of this round settles (`difference.settles`)."""
     if not was_given(lane, ordinal):
         return False
     lane.comparison.compared = min(lane.comparison.compared, ordinal)
@@ -89,7 +92,8 @@ def assign(lane: Lane, ordinal: int) -> bool:
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """Return whether a batch that may still be appended, or was not seen yet, may have this ordinal or a later one."""
+    """Return whether a batch that may still be appended, or that the lane has not seen yet, may have this ordinal or a
+    later one."""
     return (
         lane.late_writes.end_read_at < lane.late_writes.former_holder_until or ordinal < lane.late_writes.in_doubt_below
     )

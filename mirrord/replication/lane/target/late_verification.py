@@ -1,8 +1,9 @@
-"""After a takeover: once a former holder can no longer write, compare what was written since with the source.
+"""Compares what was written since a takeover with the source, once the former holder can no longer write.
 
-An acknowledgement may have been for another holder's batch. And the last batch that this holder sent may come after
-everything that was acknowledged: the broker would take the next batch of the same number of records for a repeat of it.
-So the end of the target log is asked for first, and the comparison waits until everything before it is known.
+An acknowledgement may have been for a batch of the former holder. Also, the last batch that the former holder sent may
+come after everything that was acknowledged: the broker would take the lane's next batch with the same number of records
+for a repeat of it. So the lane asks for the end of the target log first, and the comparison waits until everything
+before that end is known.
 """
 
 from mirrord.kafka.rules.error_policy import NONE
@@ -15,7 +16,7 @@ from mirrord.replication.lane.transitions import Quiesce
 
 
 def begin(lane: Lane, now: float) -> Effects:
-    """Begin the second comparison, now that the former holder can no longer write."""
+    """Begin the last comparison of a takeover, now that the former holder can no longer write."""
     if lane.comparison.later_end >= 0:
         return _compare(lane, now)
     lane.comparison.later_end_question, lane.late_writes.end_asked_at = ask(lane), now
@@ -23,7 +24,7 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_answered(lane: Lane, now: float, answer: EndAnswer) -> Effects:
-    """Handle the end of the target log: everything appended from now on is the lane's own."""
+    """Handle the answer with the end of the target log. The former holder can append nothing after this end."""
     if answer.error == in_doubt.NO_ANSWER:
         in_doubt.unreachable(lane)
     if answer.error != NONE or answer.leader_epoch != lane.log.end_epoch:
@@ -54,7 +55,7 @@ def _compare(lane: Lane, now: float) -> Effects:
 
 
 def scan_answered(lane: Lane, now: float, answer: ScanAnswer) -> Effects:
-    """Handle the batches read after the last acknowledged batch."""
+    """Handle the scan of the target log after the last acknowledged batch."""
     if answer.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     if answer.own:

@@ -1,4 +1,5 @@
-"""Looking back in a target log that is shorter than expected, to find the last of the lane's own batches in it."""
+"""Reads further back in a target log that is shorter than expected, to find the last of the lane's own batches in
+it."""
 
 from mirrord.replication.lane.correlation import ask
 from mirrord.replication.lane.phases import Stage
@@ -13,7 +14,8 @@ LOOK_BACK_RECORDS = 10_000
 
 
 def begin(lane: Lane) -> Effects:
-    """Read the log at and below the recorded offset before anything is copied again: "went back" is not "was lost"."""
+    """Read the log below the recorded offset before anything is copied again. If the log went back, the lane's records
+    need not be lost. Each call reads further back than the previous one."""
     if missing_ordinals.must_ask(lane):
         return missing_ordinals.ask_shared(lane)
     lane.log.look_back = LOOK_BACK_RECORDS if lane.log.look_back == 0 else lane.log.look_back * 8

@@ -1,9 +1,9 @@
-"""Which resume positions are still valid after the target log went back and its ordinals were reassigned.
+"""Determines which saved resume positions are still valid after the target log went back and ordinals were reassigned.
 
-A resume position is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns
-ordinals and ends before it saves a lower one, the next holder reads the old one, which refers to the old map. On a
-compacted copy that would lose records: it would look up records that were never copied as if the log had lost them. So
-the fact that reassigns ordinals also records up to which resume position older ones are valid.
+A resume position is an ordinal, and the ledger maps ordinals to source records. If a holder reassigns ordinals and ends
+before it saves a lower resume position, the next holder reads the old position, which refers to the old map. In a
+compacted target topic that would lose records: the next holder would look up records that were never copied as if the
+log had lost them. So the fact that reassigns ordinals also records up to which resume position older ones are valid.
 """
 
 import sys
@@ -17,8 +17,8 @@ from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 
 RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
-"""States of a lane that has read where the target log ends: its resume position is its own, and not a former
-holder's."""
+"""States of a lane that has read where the target log ends. In these states, the resume position is that of the current
+holder, not of a former one."""
 
 
 def rewound_by(lane: Lane, runs: Sequence[Run], position: ResumePosition) -> Rewound | None:
@@ -38,7 +38,7 @@ def rewound_by(lane: Lane, runs: Sequence[Run], position: ResumePosition) -> Rew
 
 
 def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
-    """Return the lowest ordinal that these runs map to another source offset."""
+    """Return the lowest ordinal that these runs map to another source offset than the known runs do."""
     later, lowest = Runs(runs), runs[0].ordinal
     begins = {run.ordinal for run in (*runs, *known.beginning_in(lowest, sys.maxsize))}
     return next((at for at in sorted(begins) if known.offset_of(at) != later.offset_of(at)), sys.maxsize)
@@ -50,7 +50,8 @@ def valid_position(progress: Progress, record: LaneRecord | None) -> tuple[Resum
     positions = [ResumePosition(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # A later holder that does not know of it runs a version from before `Progress.rewinds`. It has resumed since.
+        # A later holder that does not know of this rewind runs a version without `Progress.rewinds`. It has resumed
+        # since.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             positions.insert(0, ResumePosition(each.ordinal, each.target_offset, each.leader_epoch))

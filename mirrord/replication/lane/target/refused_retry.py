@@ -1,9 +1,9 @@
-"""Retrying a refused record: the configs of the target topic decide which records it accepts.
+"""Retries refused records, because the configs of the target topic decide which records it accepts.
 
 The source topic may have been altered right before the record was written, and the target topic follows a few seconds
-later. So a record is only decided on if the target refuses it under configs that were in sync with the source's before
-it was sent. A lane that is halted before such a record reads the configs of the target topic from time to time, and
-resumes when they have changed, no matter who changed them.
+later. So a decision about a record is only made if the target refuses it under configs that were in sync with the
+source's before the record was sent. A lane that is halted before such a record reads the configs of the target topic
+from time to time, and resumes when they have changed, no matter who changed them.
 """
 
 from mirrord.kafka.protocol.errors import ErrorCode
@@ -18,14 +18,14 @@ from mirrord.replication.lane.target.topic_configs import AskConfigs, ConfigsAns
 from mirrord.replication.lane.transitions import Resume
 
 SPREADING_S = 2.0
-"""A config that the cluster has stored reaches the leader of the partition within this time."""
+"""Within this number of seconds, a config that the cluster has stored reaches the leader of the partition."""
 AGAIN_S = 0.5
 PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""The batch exceeds `max.message.bytes`, or the segment size."""
+"""Errors of a batch that exceeds `max.message.bytes` or the segment size."""
 BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
-"""One record is enough for the whole batch to be refused (KIP-467)."""
+"""Errors for which a single record is enough to have the whole batch refused (KIP-467)."""
 BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
@@ -66,7 +66,8 @@ def _codec(batch: Batch) -> int:
 
 
 def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
-    """Ask for the configs, because the target refuses a batch that cannot be split further and nothing is in flight."""
+    """Ask for the configs of the target topic, because the target refuses a batch that cannot be split further. Nothing
+    is in flight."""
     lane.failure = (error, batch)
     if error in NOT_BY_SETTINGS:
         return quarantine.decide(lane, error, batch)
@@ -75,7 +76,8 @@ def _ask_configs(lane: Lane, error: int, batch: Batch) -> Effects:
 
 
 def configs_answered(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
-    """Handle the configs, which were synced and read after the target had refused the batch."""
+    """Handle the answer with the target topic's configs, which were synced and read after the target had refused a
+    batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
@@ -101,13 +103,13 @@ def _pause(lane: Lane, now: float) -> Wake:
 
 
 def read_configs_again(lane: Lane) -> Effects:
-    """Read the configs again."""
+    """Read the configs of the target topic again, while the lane is halted."""
     lane.refusal.configs_pause = -1
     return [AskConfigs(ask(lane), sync=False)]
 
 
 def configs_answered_while_halted(lane: Lane, now: float, answer: ConfigsAnswer) -> Effects:
-    """Resume if the configs have changed."""
+    """Resume if the configs of the target topic have changed."""
     if not answers(lane, answer.question):
         return []
     if answer.seen in {"", lane.refusal.configs_seen}:

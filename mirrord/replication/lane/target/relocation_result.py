@@ -10,16 +10,16 @@ class Located(msgspec.Struct, frozen=True):
 
     runs: tuple[Run, ...]
     doubled: tuple[tuple[int, int], ...]
-    """Records that are in the target a second time."""
+    """Source offsets whose records are in the target twice."""
     missing: tuple[tuple[int, int], ...]
-    """Records before `next_offset` that the target lacks."""
+    """Source offsets below `next_offset` whose records the target lacks."""
     next_offset: int
     start: int
     end: int
-    """[start, end) is the range that the batches were found to hold."""
+    """[start, end) is the range of source offsets in which the records of the batches were found."""
     epochs: tuple[tuple[int, int], ...] = ()
     """(source offset, leader epoch of the source) wherever the epoch changes, ascending; -1: it is not known."""
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) whose records could not be determined."""
     source_start: int = 0
-    """The start of the source log at that time."""
+    """The start of the source log when it was searched."""

@@ -1,4 +1,4 @@
-"""The result of a walk over a stretch of the target log."""
+"""The result of reading a part of the target log."""
 
 from bisect import bisect_right
 from typing import Literal, NamedTuple
@@ -12,17 +12,18 @@ NOWHERE = 1 << 62
 
 
 class Log(NamedTuple):
-    """The stretch of the target log that was read."""
+    """The part of the target log that was read."""
 
     start: int
     end: int
     others: tuple[Interval, ...]
-    """Target offsets [start, end) of batches from other writers, ascending and apart from each other."""
+    """Target offsets [start, end) of batches from other writers, in ascending order; adjacent ranges are merged."""
     compacts: bool | None
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """Return how many of the target offsets [start, end) are in no batch of others, and the first of them."""
+        """Return how many of the target offsets [start, end) are in no batch of other writers, and the first such
+        offset."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])
         while start < end:
@@ -34,37 +35,42 @@ class Log(NamedTuple):
 
 
 class Missing(msgspec.Struct, frozen=True, array_like=True):
-    """Ordinals first..last that the target log may have held and does not hold."""
+    """Ordinals [first, last] that the target log does not hold, although it may have held them."""
 
     kind: Literal["between", "last", "lost"]
-    """`between`: some of the lane's own batches are on both sides. `last`: after all of them, so these ordinals may
-    never have been appended. `lost`: acknowledged."""
+    """`between`: these ordinals are between two of the lane's own batches. `last`: they are after all of the lane's own
+    batches, so they may never have been appended. `lost`: they were acknowledged."""
     first: int
     last: int
     above: int
-    """A record of the same key from this target offset on is newer."""
+    """A record of the same key at or above this target offset is newer."""
     has_room: bool
-    """The log has at least as many empty offsets there, so a cleaner may have removed all of these records."""
+    """Whether the log has at least as many empty offsets there, so that a cleaner may have removed all of these
+    records."""
     leader_epoch: int = -1
-    """For `lost`: the target's leader epoch in which they were last in the log; a record of a later one is newer."""
+    """For `lost`: the target's leader epoch in which these records were last in the log. A record from a later epoch is
+    newer."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The outcome of one walk over the lane's own batches."""
+    """The result of comparing the lane's own batches, in the part of the log that was read, with what was expected
+    there."""
 
     next_ordinal: int
     """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that the log leaps over, that the ledger does not know of, and that no cleaner removed."""
+    """Ordinals (first, last) that are missing in the log, that no hole in the ledger explains, and that no log cleaner
+    removed."""
     facts: tuple[LaneFact, ...]
     """Facts about batches that are at other offsets than in the ledger."""
     doubled: tuple[int, int, int] | None
     """(first ordinal, ordinal after the last, target offset) of records that are in the log a second time."""
     begins: int = NOWHERE
-    """The lowest target offset of ordinals that are not trusted."""
+    """The lowest target offset of a batch that was neither acknowledged to this attempt nor compared with the
+    source."""
     void: int = NOWHERE
     """The first ordinal of a hole that contains batches, though their records are to follow under later ordinals."""
     missing: tuple[Missing, ...] = ()
-    """Leaps in a compacted log: whether they are holes is not known yet."""
+    """Ordinals that are missing in a compacted log. It is not known yet whether they are holes."""
     behind: int = 0
     """The target offset after the last of the lane's own batches."""

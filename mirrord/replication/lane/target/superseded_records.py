@@ -1,13 +1,14 @@
-"""Which of the records that a compacted log lacks have a newer record of their key in it.
+"""Decides which of the records that a compacted target log lacks are superseded by a newer record of the same key.
 
 The log cleaner removes a record only if the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner). So
-ordinals that are missing from a compacted copy do not prove that anything was lost. And a lost record must not be
-appended after a newer record of its key, no matter who wrote that. Both questions have one answer: a missing record
-whose key occurs later in the log is not appended again; one whose key does not was not removed by the cleaner.
+ordinals that are missing from a compacted copy do not prove that anything was lost. Also, a lost record must not be
+appended after a newer record of its key, no matter who wrote the newer one. One rule serves both purposes: a missing
+record whose key occurs later in the log is not appended again. A missing record whose key does not occur later was not
+removed by the cleaner, and is appended again.
 
-Two cases remain open. A tombstone is removed `delete.retention.ms` after it was appended, although nothing follows it:
-it may be appended again, which changes no key. And records after all of the lane's own batches may never have been
-appended: for these the newer record is the one with the later time.
+There are two exceptions. A tombstone is removed `delete.retention.ms` after it was appended, even if no record of its
+key follows; it may be appended again, because that changes the value of no key. Records after all of the lane's own
+batches may never have been appended; for these, the record with the later timestamp is the newer one.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,7 +20,7 @@ from mirrord.model.intervals import ranges
 from mirrord.replication.lane.target.scan_result import Missing
 
 MOST_MISSING = 500_000
-"""At most this many records are looked up by their keys, about 200 bytes each."""
+"""Largest number of records that are looked up by their keys; each takes about 200 bytes of memory."""
 MOST_LAST = 100_000
 """The same limit for records that may never have been appended."""
 
@@ -27,19 +28,20 @@ MOST_LAST = 100_000
 class AskSuperseded(msgspec.Struct, frozen=True):
     """Look up the missing records in the source, and their keys in the target log up to its current end.
 
-    That end may differ from `end`, the one that the lane knows: a record that superseded a missing one may have been
-    removed since, because of a later one.
+    The current end may be higher than `end`, the one that the lane knows: a record that superseded a missing one may
+    have been removed since, because of an even later one.
     """
 
     question: int
     missing: tuple[Missing, ...]
     end: int
     keeps_all: bool = False
-    """The lost records were not cleaned, and the topic is no longer compacted: all of them are copied again."""
+    """Whether all lost records are copied again, because the cleaner has not removed them and the topic is no longer
+    compacted."""
 
 
 class SupersededAnswer(msgspec.Struct, frozen=True):
-    """The records that are to be copied again."""
+    """The answer to `AskSuperseded`: the records that are to be copied again."""
 
     question: int
     error: int
@@ -48,7 +50,7 @@ class SupersededAnswer(msgspec.Struct, frozen=True):
     until: int = -1
     """Ordinals of the kind `last` below this one were appended and removed by the cleaner."""
     trouble: str = ""
-    """Why it cannot be decided, one line for people."""
+    """Why this cannot be decided, in one line for people."""
 
 
 class AskShared(msgspec.Struct, frozen=True):
@@ -59,7 +61,8 @@ class AskShared(msgspec.Struct, frozen=True):
 
 
 class SharedAnswer(msgspec.Struct, frozen=True):
-    """The newest epoch of the log up to the one asked for, and its end."""
+    """The newest leader epoch of the target log that is not above the requested one, and the offset at which it
+    ends."""
 
     question: int
     error: int
@@ -68,7 +71,8 @@ class SharedAnswer(msgspec.Struct, frozen=True):
 
 
 class SupersededJudge:
-    """One look-up: first the missing records from the source, then the records of the target log."""
+    """Decides about the missing records of one look-up. It receives first the missing records, as read from the source,
+    and then the records of the target log."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
@@ -79,21 +83,20 @@ class SupersededJudge:
     def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
         """Add a missing record that the source still has."""
         if key is None:
-            return  # records without a key supersede nothing, whatever left gaps in the log
+            return  # a record without a key is never superseded
         self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
-        """Note that the source no longer has a missing record. If its cleaner removed that record, a newer one
+        """Note that the source no longer has a missing record. If the log cleaner removed it there, a newer one
         follows."""
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
 
     def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
-        """Process a committed record of the target log. `sequence`: that of the lane's own record; -1 for another
-        writer's.
+        """Process a committed record of the target log. `sequence` is its sequence if the lane wrote it, otherwise -1.
 
-        The lane's own records of lower ordinals are older than a missing one, wherever they are in the log: the lane
-        may have begun to copy lost records again, and may have ended before it saved that.
+        A record of the lane with a lower ordinal is older than a missing one, wherever it is in the log: a holder may
+        have begun to copy lost records again, and may have ended before it saved a position.
         """
         wanted = self._wanted.get(key)
         if wanted is None:
@@ -118,7 +121,7 @@ class SupersededJudge:
             del self._wanted[key]
 
     def answer(self) -> SupersededAnswer:
-        """Return the outcome."""
+        """Return which of the missing records are to be copied again."""
         again: list[tuple[int, int]] = []
         until = -1
         settled = self._superseded | self._gone

@@ -1,5 +1,4 @@
-"""Interpretation of the target log: the lane's own batches, read back by their headers, compared with the
-expectation."""
+"""Interprets the target log: the headers of the lane's own batches are compared with what the lane expects there."""
 
 from collections.abc import Sequence
 
@@ -17,7 +16,8 @@ from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
     """Follow the lane's own batches from the one that should begin with the ordinal `expected`.
 
-    Ordinals that a compacted log leaps over are `missing`; in any other log they are a hole.
+    Ordinals between two batches that are not in the log are `missing` if a log cleaner may have removed their records,
+    and otherwise a hole.
     """
     record = lane.record
     mended = record.holes if record is not None else ()
@@ -50,8 +50,8 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int, count: int = 1) -> tuple[TargetRun, ...]:
-    """Return the fact, if one is needed, that makes the runs map these ordinals to the target offsets from this one
-    on."""
+    """Map these ordinals to the target offsets from `target_offset` on. Return the fact that records this, or nothing
+    if the runs already contain it."""
     inside = runs.beginning_in(ordinal + 1, ordinal + count - 1)
     if runs.offset_of(ordinal) == target_offset and all(
         run.offset - run.ordinal == target_offset - ordinal for run in inside
@@ -73,15 +73,15 @@ def holds_position(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
-    """Return whether a later leader than the resume position's appended the batch, even if it is below that position.
-    An answer does not say which leader gave it, and records that a new leader lacked come before those that it
-    appended."""
+    """Return whether a later leader than that of the resume position appended the batch. If so, records before the
+    batch may be lost, even if it is below the resume position: an acknowledgement does not say which leader gave it,
+    and a new leader may lack records before those that it appended."""
     return batch.leader_epoch > lane.resume_position.leader_epoch >= 0
 
 
 def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
-    """Return those of the lane's own batches that are not below the resume position, if the first batch contains it or
-    ends there, and their first ordinal."""
+    """Return the lane's own batches that are not entirely below the resume position, and the ordinal of their first
+    record. The first batch of `own` must contain the resume position or end there."""
     first = own[0]
     if first.base_offset + first.count <= lane.resume_position.target_offset:
         return own[1:], lane.resume_position.ordinal
@@ -89,8 +89,8 @@ def after_position(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBat
 
 
 def first_offset_of(lane: Lane, position: ResumePosition) -> int:
-    """Return the target offset from which the ordinals after a resume position of this attempt are stored. It is below
-    the position's if the log went back since and they came later."""
+    """Return the target offset from which the records after a resume position of this attempt are stored. It is below
+    the target offset of that position if the log went back and the records were appended afterwards."""
     known = lane.record.target_runs.offset_of(position.ordinal) if lane.record is not None else None
     found = (
         lane.comparison.later_begins_at
@@ -101,8 +101,8 @@ def first_offset_of(lane: Lane, position: ResumePosition) -> int:
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Note which of the lane's own batches were read: the records to be compared later may begin among them, earlier
-    than they did."""
+    """Note where the records that are compared later begin: it may be one of these batches, at a lower target offset
+    than before."""
     if lane.comparison.later_from is None:
         return
     first = lane.comparison.later_from.ordinal
@@ -114,8 +114,8 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the resume
-    position's."""
+    """Return the ordinal at a target offset according to the ledger, or the next ordinal if the lane has no record
+    there; at most that of the resume position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
@@ -123,8 +123,8 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal after the last one that the ledger has below a target offset; at most the resume
-    position's."""
+    """Return the ordinal after the last one that the ledger has below a target offset; at most that of the resume
+    position."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
@@ -135,15 +135,14 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
-    """Return the ordinal, or the first one after the hole that contains it. The runs count offsets, and in a hole those
-    offsets belong to other writers' records."""
+    """Return the ordinal, or the first one after the hole if a hole contains it. Runs count consecutive offsets, but in
+    a hole, these offsets belong to records of other writers."""
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
 
 
 def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the ordinals [first, last] without those that an older hole voided: their records are under later
-    ordinals."""
+    """Return the ordinals [first, last] without those in known holes, whose records have later ordinals."""
     left: list[tuple[int, int]] = []
     for hole in sorted(holes, key=lambda each: each.first):
         if hole.last < first or hole.first > last:
@@ -157,8 +156,9 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Return the first target offset with others' batches at which the ledger has records of the lane below the resume
-    position: a new leader lacked these records, and their offsets were reused."""
+    """Return the first target offset at which the log has batches of other writers, but the ledger has records of the
+    lane below the resume position. A new leader lacked these records, and their offsets were reused. Return None if
+    there is no such offset."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     for start, end in others:
         first = max(runs.floor(start, 0, len(runs)), 0)
@@ -174,15 +174,15 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
-    """Return whether the first of the lane's own batches at or after target offset `start` is later than the one that
-    the ledger has there."""
+    """Return whether the first of the lane's own batches at or after target offset `start` has a higher ordinal than
+    the ledger has there, and no hole explains it."""
     first, wanted = nearest(own[0].base_sequence, lane.resume_position.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
 def halt_on_repeat(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
-    """Report that the log holds some ordinals twice, and halt. Nothing that follows can correct that."""
+    """Halt, because the target log holds some ordinals twice. Nothing that the lane could do would correct that."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
     start = -1 if offset is None else offset

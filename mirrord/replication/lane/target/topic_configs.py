@@ -9,7 +9,7 @@ class AskConfigs(msgspec.Struct, frozen=True):
 
     question: int
     sync: bool
-    """First alter the configs that differ from the source, if the flow keeps them in sync."""
+    """Whether to alter the configs that differ from the source first, if the flow keeps them in sync."""
 
 
 class ConfigsAnswer(msgspec.Struct, frozen=True):
@@ -17,8 +17,9 @@ class ConfigsAnswer(msgspec.Struct, frozen=True):
 
     question: int
     seen: str
-    """A digest of the configs; empty: they cannot be read."""
+    """A digest of the configs; empty if they cannot be read."""
     trouble: str = ""
     """Why the configs may still differ from those of the source."""
     may_pass: bool = False
-    """The trouble may end: the cluster may answer, or an operator may grant a permission."""
+    """Whether the reason in `trouble` may disappear, because the cluster answers again or an operator grants a
+    permission."""

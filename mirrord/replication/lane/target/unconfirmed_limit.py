@@ -1,8 +1,8 @@
-"""Bounds how far a lane copies ahead of its resume position.
+"""Limits how far a lane copies ahead of its resume position.
 
-A sequence identifies an ordinal only within 2^30 of a known one, and after a crash the known one is the resume
-position. That waits for comparisons with the source and for offsets that were not read yet; while these cannot be read,
-it does not move.
+A sequence identifies an ordinal only if it is less than 2^30 away from a known one. After a crash, the known ordinal is
+the resume position. The resume position waits for comparisons with the source and for target offsets that were not read
+yet. While the records for these cannot be read, it does not advance.
 """
 
 from mirrord.kafka.protocol.sequence import SEQUENCES
@@ -11,11 +11,11 @@ from mirrord.replication.lane.state import Lane
 
 MOST = SEQUENCES // 4
 """Number of acknowledged records above the resume position at which the lane stops fetching; the records that it holds
-by then are far fewer than that number again."""
+in memory then are far fewer than this number."""
 
 
 def is_over(lane: Lane) -> bool:
-    """Return whether the lane must not copy more before its resume position moves."""
+    """Return whether the lane must not copy more before its resume position advances."""
     if lane.log.unread_from is None and lane.comparison.later_from is None:
         return False
     return lane.acked - resume_position(lane).ordinal >= MOST
