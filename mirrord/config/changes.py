@@ -120,7 +120,7 @@ def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
 
 
 def restarts(old: FlowConfig, new: FlowConfig) -> bool:
-    """Whether a setting that lanes use differs."""
+    """Return whether a setting that lanes use differs."""
     return not LIVE.issuperset(_differing(old, new))
 
 

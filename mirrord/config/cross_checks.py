@@ -75,7 +75,7 @@ def _round_for_ever(ring: Sequence[FlowConfig]) -> str:
 
 
 def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
-    """Whether the two flows copy the same names in opposite directions.
+    """Return whether the two flows copy the same names in opposite directions.
 
     That is so if they connect the same two clusters, keep topic names and may share a topic.
     """
@@ -169,12 +169,12 @@ def _copies_between(flows: Sequence[FlowConfig], source: str, target: str) -> bo
 
 
 def _exchange(flows: Sequence[FlowConfig], one: str, other: str) -> bool:
-    """Whether two clusters copy to each other under the same names."""
+    """Return whether two clusters copy to each other under the same names."""
     return _copies_between(flows, one, other) and _copies_between(flows, other, one)
 
 
 def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig) -> bool:
-    """Whether two flows into one cluster may write the same topics.
+    """Return whether two flows into one cluster may write the same topics.
 
     They may if their sources hold the same topics anyway.
     """
@@ -182,7 +182,7 @@ def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig
 
 
 def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
-    """Whether every two clusters of a ring copy to each other under the same names.
+    """Return whether every two clusters of a ring copy to each other under the same names.
 
     In that case no record needs to go round.
     """
@@ -221,7 +221,7 @@ def _same_target_names(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def selects(flow: FlowConfig, topic: str) -> bool:
-    """Whether the flow's lists select a topic, by its name alone."""
+    """Return whether the flow's lists select a topic, by its name alone."""
     if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
         return False
     return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
@@ -277,7 +277,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
 
 
 def _one_language(flows: Sequence[FlowConfig]) -> bool:
-    """Whether each of these flows can interpret the names that any other of them wrote."""
+    """Return whether each of these flows can interpret the names that any other of them wrote."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
     return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)

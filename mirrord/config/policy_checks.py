@@ -23,7 +23,7 @@ class PolicyCheck(Protocol):
         ...
 
     def tells_origin(self, flow: FlowConfig) -> bool:
-        """Whether the names that the flow gives reveal every cluster that a topic has passed."""
+        """Return whether the names that the flow gives reveal every cluster that a topic has passed."""
         ...
 
 

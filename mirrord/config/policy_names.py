@@ -21,12 +21,12 @@ _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; t
 
 
 def is_template(naming: str) -> bool:
-    """Whether this text has a placeholder for the topic's name."""
+    """Return whether this text has a placeholder for the topic's name."""
     return "{topic}" in naming
 
 
 def is_class(text: str) -> bool:
-    """Whether this text is a dotted path to a class."""
+    """Return whether this text is a dotted path to a class."""
     return _CLASS.fullmatch(text) is not None
 
 
@@ -41,7 +41,7 @@ class PolicyKind(ValueKind, frozen=True):
     """Whether built-in policies take settings, as those of third parties do."""
 
     def is_built_in(self, text: str) -> bool:
-        """Whether the policy of this text needs no third-party code."""
+        """Return whether the policy of this text needs no third-party code."""
         return text in self.built_in or (self.has_templates and is_template(text))
 
     def rule(self, found: object, installed: Sequence[str] = ()) -> str:
@@ -94,7 +94,7 @@ RECORD_TRANSFORM = _policy("headers", has_settings=True)
 
 
 def is_built_in(naming: str) -> bool:
-    """Whether this naming needs no third-party code."""
+    """Return whether this naming needs no third-party code."""
     return NAMING.is_built_in(naming)
 
 

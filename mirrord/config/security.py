@@ -31,7 +31,7 @@ _STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
-    """Whether a value under this key may be a secret, judged by the key's name alone."""
+    """Return whether a value under this key may be a secret, judged by the key's name alone."""
     return _SECRET_NAME.search(key) is not None
 
 

@@ -81,7 +81,7 @@ class Document:
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Whether a fault of exactly this key was recorded."""
+        """Return whether a fault of exactly this key was recorded."""
         return path in self._faulty
 
     def finish(self) -> None:
@@ -117,7 +117,7 @@ class Table:
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        """Whether the key is in the file."""
+        """Return whether the key is in the file."""
         return key in self._values
 
     def fault(self, key: str, message: str) -> None:

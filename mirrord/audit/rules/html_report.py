@@ -35,7 +35,7 @@ class ProvenPoint(msgspec.Struct, frozen=True):
 
 
 class FoundThen(msgspec.Struct, frozen=True):
-    """What audits found around one moment."""
+    """The totals of the audits of one flow within one minute."""
 
     at_ms: int
     flow: str
@@ -44,7 +44,7 @@ class FoundThen(msgspec.Struct, frozen=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the page."""
+    """The content of the HTML page about an audit."""
 
     at_ms: int
     program: str
@@ -58,7 +58,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page(report: AuditPage) -> str:
-    """Return the complete file."""
+    """Return the complete HTML file."""
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
         kinds.update(lane.differences)
@@ -113,8 +113,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 
 
 def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[PlotPoint]]:
-    """Return the points of each series by name. If there are too many series, those that lag most at their end are
-    kept."""
+    """Return the points of each series by name. If there are more than `MOST_SERIES`, keep those whose last point has
+    the earliest time, and among equal times those with the lowest last values."""
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))

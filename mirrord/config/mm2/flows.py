@@ -166,7 +166,7 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Whether `NAME.enabled` is set and the interval is not negative.
+        """Return whether `NAME.enabled` is set and the interval is not negative.
 
         In MirrorMaker 2 a negative interval means never.
         """

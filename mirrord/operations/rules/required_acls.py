@@ -151,7 +151,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Whether a permission on all groups with a common name prefix includes another permission."""
+    """Return whether a permission on all groups with a common name prefix includes another permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
