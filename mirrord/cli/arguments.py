@@ -22,8 +22,8 @@ UNJUDGED = Unjudged()
 class VerbParser(argparse.ArgumentParser):
     """Accepts positional arguments and options in any order, and suggests the closest match for an unknown one.
 
-    argparse fills all positional arguments that it can before the first option, so CONF gets its default. It then has
-    no place for the one that follows (Python issue 59317, before 3.12.7).
+    argparse assigns all positional arguments that it can before the first option, so CONF gets its default. It then
+    rejects a CONF that follows an option (Python issue 59317, before 3.12.7).
     """
 
     _within = False
@@ -32,7 +32,8 @@ class VerbParser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Like argparse."""
+        """Parse the arguments like argparse, but with positional arguments and options in any order, and exit if any
+        are unknown."""
         into = argparse.Namespace() if namespace is None else namespace
         if self._within:
             return super().parse_known_args(args, into)
@@ -55,8 +56,8 @@ class VerbParser(argparse.ArgumentParser):
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """Yield a line for each unknown option. A value may not look like an option (argparse accepts
-        none that does)."""
+        """Yield a line for each unknown option. Every word that looks like an option is checked, because argparse does
+        not accept values that look like options."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -90,7 +91,7 @@ def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argpars
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    """Add the configuration file."""
+    """Add CONF, the positional argument that names the configuration file."""
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help=what)
 
@@ -135,15 +136,15 @@ def offset(word: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how an answer is printed."""
+    """Add `--json` and `--watch`, which determine how the output is printed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
     parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
 
 
 def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:
-    """Load the configuration that `add_conf` named; `policies` is for verbs that use policies.
+    """Load the configuration file that CONF names. `policies` is for verbs that use policies.
 
-    Raises ConfigError, also if `--flow` names none of its flows.
+    Raises ConfigError, also if `--flow` names a flow that is not in the file.
     """
     config = load_file(arguments.conf, policies).config
     if getattr(arguments, "flow", None) is not None:

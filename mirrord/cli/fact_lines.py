@@ -1,4 +1,4 @@
-"""A fact in words, one line each."""
+"""Describes facts of the ledger in words, one line for each."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -70,7 +70,7 @@ def _holder(holder: Holder) -> str:
 
 
 def describe(fact: AnyFact, name: LaneName) -> str:
-    """Describe what happened. `name` returns the display name of a lane."""
+    """Return a line that says what the fact records. `name` returns the display name of a lane."""
     if isinstance(fact, _Named):
         return _describe_named(fact, name)
     match fact:

@@ -1,4 +1,4 @@
-"""`mirrord apply`: a running daemon applies a changed file. Only the affected parts change."""
+"""`mirrord apply`: makes a running daemon apply a changed configuration file. Only the affected parts change."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord apply`."""
     parser = add_verb(verbs, "apply", "Apply a changed configuration to the running daemon.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -40,7 +40,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what changes and apply it. Raises ConfigError, EnvironmentFault."""
+    """Show what would change, and apply it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
     config, _ = load_file(arguments.conf, LOADING)
     return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
 

@@ -1,4 +1,4 @@
-"""`mirrord check`: finds, before a start, what would go wrong. Nothing is changed."""
+"""`mirrord check`: finds, before a start, what would go wrong. It changes nothing."""
 
 import argparse
 import asyncio
@@ -29,7 +29,7 @@ and deletes it again. A first start does the same."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord check`."""
     parser = add_verb(verbs, "check", "Find what would go wrong, and change nothing.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -40,7 +40,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings. Raises ConfigError."""
+    """Examine both clusters and print the findings. Raises ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))

@@ -13,7 +13,7 @@ the reason. Secrets are not copied: the printed configuration refers to where th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord convert`."""
     parser = add_verb(verbs, "convert", "Print the conf.toml that means the same as an mm2.properties.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the file for MirrorMaker 2 (mm2.properties)")
     add_clusters(parser)

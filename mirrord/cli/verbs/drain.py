@@ -13,11 +13,11 @@ started.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord drain`."""
     parser = add_verb(verbs, "drain", "Empty a replicator: its partitions move to others.", _EPILOG)
     add_order(parser, "HOST", "a replicator, as `mirrord status --json` and `lag` name it, or replicator-1")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError."""
+    """Send the command `drain` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "drain")

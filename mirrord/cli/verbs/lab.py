@@ -14,7 +14,7 @@ which also removes their data. Java 17 or newer is needed; Kafka itself is downl
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord lab`."""
     lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try things out.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
     up = add_verb(steps, "up", "Start both, or show where they are.")
@@ -31,7 +31,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one of the three commands and return the exit code."""
+    """Start, stop or show the two clusters, and return the exit code."""
     home = Path(arguments.dir).absolute() if arguments.dir else cluster_pair.default_folder()
     match arguments.lab_verb:
         case "up":

@@ -35,7 +35,7 @@ _LIST_EPILOG = "No daemon has to run. Exit code 3: a partition waits for a decis
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers."""
+    """Add the parsers of `mirrord quarantine list`, `show`, `skip` and `replay`."""
     parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
     listing = add_verb(steps, "list", "List what waits for a decision, and what was skipped.", _LIST_EPILOG)
@@ -72,7 +72,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print entries, or send the command. Raises ConfigError, EnvironmentFault."""
+    """Print the quarantined records, or send a command about them. Raises ConfigError, EnvironmentFault."""
     match arguments.quarantine_verb:
         case "skip":
             if not arguments.reason.strip():
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records first, then send the command, so that every skipped record is stored somewhere."""
+    """Park the records before sending the command to skip them, so that every skipped record is stored somewhere."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

@@ -40,7 +40,7 @@ Exit code 0: all of it is there; 3: something is not.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord repair`."""
     parser = add_verb(verbs, "repair", "Copy records that an audit found missing into a separate topic.", _EPILOG)
     parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
     add_conf(parser)

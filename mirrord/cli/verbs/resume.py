@@ -12,7 +12,7 @@ answer says so.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord resume`."""
     parser = add_verb(
         verbs, "resume", "Copy what was paused again; let a drained replicator have lanes again.", _EPILOG
     )
@@ -22,5 +22,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError, EnvironmentFault."""
+    """Send the command `resume` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "resume")

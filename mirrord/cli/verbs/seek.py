@@ -1,4 +1,5 @@
-"""`mirrord seek`: lets a partition continue further ahead in the source. Records not copied by then are skipped."""
+"""`mirrord seek`: makes a partition continue further ahead in the source. Records between its position and the new one
+are skipped."""
 
 import argparse
 import asyncio
@@ -24,7 +25,7 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord seek`."""
     parser = add_verb(verbs, "seek", "Let a partition continue further ahead in the source.", _EPILOG)
     parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -36,7 +37,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the plan and send the command. Raises ConfigError, EnvironmentFault."""
+    """Show the effect of the command, and send it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
     if not arguments.reason.strip():
         raise ConfigError("--reason: it is empty; say why the records are skipped: the reason is recorded and shown")
     goal = _goal(arguments)

@@ -10,7 +10,7 @@ _EPILOG = """The running daemon is asked. Without one, the answer comes from the
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord status`."""
     parser = add_verb(verbs, "status", "Show flows, clusters, rates, lag, and what needs attention.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -18,5 +18,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the flows."""
+    """Print the status of the flows, once or repeatedly. Raises ConfigError, EnvironmentFault."""
     return show(arguments, status_table)

@@ -13,18 +13,18 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
-"""How long to wait for the drain, which takes at most 10 s."""
+"""How long to wait until the daemon has drained. Draining takes at most 10 s."""
 POLL_S = 0.5
 _EPILOG = """The daemon is found by the lease of its flows on the target cluster. A standby then takes over."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord stop`."""
     add_conf(add_verb(verbs, "stop", "Drain and end the daemon of a configuration.", _EPILOG))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Stop the daemon and wait until it has released its flows. Raises EnvironmentFault."""
+    """Stop the daemons of the configuration, and wait until they have released their flows. Raises EnvironmentFault."""
     for line in asyncio.run(_stop(load_conf(arguments))):
         print(line)
     return 0
