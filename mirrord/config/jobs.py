@@ -20,9 +20,9 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Read Spark's own settings by their full names.
+    """Read Spark's own settings, and return them by their full names.
 
-    They are in a table `spark`, so `spark.master` is written as such.
+    In conf.toml they are the keys of a table `spark`, so a line such as `spark.master = "local[2]"` sets one of them.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
