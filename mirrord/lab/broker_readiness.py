@@ -1,4 +1,4 @@
-"""Checks whether a broker is ready, with the request of a client."""
+"""Checks whether a broker is ready, by sending it the same request as a client."""
 
 import socket
 import struct

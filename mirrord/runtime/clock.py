@@ -6,8 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The clock for all code that waits or reads the time. The values of `monotonic` and `wall_ms` cannot be
-    compared."""
+    """The clock for all code that waits or reads the time. Times from two different clocks cannot be compared."""
 
     def monotonic(self) -> float:
         """Return the seconds since an arbitrary moment. The value never jumps, and it advances while the machine is
