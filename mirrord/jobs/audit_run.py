@@ -161,8 +161,8 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> AuditPage:
-        """Return the content of the HTML report, including earlier audits as far as `results` and the ledgers record
-        them."""
+        """Return the content of the HTML report. It includes the earlier audits that `results` and the ledgers
+        record."""
         now_ms = SystemClock().wall_ms()
         return AuditPage(
             at_ms=now_ms,

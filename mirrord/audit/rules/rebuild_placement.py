@@ -110,7 +110,7 @@ def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: i
 
 
 class Placed(NamedTuple):
-    """The copies of a lane, with their positions in the source as far as these are known."""
+    """The copies of a lane, each with its position in the source if that is known."""
 
     copies: Sequence[CopiedRecords]
     originals: Sequence[OriginalRecords]
