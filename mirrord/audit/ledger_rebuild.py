@@ -47,7 +47,7 @@ BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
 """A recorded end that matches no ledger. A client that finds it raises the error that facts are lost."""
 TOGETHER = 500
-"""Largest number of facts in one ledger entry; large facts are split into more entries."""
+"""Maximum number of facts in one ledger entry. An entry with large facts holds fewer."""
 STEP_S = 0.1
 DRAINED = "drained"
 """The lane state in the progress records. It says that no batch of the lane is in flight."""

@@ -57,7 +57,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str = ""
     """Why nothing of the lane is audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """The result of earlier audits; the ranges begin after it."""
+    """What earlier audits have proven of the lane. The ranges begin after it."""
     is_from_begin: bool = True
     """Whether the first range begins where earlier audits ended, or at the lane's first record."""
     left_out: int = 0
@@ -79,7 +79,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow to audit."""
+    """A flow to audit, with the plans for its lanes."""
 
     flow: str
     source: Alias
@@ -265,7 +265,7 @@ class _Clusters(msgspec.Struct, frozen=True):
 
     @staticmethod
     async def read(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
-        """Ask both clusters. Raises EnvironmentFault."""
+        """Request these data from both clusters. Raises EnvironmentFault."""
         sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})

@@ -23,7 +23,7 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace
 
 TRIES = 3
-"""How often a range is read again because retention deleted records in the meantime."""
+"""How often a range is read again if retention deletes records in the meantime."""
 _KEY_BYTES = 16
 
 

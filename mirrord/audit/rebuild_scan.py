@@ -77,7 +77,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     committed: bool
     begins_late: bool
-    """Whether the lane would begin after the records that the source holds if it had no history."""
+    """Whether a lane without a history would begin at the end of the source log (`start = "latest"`)."""
     refused: str = ""
     """Why the position of this topic's lanes cannot be determined. It is empty if the attempt can be made."""
     keeps: Callable[[DecodedRecord], bool] | None = None
@@ -234,7 +234,8 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Yield the batches of the spans, and also the batches between two spans that are close to each other."""
+        """Yield the batches of these ranges of offsets, and also the batches between two ranges that are close to each
+        other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:

@@ -42,7 +42,7 @@ async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: 
 
 
 def _joined(found: Iterable[MapPiece]) -> list[MapPiece]:
-    """Merge adjacent pieces that continue each other, because ranges split them."""
+    """Merge adjacent parts of the map that were separated only by the division into ranges."""
     joined: list[MapPiece] = []
     for piece in found:
         last = joined[-1] if joined else None

@@ -51,7 +51,8 @@ class VerbParser(argparse.ArgumentParser):
         return known
 
     def error(self, message: str) -> NoReturn:
-        """Like argparse, but report an unknown option first, because it usually causes the other errors."""
+        """Report an error and exit, like argparse. An unknown option is reported first, because it usually causes the
+        other errors."""
         strange = list(self._strange())
         super().error("; ".join(strange) if strange else message)
 
@@ -69,7 +70,8 @@ class VerbParser(argparse.ArgumentParser):
             yield f'no option "{name}"' + (f'; did you mean "{known[like]}"?' if like else "")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Report a value that is not among the choices, as argparse does, with the closest choice."""
+        """Raise ArgumentError for a value that is not among the choices. Unlike argparse, suggest the closest
+        choice."""
         choices = [str(each) for each in action.choices or ()]
         if choices and str(value) not in choices:
             like = closest_name(str(value), choices)
@@ -97,7 +99,7 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add `--clusters`, which selects the flows into some clusters."""
+    """Add `--clusters`, which selects the flows into certain clusters."""
     parser.add_argument(
         "--clusters",
         metavar="ALIAS",

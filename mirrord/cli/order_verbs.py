@@ -109,7 +109,7 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
 
 
 def _me() -> str:
-    """Return user@host."""
+    """Return the user who runs the command, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

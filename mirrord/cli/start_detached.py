@@ -1,4 +1,4 @@
-"""`mirrord start --detach`: a daemon in the background, and how it reports to the command that started it."""
+"""`mirrord start --detach`: starts a daemon in the background, which reports to the command that started it."""
 
 import asyncio
 import os

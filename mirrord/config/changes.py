@@ -110,7 +110,7 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     if old.replicators != new.replicators:
         replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
     jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
-    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow reports it
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # every flow reports this change
     return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 

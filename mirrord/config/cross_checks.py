@@ -111,8 +111,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield a line if `groups.both_ways` cannot work: the names differ, or a third cluster's records are copied into
-    the topics."""
+    """Yield a line if `groups.both_ways` cannot work: a flow does not keep topic names, or a third cluster's records
+    are copied into the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -230,7 +230,7 @@ def selects(flow: FlowConfig, topic: str) -> bool:
 
 
 def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
-    """Return a name that both flows select, if a few attempts find one."""
+    """Return a topic name that both flows select, or None if a few attempts find none."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
         if candidate and selects(one, candidate) and selects(other, candidate):
@@ -257,14 +257,14 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _may_share(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the texts prove that both flows select no common name."""
+    """Return False only if the regexes prove that both flows select no common name."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
     return _overlap(ours, theirs)
 
 
 def _may_feed(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the texts prove that `other` selects no name that `one` writes."""
+    """Return False only if the regexes prove that `other` selects no name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
     if not is_built_in(one.naming):

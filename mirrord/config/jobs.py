@@ -40,7 +40,7 @@ def check_master(settings: dict[str, str]) -> None:
 
 def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
-        # A key in quotes may be the whole name.
+        # A key in quotes may be the full name of a setting.
         name = key if path == "spark" and key.startswith("spark.") else f"{path}.{key}"
         if isinstance(value, dict):
             yield from _flat(name, cast(dict[str, object], value))

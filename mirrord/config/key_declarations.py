@@ -32,7 +32,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class DeclaredKey(NamedTuple):
-    """A key with its field."""
+    """A declared key, and the field of the struct that holds its value."""
 
     field: str
     name: str

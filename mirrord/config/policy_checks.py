@@ -28,7 +28,7 @@ class PolicyCheck(Protocol):
 
 
 class BuiltIn:
-    """A `PolicyCheck` that loads nothing."""
+    """A `PolicyCheck` that knows the built-in policies and loads nothing."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         for key, text, _ in third_party(flow):

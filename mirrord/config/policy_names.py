@@ -106,7 +106,7 @@ def settings_of(policy: str) -> SettingsKind:
 
 
 def settings(found: object) -> PolicySettings:
-    """Read a policy's table of settings."""
+    """Return the settings in a policy's table. Raises ValueError if the table holds anything else."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md, made from the declarations of the keys."""
+"""Generates docs/reference/configuration.md from the declarations of the keys."""
 
 import inspect
 import re
@@ -37,7 +37,7 @@ takes changes.
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the text of the page."""
     return "\n".join([_HEAD, *(line for section in _sections() for line in section)])
 
 

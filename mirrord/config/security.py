@@ -73,8 +73,8 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # This can be a file that is being written or holds only a byte order mark, or a secret with an empty key.
-            # As a token it would grant access to every client.
+            # The secret may be a file that is being written or holds only a byte order mark, or an empty value in a
+            # properties file. If it were used as a token, it would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 

@@ -23,7 +23,7 @@ def format_value(value: object) -> str:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """Return a list of formatted items as TOML. If it is too long for one line, each item gets its line."""
+    """Return a list of formatted items as TOML. If it is too long for one line, each item is on a separate line."""
     line = f"[{', '.join(items)}]"
     return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
 

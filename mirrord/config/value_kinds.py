@@ -86,7 +86,7 @@ class TableKind(ValueKind, frozen=True):
 
 
 def _in_code(rule: str) -> str:
-    """Return a rule with its examples as code."""
+    """Return a rule with its examples as Markdown code."""
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 

@@ -148,7 +148,7 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows."""
+        """The daemon that has taken over all flows, if there is one."""
         return self._handover.replaced_by
 
     @property
@@ -324,7 +324,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change, with a line for each topic that it concerns."""
+        """Return the change, with a line for each topic that starts or stops being copied because of it."""
         if change.kind != "changed":
             return change
         try:

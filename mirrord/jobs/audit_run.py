@@ -35,7 +35,7 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
     """Whether ranges that earlier audits have proven are audited again."""
     sample: float = 1.0
-    """Share of the ranges to audit."""
+    """Share of the ranges that are audited, chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
     """Maximum number of bytes per second to read from both clusters together."""

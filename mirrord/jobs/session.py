@@ -41,7 +41,7 @@ _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SE
 def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     """Open a Spark session. `settings` are Spark's own settings, including `spark.master`. If a session already runs in
     this process, it is used unchanged and is not stopped. Raises EnvironmentFault with one line."""
-    # spark-submit has chosen the master, and everything that Java must know before it starts.
+    # If spark-submit has started Java, it has chosen the master and everything that Java must know before it starts.
     is_submitted = _SUBMITTED in os.environ
     master = settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
@@ -49,7 +49,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark has no public API for this question; the active session depends on the thread.
+    # No public API says whether this process has a SparkContext, and the active session depends on the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
     for key, value in merged_settings(settings, is_submitted=is_submitted).items():
@@ -107,7 +107,7 @@ def _last_line(words: IO[bytes]) -> str:
 def _line(error: Exception) -> str:
     """Return the cause of an error in one line, without stack traces."""
     if "stopped SparkContext" in str(error):
-        return "the master does not answer, or accepts no application"  # Spark gave up, and was then used again
+        return "the master does not answer, or accepts no application"  # Spark has given up connecting, and was used after that
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own message; Java's message follows

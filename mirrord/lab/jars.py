@@ -29,7 +29,7 @@ class Bundle(NamedTuple):
     """Jars that are downloaded together."""
 
     folder: str
-    """Folder name in the cache, before the version."""
+    """Name of the folder in the cache, to which the version is appended."""
     module: str
     """The module of `org.apache.kafka` that depends on all others."""
     what: str

@@ -123,7 +123,7 @@ def scram_credentials(options: LabOptions) -> list[str]:
 
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh."""
+"""The performance options of Kafka's start script (KAFKA_JVM_PERFORMANCE_OPTS in kafka-run-class.sh)."""
 
 
 def class_archive(java: str, jars: Path) -> Path:

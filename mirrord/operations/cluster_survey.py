@@ -33,7 +33,7 @@ async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowS
     claims = await _claims(config, access)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
-        # The flows are surveyed in order: the first one to claim a target topic has it, as in a daemon.
+        # The flows are surveyed in order, because the first one to claim a target topic gets it, as in a daemon.
         for flow in config.flows:
             surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
     finally:

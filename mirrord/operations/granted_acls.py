@@ -26,7 +26,7 @@ class RightSeen(msgspec.Struct, frozen=True):
     flow: str
     right: Right
     held: bool | None
-    """None if the cluster does not say, or was not asked."""
+    """Whether mirrord holds the permission; None if the cluster does not say, or was not asked."""
     missing: Severity
     purpose: str
 

@@ -26,9 +26,9 @@ class Goal(msgspec.Struct, frozen=True):
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None
-    """Continue at the beginning or at the end of the source's log."""
+    """The beginning or the end of the source's log."""
     time_ms: int | None = None
-    """Continue at the first record with this time or a later one, in ms since 1970."""
+    """The first record with this time or a later one, in ms since 1970."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):

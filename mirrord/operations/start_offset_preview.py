@@ -34,8 +34,8 @@ from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart,
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
-"""Time limit for examining one lane, including the time for lanes that are examined before it. At that point, both
-clusters have already answered."""
+"""Time limit for examining one lane, including the time for lanes that are examined before it. Before the examination
+begins, both clusters have already answered."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 

@@ -158,8 +158,8 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """Return whether a cluster answers, as its status. It is used where nothing else must be known about the
-    cluster."""
+    """Return the status of a cluster: its id, and whether it answers. It is used where nothing else must be known about
+    the cluster."""
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -121,7 +121,7 @@ def quiet() -> None:
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
-    """A structlog processor that hides values whose keys suggest secrets, and Secret values wherever they are."""
+    """Mask values whose keys suggest secrets, and Secret values wherever they are. This is a structlog processor."""
     return cast(EventDict, _masked(event))
 
 

@@ -25,15 +25,15 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: ordinals of a lane, with the offsets around them on both sides.
 
     The ranges of a lane follow each other without gap or overlap on both sides, so each offset is examined once.
-    Truncated pieces belong to the range only at the target. A range without pieces covers only source offsets, and the
-    ledger has verdicts on all of them.
+    Truncated parts of the map belong to the range only at the target. A range without a part of the map covers only
+    source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
     producer_id: int
     first: int
     end: int
-    """The ordinals [first, end)."""
+    """The ordinal after the last one of the range."""
     source_start: int
     source_end: int
     target_start: int
@@ -42,7 +42,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the offset map, in the order of their ordinals. Ordinals that are in none of them have no record,
     because the target refused their batch."""
     verdicts: tuple[Verdict, ...] = ()
-    """Verdicts on offsets that are in none of the pieces, in the order of the offsets. No offset has two of them."""
+    """Verdicts on source offsets that are in none of the parts, in the order of the offsets. No offset has two of
+    them."""
     forgotten_below: int = 0
     """The source offset below which the ledger may have held more verdicts before it was trimmed; 0 if it holds all of
     them. Records below it that were not copied may therefore have been excluded on purpose."""

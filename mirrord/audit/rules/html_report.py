@@ -83,7 +83,7 @@ def page(report: AuditPage) -> str:
 
 
 def moment(at_ms: float) -> str:
-    """Return a moment as wall-clock time in UTC."""
+    """Format a time in milliseconds since 1970 as a date and a time of day in UTC."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -95,7 +95,7 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """Yield plots of the proven position and of its lag, over the audits that the ledgers remember."""
+    """Yield plots of the proven position and of its lag, over the audits that the ledgers record."""
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(

@@ -33,7 +33,7 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     origin: int = _NONE
     """The source offset that the map names for the target record."""
     is_truncated: bool = False
-    """Whether the source lost that record after it was copied."""
+    """Whether the source lost the original of the target record after it was copied."""
     target_content: bytes = b""
 
 
@@ -135,7 +135,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
 
 def _at(pieces: Sequence[MapPiece], starts: Sequence[int], offset: int) -> MapPiece | None:
-    """Return the last piece that begins at or before an offset, if it extends to that offset."""
+    """Return the last part of the map that begins at or before an offset, if it extends to that offset."""
     at = bisect_right(starts, offset) - 1
     piece = pieces[at] if at >= 0 else None
     return piece if piece is not None and offset < starts[at] + piece.length else None

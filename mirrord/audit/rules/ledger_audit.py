@@ -72,7 +72,7 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Yield the parts of a piece that the target log no longer covers, or that were truncated."""
+    """Yield the ranges of a part of the map that the target log no longer covers, or that were truncated."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target

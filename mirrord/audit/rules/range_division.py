@@ -18,7 +18,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST_PIECES = 50_000
-"""Maximum number of pieces in a range, unless the range cannot be divided."""
+"""Maximum number of parts of the map in a range, unless the range cannot be divided."""
 _NEVER = 1 << 63
 ProvenTo = tuple[int | None, int | None]
 """The source and target offsets up to which an earlier audit has proven a partition."""
@@ -149,7 +149,7 @@ def _without_pieces(
 
 
 def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
-    """Return where the very first range begins on both sides."""
+    """Return the source offset and the target offset at which the first range begins."""
     (source, target), (source_from, target_from) = _starts(group), proven_to
     return (
         _first_verdict(source, verdicts) if source_from is None else min(source, source_from),
@@ -208,7 +208,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """The lowest offsets at which later runs begin, for runs that go back."""
+    """For each ordinal, the lowest offset to which later runs go back."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]

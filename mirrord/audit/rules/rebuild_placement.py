@@ -20,7 +20,7 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""Number of additional source records, beyond those in question, that are read at first."""
+"""Number of source records that are read at first in addition to the records in question."""
 NOWHERE = -1
 GONE = object()
 """The content of records that is no longer known: they were in the target, and its cleaner has removed them."""
@@ -80,7 +80,7 @@ class SequencedBatch(NamedTuple):
     vacant: int
     """Number of empty offsets between this batch and the lane's previous batch."""
     close: int
-    """Number of those offsets that are directly before this batch."""
+    """Number of the empty offsets that directly precede this batch."""
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
@@ -182,7 +182,7 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
-            # The units that were skipped between the two must not include either of them.
+            # The units that were skipped between the two must not have the content of either of them.
             between = {original.key for original in originals[left + 1 : right]}
             for copy in copies[number : number + 2]:
                 if copy.key in between:
@@ -242,7 +242,7 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
             if right >= 0:
                 there |= _until_covered(originals, right, -1, need, covered)
         begin = number + 1
-    # Units that look alike must be compared at the same granularity.
+    # Units with the same content must either all be compared as batches, or all as single records.
     alike = {originals[number].key for number in there}
     here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
     there |= {at[number] for number in here if at[number] >= 0}
@@ -328,7 +328,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
             first = copies[begin]
             edge = found[-1].offset + found[-1].length if found else log_start
             if placed.has_holes:
-                raise _nowhere(first, copy)  # it may be anywhere
+                raise _nowhere(first, copy)  # the records may come from anywhere in the source
             wanted = copy.ordinal - first.ordinal
             known = any(each.key is not GONE for each in copies[begin:number])
             is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)

@@ -1,8 +1,8 @@
 """Matching of a lane's records with those of the source, one by one, in memory that does not grow with their number.
 
 Both sides are read in descending order. Each copied record is matched with the last equal record of the source that
-precedes everything matched so far. If the records skipped between two matched ones contain neither of the two, no other
-assignment in ascending order exists. A filter may have skipped any of the others.
+precedes everything matched so far. The assignment is unique if no record that was skipped between two matched records
+equals either of the two. A filter may have skipped any other source record.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,7 +14,7 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of source records before the first matched one whose digests are kept."""
+"""Maximum number of source records before the first matched one of which the digests are kept."""
 
 
 class UnmatchedUnits(NamedTuple):

@@ -62,11 +62,11 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """Pairs of (target offset, ordinal)."""
+        """Pairs of (target offset, ordinal), for the records that are equal on both sides."""
         self._sources: dict[int, int] = {}
         """Source offset to ordinal, for all records that are in the map and were not truncated."""
         self._targets: dict[int, tuple[MapPiece, int]] = {}
-        """Target offset to the piece that contains it, and the corresponding source offset."""
+        """Target offset to the part of the map that contains it, and the corresponding source offset."""
         self._alone: dict[int, int] = {}
         """Source records without a counterpart: source offset to the target offset at which the record should be."""
         self._strange: list[int] = []

@@ -179,6 +179,6 @@ class LaneRepaired(msgspec.Struct, frozen=True):
     end: int
     into: str
     at: int
-    """An offset at or before which the first of the records is found."""
+    """An offset in the topic `into`. The first of the records is found there or before it."""
     by: str
     at_ms: int

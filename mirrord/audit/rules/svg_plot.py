@@ -78,7 +78,7 @@ def span(values: Iterable[float]) -> tuple[float, float]:
 
 
 def even_ticks(low: float, high: float, count: int, label: Callable[[float], str]) -> list[Tick]:
-    """Return ticks at this number of values from low to high."""
+    """Return `count` evenly spaced ticks from low to high."""
     values = (low + (high - low) * number / (count - 1) for number in range(count))
     return [Tick(value, label(value)) for value in values]
 

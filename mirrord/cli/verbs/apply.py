@@ -68,7 +68,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
 
 
 async def _daemon(config: Config, access: ClusterAccess) -> str:
-    """Return the address of the daemon of this instance that holds one of the flows."""
+    """Return the address of the daemon of this instance that runs one or more of the flows."""
     views = await read_ledgers(config, access)
     held = [view for view in views.values() if isinstance(view, LedgerView)]
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]

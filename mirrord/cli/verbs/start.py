@@ -1,4 +1,4 @@
-"""`mirrord start`: copies until it is asked to stop."""
+"""`mirrord start`: runs the flows of a configuration until it is stopped."""
 
 import argparse
 import asyncio

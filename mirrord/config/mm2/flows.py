@@ -215,7 +215,7 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a setting of the consumer that reads the source, looked up in MirrorMaker 2's order."""
+        """Return a setting of the consumer that reads the source. The order of precedence is that of MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

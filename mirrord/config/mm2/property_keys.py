@@ -32,7 +32,7 @@ class PropertyLocation(msgspec.Struct, frozen=True):
     """The clusters to which the property applies. If it is empty, the property is at the top of the file and applies to
     all. One entry means that cluster. Two entries mean the flow from the first cluster to the second."""
     client: str
-    """`consumer.`, `source.consumer.` and so on, or empty."""
+    """The prefix of a client, such as `consumer.` or `source.consumer.`; empty if the property belongs to no client."""
     name: str
 
     @property
