@@ -24,16 +24,18 @@ __all__ = ["Answer", "Place", "Question", "translate", "translate_all"]
 
 
 def translate(conf: Config | str | Path, question: Question) -> Answer:
-    """The answer to one question, by the configuration or its file. Raises what `translate_all` raises."""
+    """Return the answer to one question. `conf` is a configuration or the path of its file. Raises the same errors as
+    `translate_all`."""
     (answer,) = translate_all(conf, [question])
     return answer
 
 
 def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> list[Answer]:
-    """Answers in the order of the questions; the ledger of each flow is read once.
+    """Return the answers in the order of the questions. The ledger of each flow is read once.
 
-    Raises ConfigError when the configuration is wrong or the flow, topic or partition is not known, EnvironmentFault
-    when the target does not tell, or, for a question by time, the cluster that the time is about.
+    Raises ConfigError if the configuration is wrong, or if the flow, topic or partition is not known. Raises
+    EnvironmentFault if the target does not answer, or, for a question by time, if the cluster with that log does not
+    answer.
     """
     config = conf if isinstance(conf, Config) else load_file(str(conf)).config
     return asyncio.run(_translate_all(config, list(questions)))

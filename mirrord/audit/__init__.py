@@ -1,5 +1,6 @@
-"""Check whether the copy matches the ledger, and reconstruct what a lost ledger would say. The input is what both logs
-hold; the output is either differences with exact offsets, or the facts of a lane.
+"""Audit, divergence, repair, and rebuilding of a lost ledger. The input is the contents of both logs and, except for a
+rebuild, the ledger. The output is differences with exact offsets, records that exist on one side only, repaired
+records, or the facts of a rebuilt ledger.
 
-The package is pure: the shell and the jobs read the logs.
+`rules` makes the decisions and is pure. The other modules read the logs and the ledgers, and write the results.
 """

@@ -1,4 +1,4 @@
-"""The Parquet file with the records that are on one side only."""
+"""The Parquet file of `mirrord divergence --out`: the records that exist only at the source or only at the target."""
 
 import importlib
 from pathlib import Path
@@ -43,7 +43,8 @@ class AtomicParquetFile:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
 
     def take(self, stretch_columns: dict[str, object], record: DecodedRecord) -> None:
-        """Add one record."""
+        """Add one record. `stretch_columns` holds the columns that are the same for all records of an offset range:
+        flow, side, topic and so on."""
         headers = [{"key": name, "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
         self._rows.append({**stretch_columns, **row, "headers": headers})

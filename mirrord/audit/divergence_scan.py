@@ -1,4 +1,4 @@
-"""Reads the records that are on one side only, counts them, and stores them as Parquet."""
+"""Reads the records that exist only at the source or only at the target, counts them, and stores them as Parquet."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 
 
 class Diverging(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of one side, with the number of records in it."""
+    """A range of offsets whose records exist on one side only, with the number of these records."""
 
     flow: str
     side: Side
@@ -48,7 +48,8 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
 async def diverge(
     config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: AtomicParquetFile | None
 ) -> list[Diverging]:
-    """Return the stretches that are on one side only. Raises LedgerMissing and other EnvironmentFaults."""
+    """Return the offset ranges of a flow whose records exist only at the source or only at the target. Raises
+    LedgerMissing and other EnvironmentFaults."""
     state, gaps, _ = await read_ledger(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
@@ -94,7 +95,7 @@ async def diverge(
 
 
 async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return source partitions that the flow should copy and of which nothing is copied. Raises EnvironmentFault."""
+    """Return the source partitions that the flow should copy and has not begun to copy. Raises EnvironmentFault."""
     survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
@@ -136,8 +137,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes into the same target topic, because copies may also be after a resume
-    position."""
+    """Return the producer ids of all lanes that write into the same target topic as this lane. Their batches are
+    copies, even after the last known resume position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -153,7 +154,8 @@ async def _since(
     waiting: Sequence[TopicPartition],
     since_ms: int | None,
 ) -> Since:
-    """Return the first record of that time or later in each partition, on both sides."""
+    """Return, for each partition, the offset and the time of the first record with the given time or a later one: first
+    for the source, then for the target. Without a given time, return (None, None)."""
     if since_ms is None:
         return None, None
     source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)
@@ -183,7 +185,8 @@ async def _read(
     *,
     committed: bool,
 ) -> Diverging:
-    """Read a stretch as a consumer does, without copies."""
+    """Read the records of a range as a consumer would, except for copies. Return their number and the range that they
+    span."""
     stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

@@ -1,9 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
-A ledger under construction must not be mistaken for a complete one: a daemon that found half of it would copy the other
-half again from the beginning. So the first step is to write into the state topic that a different ledger is expected.
-Every client that opens the ledger then stops there (`LedgerWentBack`). The correct end of the ledger is written last. A
-rebuild that is interrupted at any point is repeated from the beginning.
+A ledger under construction must not be mistaken for a complete one. A daemon that found half of a ledger would copy the
+records that it does not mention again. The first step is therefore to write into the state topic that a different
+ledger is expected. Every client that opens the ledger then stops with the error `LedgerWentBack`. The correct end of
+the ledger is written last. If a rebuild is interrupted at any point, it has to be repeated from the beginning.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""A recorded end that matches no ledger: a client that finds it gets the error that facts are lost."""
+"""A recorded end that matches no ledger. A client that finds it raises the error that facts are lost."""
 TOGETHER = 500
-"""Largest number of facts in one ledger entry; large facts are split into more entries."""
+"""Maximum number of facts in one ledger entry. An entry with large facts holds fewer."""
 STEP_S = 0.1
 DRAINED = "drained"
-"""Lane state which says that nothing of the lane is in flight."""
+"""The lane state in the progress records. It says that no batch of the lane is in flight."""
 
 log = structlog.get_logger()
 
@@ -162,8 +162,8 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
     """Wait until no records of the flow can still arrive.
 
-    A daemon that lost its ledger stops when its lease ends, and its requests end after that. Raises EnvironmentFault
-    when records have arrived since the lanes were examined, or when a daemon renews the lease.
+    A daemon that lost its ledger stops when its lease ends, and its last requests end one request timeout later. Raises
+    EnvironmentFault if records have arrived since the lanes were examined, or if a daemon still renews the lease.
     """
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
@@ -196,7 +196,7 @@ async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
 
 
 async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:
-    """Return whether a batch has arrived that may belong to the lane."""
+    """Return whether a batch that may belong to the lane has arrived since the lane was examined."""
     _, end = await logs.bounds(named, committed=False)
     async for batch in logs.read(named, lane.target_end, end, committed=False):
         header = batch.header
@@ -274,7 +274,7 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
 
 
 def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
-    """Group facts into those of one entry each."""
+    """Divide the facts into groups, each of which is written as one ledger entry."""
     some: list[AnyFact] = []
     size = 0
     for fact in all_facts:
@@ -288,7 +288,8 @@ def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
 
 
 def _check(entries: Sequence[Entry]) -> None:
-    """Check that every fact takes effect; otherwise no fact is written. Raises EnvironmentFault."""
+    """Check that every fact takes effect. This is called before anything is written. Raises EnvironmentFault if one
+    does not."""
     state = FlowState()
     for offset, entry in enumerate(entries):
         for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):

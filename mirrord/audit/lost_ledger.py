@@ -1,4 +1,5 @@
-"""Finds out whether a flow's ledger is lost: missing, corrupt, gone back, empty, or without what the target holds."""
+"""Finds out whether a flow's ledger is lost: it is missing, corrupt, empty or shorter than before, or it does not know
+records that the target holds."""
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack
@@ -10,7 +11,7 @@ PATIENCE_S = 30.0
 
 
 async def lost(config: Config, flow: FlowConfig) -> str:
-    """Return what is wrong with the flow's ledger; empty if it is complete.
+    """Return what is wrong with the flow's ledger, or an empty string if the ledger is complete.
 
     Raises EnvironmentFault if that cannot be determined.
     """

@@ -1,4 +1,4 @@
-"""Plans an audit from a flow's ledger: the lanes, their ranges, and what must be known to read them."""
+"""Plans an audit from a flow's ledger: the lanes, their ranges, and the data that are needed to compare them."""
 
 import asyncio
 import re
@@ -37,7 +37,8 @@ PATIENCE_S = 10.0
 RANGE_RECORDS = 100_000
 """Largest range, in records. If its records must be compared, those of both sides are held in memory at once."""
 BEGIN_S = 5.0
-"""A running daemon has twice this time to begin with a partition before the audit reports it as not copied."""
+"""A running daemon has twice this time to begin copying a partition before the audit reports the partition as not
+copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -50,23 +51,23 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     verdicts_are_known: bool = False
     """Whether the ledger still holds every verdict that it ever recorded for this lane; if not, it was trimmed."""
     target_log: tuple[int, int] = (0, 0)
-    """Where the target log begins and ends; it is read after the ledger."""
+    """The log start offset and the log end of the target partition. They are requested after the ledger was read."""
     source_start: int = 0
-    """Where the source's log begins."""
+    """The log start offset of the source partition."""
     skipped: str = ""
     """Why nothing of the lane is audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """The result of earlier audits; the ranges begin after it."""
+    """What earlier audits have proven of the lane. The ranges begin after it."""
     is_from_begin: bool = True
-    """Whether the first range begins where the lane is proven up to, or at the lane's first record."""
+    """Whether the first range begins where earlier audits ended, or at the lane's first record."""
     left_out: int = 0
-    """Number of ranges that this audit was not asked to check (`since_ms`)."""
+    """Number of ranges that this audit was asked to omit, because they are older than `since_ms`."""
     lost: int = 0
     """Number of records that were copied into a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
     """The source offsets [start, end) of a partition of which nothing is copied."""
     losses: tuple[Explained, ...] = ()
-    """Losses outside of the ranges, as the ledger records them."""
+    """Losses that the ledger records for offsets outside of the ranges."""
     waiting: int = 0
     """Number of newer source offsets that are not copied yet."""
     beyond: int = 0
@@ -78,7 +79,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow to audit."""
+    """A flow to audit, with the plans for its lanes."""
 
     flow: str
     source: Alias
@@ -113,7 +114,7 @@ async def plan_flow(
         plan, may_begin = await _plan_now(config, flow, level, topics, since_ms, again=again)
         if not may_begin or not tries_left:
             return plan
-        # A daemon may be about to create the copy of a new topic, or to copy its first records.
+        # A daemon may be about to create the target topic of a new topic, or to copy its first records.
         await asyncio.sleep(BEGIN_S)
     raise AssertionError
 
@@ -121,7 +122,7 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """Return the plan, and whether uncopied partitions may begin to be copied at any moment."""
+    """Return the plan, and whether a daemon may begin to copy uncopied partitions at any moment."""
     try:
         state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:
@@ -157,7 +158,8 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
-    """Return the same lanes, with what is known of partitions without a copied record added."""
+    """Return the planned lanes, completed by the partitions of which no record is copied. Each of these gets its
+    uncopied offsets, and the reason if it is known."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -174,7 +176,8 @@ def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]
 def _former_losses(
     state: FlowState, planned: Sequence[LaneAuditPlan], verdicts: Mapping[LaneId, Sequence[Verdict]]
 ) -> dict[TopicPartition, list[Explained]]:
-    """Return the losses of former topics of the same name, or of former copies, by source partition."""
+    """Return, by source partition, the losses that the ledger records for lanes of earlier topics of the same name, or
+    for lanes into earlier target topics."""
     newest = {each.lane for each in planned}
     found: dict[TopicPartition, list[Explained]] = {}
     for lane in state.lanes.values():
@@ -210,7 +213,8 @@ def _with_losses(
 
 
 def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
-    """Return the same lane, with the offsets of the records that were brought back to this very copy."""
+    """Return the same lane. Its ranges now list the target offsets at which `mirrord quarantine replay` has appended
+    skipped records."""
     there = [each.position for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
@@ -227,7 +231,7 @@ def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
 
 
 def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
-    """Return what the ledger alone proves."""
+    """Return what the ledger and the ends of both logs prove about the lane's ranges, without reading a record."""
     return [
         RangeResult(
             lane=lane.lane,
@@ -261,7 +265,7 @@ class _Clusters(msgspec.Struct, frozen=True):
 
     @staticmethod
     async def read(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
-        """Ask both clusters. Raises EnvironmentFault."""
+        """Request these data from both clusters. Raises EnvironmentFault."""
         sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
@@ -389,7 +393,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """Read the ledger with its resume positions, and every verdict that it still holds.
 
-    The resume positions are read first: everything below them is explained by what the ledger already held then.
+    The resume positions are read first. The ledger that is read after them therefore explains everything below them.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

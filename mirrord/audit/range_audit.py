@@ -1,4 +1,5 @@
-"""Reads both logs of a range and compares them: first by batches, then by records where batches prove nothing."""
+"""Reads a range from both logs and compares the two sides: first by batches, and by records if batches prove
+nothing."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -22,12 +23,12 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace
 
 TRIES = 3
-"""How often a range is read again because retention deleted records in the meantime."""
+"""How often a range is read again if retention deletes records in the meantime."""
 _KEY_BYTES = 16
 
 
 class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be known of a lane in order to read it."""
+    """The properties of a lane that are needed to read its logs and to compare them."""
 
     source: TopicPartition
     target: TopicPartition
@@ -60,8 +61,8 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return the newest record of each key in a range, what is known about the target topic (its log start, and
-        whether it is compacted), and the number of bytes read.
+        """Return the newest record of each key in a range, the facts about the target topic that decide about missing
+        keys (`KeyedCopy`), and the number of bytes read.
 
         Raises EnvironmentFault when a log cannot be read.
         """
@@ -113,7 +114,7 @@ class _Both:
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
 
     def keyed_copy(self) -> KeyedCopy:
-        """Return what must be known about the target partition to judge which keys it may lack."""
+        """Return the properties of the target partition that decide which keys it may lack."""
         return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
 
     @property
@@ -129,7 +130,7 @@ class _Both:
         return inside and target[0] <= wanted.target_start and wanted.target_end <= target[1]
 
     def result(self, by: Literal["batches", "records"], compared: Compared) -> RangeResult:
-        """Return the result for this range."""
+        """Return the result for this range. `by` says what was compared."""
         return RangeResult(
             lane=self._wanted.lane,
             first=self._wanted.first,
@@ -141,7 +142,7 @@ class _Both:
         )
 
     async def batches(self) -> Compared | None:
-        """Return what the batches prove, or None if they do not prove the range."""
+        """Compare the range by batch headers. Return None if they do not prove that both sides are equal."""
         source = [_header(batch) async for batch in self._source_batches()]
         target = [_header(batch) async for batch in self._target_batches()]
         return compare_batches(self._wanted, source, target, others_write=self._lane.others_write)
@@ -162,19 +163,19 @@ class _Both:
         return compare_records(self._wanted, source, target, around)
 
     async def source_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """Yield the keys of the range at the source."""
+        """Yield each key of the range at the source, together with its record."""
         async for batch in self._source_batches():
             for row in source_rows(self._wanted, self._inside(batch, self._wanted.source_start)):
                 yield row
 
     async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """Yield the keys of the range at the target."""
+        """Yield each key of the range at the target, together with its record."""
         async for batch in self._target_batches():
             for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
                 yield row
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
-        """Return the records without those before the range in its first batch. The preceding range counts these."""
+        """Return the records of a batch, without those before `start`. Those belong to the preceding range."""
         return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:

@@ -44,7 +44,7 @@ MOST_RECORDS = 2_000_000
 """Largest number of records that are decoded from either side of a lane; each takes about 250 bytes of memory."""
 
 RIVAL_BATCHES = 20
-"""Number of another producer's first and last batches that are searched for in the source, record by record."""
+"""Number of another producer's first batches, and of its last batches, whose records are searched for in the source."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
 """Largest gap of unneeded offsets that is read through instead of sending another request to the broker."""
@@ -73,13 +73,13 @@ class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a lane's flow that decide how the lane's logs are read."""
+    """The properties of a flow that decide how the logs of its lanes are read and judged."""
 
     committed: bool
     begins_late: bool
-    """Whether the lane would begin after the records that the source holds if it had no history."""
+    """Whether a lane without a history would begin at the end of the source log (`start = "latest"`)."""
     refused: str = ""
-    """Why the position of this topic's lanes cannot be determined; empty if it can be tried."""
+    """Why the position of this topic's lanes cannot be determined. It is empty if the attempt can be made."""
     keeps: Callable[[DecodedRecord], bool] | None = None
     """The record filter, if there is one. It raises PolicyFault."""
     foreign: frozenset[int] = frozenset()
@@ -116,7 +116,7 @@ class _Source(msgspec.Struct):
 
 
 class LaneLook:
-    """The reconstruction of the lanes of one flow."""
+    """Reconstructs the lanes of one flow, one after the other."""
 
     def __init__(self, source: LogReader, target: LogReader) -> None:
         self._source = source
@@ -234,7 +234,8 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Yield the batches of the spans, and also the batches between two spans that are close to each other."""
+        """Yield the batches of these ranges of offsets, and also the batches between two ranges that are close to each
+        other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
@@ -261,7 +262,7 @@ class LaneLook:
 
 
 def _leaves(rules: Rules, record: DecodedRecord) -> bool:
-    """Return whether the filter skips the record today. A filter that fails counts as keeping it."""
+    """Return whether the filter skips the record today. If the filter fails, the record counts as kept."""
     try:
         return rules.keeps is not None and not rules.keeps(record)
     except PolicyFault:
@@ -269,7 +270,7 @@ def _leaves(rules: Rules, record: DecodedRecord) -> bool:
 
 
 class _Lane:
-    """One lane in both logs."""
+    """The search for the position of one lane in both logs."""
 
     def __init__(
         self, look: LaneLook, source: TopicPartition, target: TopicPartition, found: _Target, read: _Source
@@ -284,9 +285,10 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
-        """Return the lane's position, assuming that this is its producer. Raises Unplaced.
+        """Return the lane's position, on the assumption that its records were written by this producer. Raises
+        Unplaced.
 
-        Return None when the producer has copied no records that the source still holds.
+        Return None if the producer has copied no records that the source still holds.
         """
         copies = self._copies(producer)
         if self._is_filtered:
@@ -305,7 +307,8 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced when another producer's records lie among the lane's and also come from the source."""
+        """Raise Unplaced if another producer has also written records of the source into the target, after the lane's
+        first batch."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -319,9 +322,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer's records come from the source although its batches match none of the source's.
+        """Return whether a producer's records come from the source although its batches equal no batch of the source.
 
-        That happens when the batches were rebuilt. A sample of the producer's batches is searched for in the source.
+        This is the case if the batches were rebuilt. Only a sample of them is searched for in the source.
         """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
@@ -358,7 +361,8 @@ class _Lane:
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """Place all copies, by single records where batches are not enough. Raises Unplaced.
+        """Find the source record of each copy; where batches do not suffice, by matching single records. Raises
+        Unplaced.
 
         Return None if the source lacks some of the copied records, or if the copies are not in the source's order.
         """
@@ -378,7 +382,7 @@ class _Lane:
     async def _matched_part(
         self, placed: Placed, part: UnmatchedUnits, *, timed: bool, may_expire: bool
     ) -> Matched | None:
-        """Match the records of one stretch. Both logs are read backwards, a few batches at a time."""
+        """Match the records of one part of the logs. Both logs are read backwards, a few batches at a time."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])
         originals = _backwards(placed.originals[part.start : part.behind])
@@ -405,9 +409,10 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Place the copies that batches alone do not place, by counting and by single records. Raises Unplaced.
+        """Find the source records of the copies that the batches alone do not identify, by counting and by comparing
+        single records. Raises Unplaced.
 
-        More of the source is read until all copies are found or all of the source has been read.
+        More of the source is read until all copies are found, or until the whole source has been read.
         """
         around, last = LOOK_AROUND, -1
         while True:

@@ -16,11 +16,11 @@ log = structlog.get_logger()
 
 
 async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
-    """Append what is proven, if the map is still the one that was audited.
+    """Append the facts that an audit has proven. Lanes whose map has changed since the audit are omitted.
 
-    The map is checked right before the append. If ordinals below the resume position were mapped again in the moment
-    between, the next audit would not check them. That can only happen if the target loses its log end at exactly that
-    time. Raises EnvironmentFault.
+    The map is checked right before the append. If ordinals below the resume position were mapped again between the
+    check and the append, the next audit would not check them. That can only happen if the target loses the end of its
+    log at exactly that time. Raises EnvironmentFault.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
@@ -42,7 +42,7 @@ async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: 
 
 
 def _joined(found: Iterable[MapPiece]) -> list[MapPiece]:
-    """Merge adjacent pieces that continue each other, because ranges split them."""
+    """Merge adjacent parts of the map that were separated only by the division into ranges."""
     joined: list[MapPiece] = []
     for piece in found:
         last = joined[-1] if joined else None

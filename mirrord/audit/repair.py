@@ -1,9 +1,9 @@
-"""Copies records that an audit found to be missing into a separate topic, each record once.
+"""Copies records that an audit found to be missing or altered into a separate topic, each record once.
 
-The topic is like the dead-letter topic (`mirrord.replication.dead_letters.topic`): a record carries its original place,
-and the writer first reads the records that are already there. The repair is recorded in the ledger after the records
-have been written (`RangeRepaired`). After a crash in between, the repair is repeated: the topic shows which records it
-holds, and then the ledger is updated.
+The topic is like the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its original
+topic, partition and offset, and the writer first reads the records that are already there. The repair is recorded in
+the ledger after the records have been written (`RangeRepaired`). After a crash in between, the repair is repeated: the
+topic shows which records it holds, and then the ledger is updated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,13 +52,14 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     kind: RepairedKind
     into: str
     records: int
-    """Number of its records that are in the topic."""
+    """Number of the range's records that are in the repair topic."""
     at: int | None
-    """Offset of the first of them in the topic."""
+    """Offset of the first of these records in the repair topic; None if there are none."""
     lacks: int | None = None
-    """The first source offset whose record is not in the topic, if other records of the range are."""
+    """The first source offset of the range whose record is not in the repair topic, if other records of the range
+    are."""
     trouble: str = ""
-    """Why it cannot be repaired."""
+    """Why the range cannot be repaired; empty if it can."""
     by: str = ""
     """Who repaired it, according to the ledger; empty if the ledger records no repair."""
     at_ms: int | None = None
@@ -123,7 +124,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
 async def _flow(
     config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
 ) -> list[Repair]:
-    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this raises."""
+    """Repair the ranges of one flow. The caller records `facts` in the ledger, even if this function raises."""
     state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))
@@ -133,7 +134,7 @@ async def _flow(
     for each in found:
         lane = state.lanes.get(each.lane)
         if lane is None:
-            continue  # nothing is left of the lane's topic
+            continue  # the ledger no longer knows the lane
         start = starts.get(TopicPartition(lane.source_topic, lane.partition))
         place = LetterPlace(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
         result = Repair(

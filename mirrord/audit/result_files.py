@@ -1,7 +1,7 @@
-"""The stored results of an audit: Parquet files in a folder, and the totals for people.
+"""The stored results of an audit: Parquet files in a folder, and the totals that are shown to people.
 
 A file is written completely under another name and then renamed, so a reader only ever sees complete files. An
-interrupted audit can continue with the files that are there (`--resume`).
+interrupted audit can continue with the results that are already stored (`--resume`).
 """
 
 import hashlib
@@ -57,7 +57,8 @@ MINUTE_MS = 60_000
 _MAP_BYTES = 16
 
 RangeKey = tuple[str, LaneId, int, int, str]
-"""A range as it was audited: flow, lane, ordinals, and a digest of the map that says which records correspond."""
+"""Identifies a range as it was audited: flow, lane, first ordinal, ordinal after the last one, and a digest of the part
+of the map that says which records correspond."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
@@ -67,7 +68,7 @@ def range_key(flow: str, wanted: AuditRange) -> RangeKey:
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A result with the names of its lane."""
+    """The result for one range, with the topics of its lane."""
 
     flow: str
     source: TopicPartition
@@ -79,7 +80,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results:
-    """The folder of one audit."""
+    """The folder in which an audit stores its results."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,7 +100,8 @@ class Results:
         return found
 
     def found(self) -> list[FoundThen]:
-        """Return what all audits that stored results here have found, minute by minute. Raises EnvironmentFault."""
+        """Return the totals of all audits that stored results here, for each flow and minute. Raises
+        EnvironmentFault."""
         equal: Counter[tuple[int, str]] = Counter()
         kinds: dict[tuple[int, str], Counter[str]] = {}
         for row in self._rows(["flow", "audited_at_ms", "equal", "differences"]):

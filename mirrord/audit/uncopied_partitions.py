@@ -1,4 +1,4 @@
-"""Finds selected partitions that have no copy at all, from the configuration, both clusters and the flow's ledger."""
+"""Finds selected partitions that have no copy at all, using the configuration, both clusters and the flow's ledger."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -87,9 +87,10 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 
 
 def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[TopicPartition, int]:
-    """Return the positions of lanes that have copied nothing.
+    """Return the source positions of lanes that have progress records.
 
-    All offsets below them have verdicts or are not to be copied.
+    They matter for lanes that have copied nothing: all offsets below the position have verdicts or are not to be
+    copied.
     """
     ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}

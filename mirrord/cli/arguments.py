@@ -22,8 +22,8 @@ UNJUDGED = Unjudged()
 class VerbParser(argparse.ArgumentParser):
     """Accepts positional arguments and options in any order, and suggests the closest match for an unknown one.
 
-    argparse fills all positional arguments that it can before the first option, so CONF gets its default. It then has
-    no place for the one that follows (Python issue 59317, before 3.12.7).
+    argparse assigns all positional arguments that it can before the first option, so CONF gets its default. It then
+    rejects a CONF that follows an option (Python issue 59317, before 3.12.7).
     """
 
     _within = False
@@ -32,7 +32,8 @@ class VerbParser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Like argparse."""
+        """Parse the arguments like argparse, but with positional arguments and options in any order, and exit if any
+        are unknown."""
         into = argparse.Namespace() if namespace is None else namespace
         if self._within:
             return super().parse_known_args(args, into)
@@ -50,13 +51,14 @@ class VerbParser(argparse.ArgumentParser):
         return known
 
     def error(self, message: str) -> NoReturn:
-        """Like argparse, but report an unknown option first, because it usually causes the other errors."""
+        """Report an error and exit, like argparse. An unknown option is reported first, because it usually causes the
+        other errors."""
         strange = list(self._strange())
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """Yield a line for each unknown option. A value may not look like an option (argparse accepts
-        none that does)."""
+        """Yield a line for each unknown option. Every word that looks like an option is checked, because argparse does
+        not accept values that look like options."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -68,7 +70,8 @@ class VerbParser(argparse.ArgumentParser):
             yield f'no option "{name}"' + (f'; did you mean "{known[like]}"?' if like else "")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Report a value that is not among the choices, as argparse does, with the closest choice."""
+        """Raise ArgumentError for a value that is not among the choices. Unlike argparse, suggest the closest
+        choice."""
         choices = [str(each) for each in action.choices or ()]
         if choices and str(value) not in choices:
             like = closest_name(str(value), choices)
@@ -90,13 +93,13 @@ def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argpars
 
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
-    """Add the configuration file."""
+    """Add CONF, the positional argument that names the configuration file."""
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help=what)
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add `--clusters`, which selects the flows into some clusters."""
+    """Add `--clusters`, which selects the flows into certain clusters."""
     parser.add_argument(
         "--clusters",
         metavar="ALIAS",
@@ -135,15 +138,15 @@ def offset(word: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how an answer is printed."""
+    """Add `--json` and `--watch`, which determine how the output is printed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
     parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
 
 
 def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:
-    """Load the configuration that `add_conf` named; `policies` is for verbs that use policies.
+    """Load the configuration file that CONF names. `policies` is for verbs that use policies.
 
-    Raises ConfigError, also if `--flow` names none of its flows.
+    Raises ConfigError, also if `--flow` names a flow that is not in the file.
     """
     config = load_file(arguments.conf, policies).config
     if getattr(arguments, "flow", None) is not None:

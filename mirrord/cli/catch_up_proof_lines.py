@@ -1,4 +1,4 @@
-"""The proof of a migration that has caught up, as lines."""
+"""Formats the proof that a migration has caught up as lines of text."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from mirrord.operations.catch_up import FlowProof
 
 
 def proof_lines(proof: FlowProof) -> Iterator[str]:
-    """Yield one line for the flow, and one for each difference."""
+    """Yield the lines for one flow: its result, what was not copied and why, and one line for each difference."""
     caught_up = "caught up, with LOSSES" if proof.losses else "caught up"
     outcome = "NOT everything is explained" if proof.differences else caught_up
     losses = proof.losses

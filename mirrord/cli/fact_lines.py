@@ -1,4 +1,4 @@
-"""A fact in words, one line each."""
+"""Describes facts of the ledger in words, one line for each."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -70,7 +70,7 @@ def _holder(holder: Holder) -> str:
 
 
 def describe(fact: AnyFact, name: LaneName) -> str:
-    """Describe what happened. `name` returns the display name of a lane."""
+    """Return a line that says what the fact records. `name` returns the display name of a lane."""
     if isinstance(fact, _Named):
         return _describe_named(fact, name)
     match fact:
@@ -250,7 +250,7 @@ def _describe_audit(fact: AuditFact) -> str:
 
 
 def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
-    """Describe what was found in the target or the source."""
+    """Return the text for a fact about what a lane found in the target or in the source."""
     match fact:
         case Quarantined():
             policy = ", skipped by policy" if fact.skip else ""
@@ -270,7 +270,7 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Describe what a lane inherited from MirrorMaker 2."""
+    """Return a text about the position that a lane inherited from MirrorMaker 2, and how well it was confirmed."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",

@@ -1,4 +1,4 @@
-"""Findings as lines for a terminal."""
+"""Formats findings of `mirrord check` and `mirrord plan` as lines for a terminal."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""Audits and compactions of a flow, as lines of `mirrord status`."""
+"""Formats the audits and compactions of a flow as lines of `mirrord status`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for each kind of job: the last one and the next one."""
+    """Yield one line for each kind of job. It describes the last run and says when the next one is due."""
     for job in jobs:
         parts = [_last(job)]
         if job.next_ms is not None:

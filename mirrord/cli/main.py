@@ -16,7 +16,7 @@ from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
 
-# Modules by name, so that a verb loads only what it needs: `status` does not wait for Ray.
+# These are names and not modules, so that a verb loads only what it needs: `status` does not wait for Ray.
 VERBS = {
     "start": "mirrord.cli.verbs.start",
     "stop": "mirrord.cli.verbs.stop",
@@ -47,7 +47,7 @@ VERBS = {
 
 
 class VerbModule(Protocol):
-    """The interface of a verb module."""
+    """The interface that every verb module has."""
 
     def register(self, verbs: Verbs) -> None:
         """Add the verb's parser."""
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(modules: dict[str, VerbModule]) -> argparse.ArgumentParser:
-    """Return the parser for the command line of these verbs."""
+    """Return the parser for a command line with these verbs."""
     top = VerbParser(prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once.")
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
     verbs: Verbs = top.add_subparsers(

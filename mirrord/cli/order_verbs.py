@@ -1,6 +1,5 @@
-"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`: find the daemon, send it the operator
-command, and print its answer.
-"""
+"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`: it finds the daemon, sends the
+operator command, and prints the answer."""
 
 import argparse
 import asyncio
@@ -34,8 +33,8 @@ def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """Add the options that all commands accept after their positional arguments; `reason` is the option
-    that says why."""
+    """Add the options that all commands accept after their positional arguments. `reason` is the name of the option
+    that takes the reason for the command."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "the reason, which is recorded and shown"
@@ -58,7 +57,8 @@ def give(
     until: int = -1,
     reason_option: str = "--reason",
 ) -> int:
-    """Send the command and print its result. Raises ConfigError, EnvironmentFault."""
+    """Send the command to its daemon, print the answer, and return the exit code. Raises ConfigError,
+    EnvironmentFault."""
     config = load_conf(arguments)
     order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
     dry_run: bool = arguments.dry_run
@@ -68,7 +68,7 @@ def give(
 def order_of(
     arguments: argparse.Namespace, verb: OrderVerb, *, to: str = "", offset: int, until: int, reason_option: str
 ) -> Order:
-    """Return the command that the arguments ask for. Raises ConfigError."""
+    """Return the operator command that the arguments describe. Raises ConfigError."""
     reason: str = arguments.reason
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
@@ -109,7 +109,7 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
 
 
 def _me() -> str:
-    """Return user@host."""
+    """Return the user who runs the command, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,5 @@
-"""The progress of a job on stderr: one line that is redrawn on a terminal, or a line from time to time elsewhere."""
+"""Shows the progress of a job on stderr: as one line that is redrawn on a terminal, or otherwise as a line every ten
+seconds."""
 
 import sys
 import time
@@ -7,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 EVERY_S = 10.0
-"""Interval between lines without a terminal."""
+"""Interval between two lines if stderr is not a terminal."""
 
 
 class ProgressLine:

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, generated from the help text of every command."""
+"""Generates docs/reference/cli.md from the help text of every command."""
 
 import contextlib
 import io
@@ -23,7 +23,8 @@ found. [Change a running mirror](../how-to/operator-commands.md) shows how the c
 
 
 def page(texts: Mapping[str, str]) -> str:
-    """Return the page. `texts` holds the help texts by verb, in order; the empty name is that of `mirrord` itself."""
+    """Return the text of the page. `texts` holds the help texts by verb, in order; the empty name is that of `mirrord`
+    itself."""
     names = {verb: f"mirrord {verb}".strip() for verb in texts}
     contents = ", ".join(f"[{verb}](#{name.replace(' ', '-')})" for verb, name in names.items() if verb)
     parts = [f"## {names[verb]}\n\n```text\n{text.rstrip()}\n```\n" for verb, text in texts.items()]

@@ -1,4 +1,5 @@
-"""SIGHUP: a daemon reads its file again and applies it. On a terminal, the signal means that the terminal is gone."""
+"""Handles SIGHUP: a daemon reads its configuration file again and applies it. A daemon that was started on a terminal
+stops instead, because the signal then means that the terminal is gone."""
 
 import argparse
 import asyncio
@@ -24,7 +25,8 @@ log = structlog.get_logger()
 
 
 def reload_on_hangup(arguments: argparse.Namespace, apply: Apply, stop: Callable[[], Awaitable[None]]) -> None:
-    """Install the signal handler in the running event loop. `arguments` are those of the start."""
+    """Install the signal handler in the running event loop. `arguments` are the ones with which the daemon was
+    started."""
     # An absolute path still finds the file after the process has changed its working directory.
     path = str(Path(arguments.conf).absolute())
     tasks: set[asyncio.Task[None]] = set()
@@ -42,7 +44,7 @@ async def _stop(stop: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> None:
-    """Reload the file. A file that cannot be applied changes nothing, and the log says why."""
+    """Reload the configuration file. A file that cannot be applied changes nothing, and the log says why."""
     try:
         config, remarks = load_file(path, LOADING)
         config = some_flows(config, arguments)

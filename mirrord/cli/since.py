@@ -1,4 +1,4 @@
-"""`--since`: a moment, or a duration before now."""
+"""Parses the option `--since`: a moment, or a duration before now."""
 
 from mirrord.config.units import duration_ms
 from mirrord.config.value_parsers import start_point

@@ -1,4 +1,4 @@
-"""Arguments of verbs that run on Spark."""
+"""The arguments that verbs share if they run on Spark."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the job runs, and for which topics."""
+    """Add `--topics`, which selects source topics, and `--spark`, which passes settings to Spark."""
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
@@ -20,7 +20,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if one of the topic patterns is not a valid regex."""
+    """Raise ConfigError if one of the patterns of `--topics` is not a valid regex."""
     for pattern in arguments.topics:
         try:
             re.compile(pattern)

@@ -1,4 +1,4 @@
-"""`mirrord start --detach`: a daemon in the background, and how it reports to the command that started it."""
+"""`mirrord start --detach`: starts a daemon in the background, which reports to the command that started it."""
 
 import asyncio
 import os
@@ -14,14 +14,16 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 READY_S = 30.0
-"""How long a daemon waits for its flows to be running or on standby before it reports that it runs without them."""
+"""How long a daemon waits until all its flows are running or on standby. After that it reports that it runs, and names
+the flows that are not ready."""
 TOLD_S = 240.0
-"""How long the command waits for the daemon: Ray's start on a busy machine, with several attempts."""
+"""How long the command waits for the daemon's report. It covers a start of Ray on a busy machine, with several
+attempts."""
 POLL_S = 0.2
 
 
 class DaemonReport(msgspec.Struct, frozen=True):
-    """The daemon's report."""
+    """What a daemon in the background reports to the command that started it."""
 
     pid: int
     http: str
@@ -32,7 +34,7 @@ class DaemonReport(msgspec.Struct, frozen=True):
 def start_detached(conf: str, options: Sequence[str]) -> int:
     """Start the daemon with these additional options, print its address, and return the exit code.
 
-    An error that keeps it from starting is printed as usual.
+    An error that prevents the start is printed as usual.
     """
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "mirrord.cli.main", "start", conf, "--tell-fd", str(writing), *options]
@@ -76,13 +78,13 @@ async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[St
         await asyncio.sleep(POLL_S)
     with os.fdopen(fd, "wb") as pipe:
         pipe.write(msgspec.json.encode(DaemonReport(os.getpid(), http, waiting)))
-    # The other end of stderr closes with the command.
+    # The command reads stderr only until it ends, so later output must go elsewhere.
     with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - opens at once
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def _read(fd: int, deadline: float) -> bytes | None:
-    """Read until the other end closes. Return None if that takes too long."""
+    """Read from the pipe until the other end closes it. Return None if that takes too long."""
     parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,5 @@
-"""`mirrord start --upgrade`: finds the daemon that it replaces, and reports the replacement."""
+"""The part of `mirrord start --upgrade` on the command line: it finds the daemon that will be replaced, and reports the
+replacement."""
 
 import argparse
 import sys
@@ -66,7 +67,8 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
 
 
 def _check(http: str, terms: HandoverTerms, config: Config) -> None:
-    """Raise ConfigError if that daemon runs another configuration than ours."""
+    """Raise ConfigError if that daemon runs other flows than this configuration, or under another name or lease
+    time."""
     there, here = set(terms.flows), {flow.name for flow in config.flows}
     if there != here:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A status document as tables for a terminal."""
+"""Formats a status document as tables for a terminal."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ _STATE_STYLES = {
 
 
 def status_table(status: Status) -> RenderableType:
-    """Return the flows, one line each, and then a line for everything that needs attention."""
+    """Return a table with one line for each flow, followed by a line for everything that needs attention."""
     table = _table(
         "flow", "state", "from → to", "lanes", numbers=("records/s", "bytes/s", "lag", "time lag", "in flight", "raw")
     )
@@ -62,7 +62,7 @@ def status_table(status: Status) -> RenderableType:
 
 
 def lag_table(status: Status) -> RenderableType:
-    """Return the lanes, the one with the largest lag first."""
+    """Return a table of all lanes. Halted lanes come first, and then the lane with the largest lag."""
     table = _table(
         "flow", "partition", "target", "state", "replicator",
         numbers=("copied up to", "source end", "lag", "time lag", "records/s", "proven up to"),
@@ -86,7 +86,7 @@ def lag_table(status: Status) -> RenderableType:
 
 
 def styled(state: str) -> str:
-    """Return a state in its colour."""
+    """Return a state, marked with the colour in which it is shown."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else state
 
@@ -173,7 +173,8 @@ def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
 
 
 def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
-    """Yield halted partitions first, then waiting ones, grouped by what they wait for."""
+    """Yield a line for each halted lane and each lane that an open transaction delays, and then the lanes that wait,
+    grouped by what they wait for."""
     waiting: dict[str, list[str]] = {}
     for lane in lanes:
         where = f"{escape(lane.topic)}-{lane.partition}"

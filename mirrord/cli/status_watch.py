@@ -17,18 +17,18 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.status_report import gather_status
 
-# Wide enough for every table if there is no terminal, so that nothing is cut off in a file or a pipe.
+# The width of the output if it is not a terminal. Every table fits, so nothing is cut off in a file or a pipe.
 _WIDTH_COLUMNS = 180
 
 
 def console() -> Console:
-    """Return a console on the terminal, or a wide page if there is none."""
+    """Return a console for the terminal, or a wide one if the output is not a terminal."""
     return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:
-    """Gather and print the status as the shared arguments say. Raises ConfigError, EnvironmentFault (not while
-    watching)."""
+    """Gather the status and print it, once or repeatedly, as the arguments of `add_output` say. Raises ConfigError, and
+    EnvironmentFault if it is printed once."""
     config = load_conf(arguments)
     if arguments.watch:
         with contextlib.suppress(KeyboardInterrupt):

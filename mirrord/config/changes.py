@@ -5,9 +5,9 @@ names, isolation, the start) take effect after all lanes of that flow were drain
 number of replicators and their placement apply to all flows: lanes move, a few at a time. Changes to clusters in use
 and to the daemon's other settings need a restart.
 
-A configuration that arrives over HTTP may change less than the daemon's own file: no cluster, no file reference, no
-folder, no Spark setting and no class. The permission to give commands includes neither the daemon's secrets, nor its
-files, nor the choice of the code that it runs.
+A configuration that arrives over HTTP may change less than one from the daemon's own file. It must not change a
+cluster, a file reference, a folder, a Spark setting or a class. A client that may give commands must not thereby get
+access to the daemon's secrets or files, or choose the code that it runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,9 +41,10 @@ LIVE = frozenset(
         "mm2_records",
     }
 )
-"""Fields of a flow that its lanes do not use."""
+"""Fields of a flow that its lanes do not use. They can change while the lanes keep copying."""
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
-"""Sections in which two daemons of the same flows differ: where each runs, writes and can be reached."""
+"""Sections that may differ between two daemons of the same flows. They say where each daemon runs, writes and can be
+reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 _OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
@@ -109,7 +110,7 @@ def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     if old.replicators != new.replicators:
         replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
     jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
-    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow reports it
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # every flow reports this change
     return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 
@@ -120,7 +121,7 @@ def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
 
 
 def restarts(old: FlowConfig, new: FlowConfig) -> bool:
-    """Whether a setting that lanes use differs."""
+    """Return whether the configurations differ in a setting that lanes use."""
     return not LIVE.issuperset(_differing(old, new))
 
 
@@ -162,7 +163,7 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
 
 
 def from_order(old: Config, new: Config) -> Config:
-    """Return `old` with the parts of `new` that a command may change. Everything else stays, whatever `new` says."""
+    """Return `old` with those parts of `new` that a command may change. All other parts stay as they are in `old`."""
     return msgspec.structs.replace(
         old,
         flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
@@ -186,7 +187,7 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """Yield the changes that a client with permission to give commands may not make.
+    """Yield a line for each change that a client with permission to give commands may not make.
 
     This includes settings that no flow uses, because a later command could use them.
     """
@@ -210,7 +211,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """Return the faults that the rules of a conf.toml find in a configuration that was not read from a file."""
+    """Return what the rules of conf.toml find wrong in a configuration that was not read from a file."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:
         read = load_text(conf_toml(whole), "the configuration", Unjudged())

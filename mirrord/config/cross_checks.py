@@ -1,15 +1,15 @@
 """Check that flows are consistent with each other.
 
-No two may have the same name, no two may write one topic, and no ring may copy its own output.
+No two flows may have the same name or write to the same topic, and no ring of flows may copy its own output.
 
-Where clusters copy topics to each other under the same names, no copy is copied further
-(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic, and may go both
-ways, as long as every two of the clusters copy to each other.
+If clusters copy topics to each other under the same names, a copy is never copied further
+(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic and may form a
+ring, as long as every two of the clusters copy to each other.
 
-Whether two lists of regexes select a common topic cannot be decided from their texts alone. Two flows that write one
+Whether two lists of regexes select a common topic cannot be decided from their texts alone. Two flows that write to one
 topic are therefore refused if an example proves it; the daemon detects the other cases when it sees the actual topics.
-A ring of flows whose names do not show where records come from (identity and templates) would copy its own output
-forever, so it is refused unless the texts prove that no record can go round.
+A ring of flows whose topic names do not show where records come from (identity and templates) would copy its own output
+forever. It is refused unless the texts prove that no record can travel around the ring.
 """
 
 import re
@@ -26,7 +26,7 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Yield every fault between flows, as the index of the flow to blame (the later one) and a message.
+    """Yield every fault between flows, as the index of the flow that is reported (the later one) and a message.
 
     `tells_origin` is `mirrord.config.policy_checks.PolicyCheck.tells_origin`.
     """
@@ -75,18 +75,19 @@ def _round_for_ever(ring: Sequence[FlowConfig]) -> str:
 
 
 def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
-    """Whether the two flows copy the same names in opposite directions.
+    """Return whether the two flows copy topics of the same names in opposite directions.
 
-    That is so if they connect the same two clusters, keep topic names and may share a topic.
+    This is the case if they connect the same two clusters, keep topic names and may select a common topic.
     """
     is_back = (one.source, one.target) == (other.target, other.source)
     return is_back and one.naming == other.naming == "identity" and _may_share(one, other)
 
 
 def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
-    """Yield a line for each task that two flows which copy the same topics to each other must not both do.
+    """Yield a line for each task that both flows perform although only one of them may.
 
-    Each would follow the other forever.
+    It applies to two flows that copy the same topics to each other: each would follow the changes that the other makes,
+    forever.
     """
     if not goes_back(one, other):
         return
@@ -110,7 +111,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield a line if positions cannot count the records of both sides, or would include those of a third cluster."""
+    """Yield a line if `groups.both_ways` cannot work: a flow does not keep topic names, or a third cluster's records
+    are copied into the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -131,7 +133,7 @@ def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]
 def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
     """Yield a line for each conflict with `on_recreated = "fresh"`.
 
-    It gives a recreated topic a separate target topic, under a name with a number.
+    With this setting, a recreated topic gets a separate target topic, whose name ends in a number.
     """
     last = flows[index]
     if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
@@ -169,22 +171,22 @@ def _copies_between(flows: Sequence[FlowConfig], source: str, target: str) -> bo
 
 
 def _exchange(flows: Sequence[FlowConfig], one: str, other: str) -> bool:
-    """Whether two clusters copy to each other under the same names."""
+    """Return whether two clusters copy to each other under the same names."""
     return _copies_between(flows, one, other) and _copies_between(flows, other, one)
 
 
 def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig) -> bool:
-    """Whether two flows into one cluster may write the same topics.
+    """Return whether two flows into one cluster may write to the same topics.
 
-    They may if their sources hold the same topics anyway.
+    They may if their source clusters copy the topics to each other, and therefore hold the same records.
     """
     return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
 
 
 def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
-    """Whether every two clusters of a ring copy to each other under the same names.
+    """Return whether every two clusters of a ring copy to each other under the same names.
 
-    In that case no record needs to go round.
+    In that case no record needs to travel around the ring.
     """
     clusters = [flow.source for flow in ring]
     pairs = ((one, other) for one in clusters for other in clusters if one < other)
@@ -194,7 +196,7 @@ def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
 def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
     """Return a line if a flow would have to forward copies that another flow made under the same name.
 
-    Otherwise it returns an empty string.
+    Return an empty string otherwise.
     """
     flow = flows[index]
     for other in flows[:index]:
@@ -221,14 +223,14 @@ def _same_target_names(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def selects(flow: FlowConfig, topic: str) -> bool:
-    """Whether the flow's lists select a topic, by its name alone."""
+    """Return whether the flow's lists select a topic, by its name alone."""
     if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
         return False
     return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
 
 
 def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
-    """Return a name that both flows select, if a few attempts find one."""
+    """Return a topic name that both flows select, or None if a few attempts find none."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
         if candidate and selects(one, candidate) and selects(other, candidate):
@@ -237,7 +239,7 @@ def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return characters with which every match of the pattern begins. There may be more of them, but never fewer."""
+    """Return a text with which every match of the pattern begins. It may be shorter than possible, but never wrong."""
     if "|" in pattern:
         return ""
     prefix: list[str] = []
@@ -255,14 +257,14 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _may_share(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the texts prove that both flows select no common name."""
+    """Return False only if the regexes prove that both flows select no common name."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
     return _overlap(ours, theirs)
 
 
 def _may_feed(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the texts prove that `other` selects no name that `one` writes."""
+    """Return False only if the regexes prove that `other` selects no name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
     if not is_built_in(one.naming):
@@ -277,7 +279,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
 
 
 def _one_language(flows: Sequence[FlowConfig]) -> bool:
-    """Whether each of these flows can interpret the names that any other of them wrote."""
+    """Return whether each of these flows can interpret the names that any other of them wrote."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
     return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
@@ -286,7 +288,8 @@ def _one_language(flows: Sequence[FlowConfig]) -> bool:
 def _ring(
     flows: Sequence[FlowConfig], start: int, tells_origin: Callable[[FlowConfig], bool]
 ) -> list[FlowConfig] | None:
-    """Return a ring through `flows[start]` in which a name does not reveal every cluster that it has passed."""
+    """Return a ring through `flows[start]` in which a topic's name does not reveal every cluster that the topic has
+    passed. Return None if there is none."""
     first = flows[start]
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig] | None:

@@ -12,7 +12,7 @@ TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a table",
 }
-"""What a message calls a value of each type of TOML."""
+"""The words with which messages name the types of TOML values."""
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:

@@ -1,7 +1,7 @@
 """The tasks of a flow besides copying records.
 
-They are groups, topic configs and ACLs, heartbeats, and records for Kafka's own tools. Each struct is one table of a
-flow in conf.toml. Regexes match whole names.
+These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
+is one table of a flow in conf.toml. Regexes match whole names.
 """
 
 import re
@@ -43,21 +43,21 @@ UNWANTED_CONFIGS = (
 MONTH_MS = 30 * 86_400_000
 EVERY = duration(100, MONTH_MS)
 REFRESH = either("never", EVERY, None)
-"""An interval of polling. With "never", only what is found at a start is used."""
+"""An interval of polling. With "never", only what is found when the daemon starts is used."""
 _FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def topic_name(found: object) -> str:
-    """Check a topic name."""
+    """Return a topic name if it is valid. Raises ValueError."""
     if not isinstance(found, str) or not _TOPIC.fullmatch(found):
         raise ValueError('a topic: up to 249 letters, digits, ".", "_" and "-"')
     return found
 
 
 def separator(found: object) -> str:
-    """Check a separator between the parts of a topic's name."""
+    """Return a separator for the parts of a topic's name if it is valid. Raises ValueError."""
     if not isinstance(found, str) or not _SEPARATOR.fullmatch(found):
         raise ValueError('up to 16 letters, digits, ".", "_" and "-", such as "." or "__"')
     return found

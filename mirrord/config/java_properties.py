@@ -1,8 +1,8 @@
 """The syntax of Java's properties files, exactly as java.util.Properties reads it.
 
 A logical line is a key, a separator (`=`, `:` or blanks) and a value. A line that ends in an odd number of backslashes
-continues in the next line, whose leading blanks are dropped. `#` and `!` begin a comment line. The meaning of a value
-is not decided here.
+continues in the next line, whose leading blanks are dropped. `#` and `!` begin a comment line. This module does not
+interpret the values.
 """
 
 import re

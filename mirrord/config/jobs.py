@@ -20,9 +20,9 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Read Spark's own settings by their full names.
+    """Read Spark's own settings, and return them by their full names.
 
-    They are in a table `spark`, so `spark.master` is written as such.
+    In conf.toml they are the keys of a table `spark`, so a line such as `spark.master = "local[2]"` sets one of them.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
@@ -40,7 +40,7 @@ def check_master(settings: dict[str, str]) -> None:
 
 def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
-        # A key in quotes may be the whole name.
+        # A key in quotes may be the full name of a setting.
         name = key if path == "spark" and key.startswith("spark.") else f"{path}.{key}"
         if isinstance(value, dict):
             yield from _flat(name, cast(dict[str, object], value))

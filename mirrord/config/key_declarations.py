@@ -27,13 +27,12 @@ class Key(msgspec.Struct, frozen=True):
     name: str = ""
     """The key in the file, if it is not the field's name."""
     unset: str = ""
-    """What applies if the key is absent, for a default that cannot be written in a file. A field without a default is
-    then the kind's placeholder, which the loader replaces.
-    """
+    """What applies if the key is absent, as text for the reference, for a default that cannot be written in a file. A
+    field without a default then gets the kind's placeholder, which the loader replaces."""
 
 
 class DeclaredKey(NamedTuple):
-    """A key with its field."""
+    """A declared key, and the field of the struct that holds its value."""
 
     field: str
     name: str

@@ -1,8 +1,8 @@
 """Load a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`.
 
-The structs of `mirrord.config.schema` get the values of the file, and every default. A file is either loaded as a
-consistent `Config`, or refused with one ConfigError that lists all its faults. The module does not connect to a
-cluster, read a secret or change a value that the user wrote.
+The structs of `mirrord.config.schema` get the values of the file, and defaults for all other keys. A file is either
+loaded as a consistent `Config`, or refused with one ConfigError that lists all its faults. The module does not connect
+to a cluster, read a secret or change a value that the user wrote.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class Loaded(NamedTuple):
 
 
 def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
-    """Return the configuration of a file. `policies` judges policies that are not built in.
+    """Return the configuration of a file. `policies` checks policies that are not built in.
 
     Raises ConfigError if the file cannot be read or has any fault.
     """
@@ -60,9 +60,8 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
     """Load a conf.toml.
 
-    Relative paths in it are resolved against its folder. `policies` judges policies that are not built in.
-
-    Raises ConfigError if the file cannot be read or has any fault.
+    Relative paths in it are resolved against its folder. `policies` checks policies that are not built in. Raises
+    ConfigError if the file cannot be read or has any fault.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -108,8 +107,8 @@ def _read_struct(
 ) -> S:
     """Return the struct with the values of a table and of the tables within it. Records every fault.
 
-    `readers` read tables that need more than that, such as checks between keys. `kinds` replaces kinds whose values
-    depend on the rest of the file. `given` are fields that are not read from this table.
+    `readers` read the tables that need additional checks, such as checks between keys. `kinds` replaces kinds whose
+    values depend on the rest of the file. `given` are fields that are not read from this table.
     """
     for field, name, key, default in keys_of(struct):
         given[field] = kinds.get(key.kind, key.kind).take(table, name, default)
@@ -120,14 +119,14 @@ def _read_struct(
 
 
 def read_security(table: Table) -> Security:
-    """Read how to authenticate to a cluster. Records a fault for each key that has no use."""
+    """Read the table that says how to authenticate to a cluster. Records a fault for each key that has no effect."""
     security = _read_struct(table, Security)
     check_security(table, security)
     return security
 
 
 def _read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`. Records a fault for each key that the level does not use."""
+    """Read the table `[audit]`. Records a fault for each key that has no effect at the chosen level."""
     found = _read_struct(table, AuditConfig)
     if found.level == "ledger":
         for key in ("sample", "rate", "spark"):
@@ -137,7 +136,7 @@ def _read_audit(table: Table) -> AuditConfig:
 
 
 def _read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`."""
+    """Read the table `[compact]`. Records a fault if compactions are scheduled and `path` is missing."""
     found = _read_struct(table, CompactConfig)
     if found.every_ms is not None and found.path is None:
         table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')

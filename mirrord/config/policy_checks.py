@@ -1,6 +1,6 @@
 """The policies of a flow: which of them are third-party code, and whether they can be used.
 
-Nothing is loaded here. A caller that reads a file passes a `PolicyCheck` that can load policies
+This module loads no policy. A caller that reads a file passes a `PolicyCheck` that can load policies
 (`policies.policy_trial.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class
 at a dotted path is usable.
 """
@@ -16,19 +16,19 @@ from mirrord.config.schema import FlowConfig
 
 
 class PolicyCheck(Protocol):
-    """Knowledge about policies that goes beyond their names."""
+    """The interface for checks of policies. An implementation may load the policies."""
 
     def faults(self, flow: FlowConfig) -> Iterable[tuple[str, str]]:
-        """Yield each policy of the flow that cannot be used: its key within the flow, and one line."""
+        """Yield each policy of the flow that cannot be used: its key within the flow, and one line that says why."""
         ...
 
     def tells_origin(self, flow: FlowConfig) -> bool:
-        """Whether the names that the flow gives reveal every cluster that a topic has passed."""
+        """Return whether the names of the flow's target topics reveal every cluster that a topic has passed."""
         ...
 
 
 class BuiltIn:
-    """A `PolicyCheck` that loads nothing."""
+    """A `PolicyCheck` that knows the built-in policies and loads nothing."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         for key, text, _ in third_party(flow):
@@ -46,7 +46,8 @@ BUILT_IN = BuiltIn()
 
 
 class Unjudged:
-    """A `PolicyCheck` for callers that never use a policy: anything that only loading can decide counts as correct.
+    """A `PolicyCheck` for callers that never use a policy. It accepts everything that can only be decided by loading a
+    policy.
 
     It allows a daemon to be inspected and stopped from a machine on which its policies are not installed.
     """
@@ -90,21 +91,24 @@ def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySetting
 
 
 def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the third-party policies of the flow: the key within the flow, the text, the settings."""
+    """Yield the third-party policies of the flow: the key within the flow, the text that names the policy, and its
+    settings."""
     for key, text, settings in _policies(flow):
         if text and not key.kind.is_built_in(text):
             yield key.path, text, settings
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies that inspect records, built in or not: the key within the flow, the text, the settings."""
+    """Yield the policies that inspect records, built in or not: the key within the flow, the text that names the
+    policy, and its settings."""
     for key, text, settings in _policies(flow):
         if text and key.table == "records":
             yield key.path, text, settings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield the settings that belong to no policy, or to one that takes none."""
+    """Yield a fault for settings that belong to no policy, or to a policy that takes none: the key within the flow, and
+    one line."""
     for key, text, settings in _policies(flow):
         path = f"{key.table}.{key.settings}" if key.table else key.settings
         if settings and not text:

@@ -1,4 +1,4 @@
-"""How a configuration names policies: the built-in ones, and those of third parties. Nothing is loaded here."""
+"""How a configuration names policies: the built-in ones, and those of third parties. This module loads no policy."""
 
 import math
 import re
@@ -21,31 +21,32 @@ _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; t
 
 
 def is_template(naming: str) -> bool:
-    """Whether this text has a placeholder for the topic's name."""
+    """Return whether this text is a template with a placeholder for the topic's name."""
     return "{topic}" in naming
 
 
 def is_class(text: str) -> bool:
-    """Whether this text is a dotted path to a class."""
+    """Return whether this text is a dotted path to a class."""
     return _CLASS.fullmatch(text) is not None
 
 
 class PolicyKind(ValueKind, frozen=True):
-    """A policy: a built-in one by its name, one that a package offers by its name, or a dotted path to a class."""
+    """The kind of a key that names a policy: by a built-in name, by a name that an installed package offers, or by a
+    dotted path to a class."""
 
     built_in: tuple[str, ...] = ()
     """Names of built-in policies."""
     has_templates: bool = False
-    """Whether a template for topic names is a built-in policy, too."""
+    """Whether a template for topic names counts as a built-in policy."""
     has_settings: bool = False
     """Whether built-in policies take settings, as those of third parties do."""
 
     def is_built_in(self, text: str) -> bool:
-        """Whether the policy of this text needs no third-party code."""
+        """Return whether the policy that this text names needs no third-party code."""
         return text in self.built_in or (self.has_templates and is_template(text))
 
     def rule(self, found: object, installed: Sequence[str] = ()) -> str:
-        """Return what is allowed. `installed` are the names that packages on this machine offer."""
+        """Return what is allowed instead of `found`. `installed` are the names that packages on this machine offer."""
         names = [*self.built_in, *installed]
         allowed = [
             *(['a template such as "dr-{topic}"'] if self.has_templates else []),
@@ -60,10 +61,10 @@ class PolicyKind(ValueKind, frozen=True):
 
 
 class SettingsKind(ValueKind, frozen=True):
-    """The table of settings of a policy."""
+    """The kind of a key that holds the settings of a policy, as a table."""
 
     policy: str = ""
-    """The policy's field in the same struct."""
+    """The field, in the same struct, that names the policy."""
 
 
 def _accepts(found: object, *, has_templates: bool = False) -> bool:
@@ -94,7 +95,7 @@ RECORD_TRANSFORM = _policy("headers", has_settings=True)
 
 
 def is_built_in(naming: str) -> bool:
-    """Whether this naming needs no third-party code."""
+    """Return whether this naming policy needs no third-party code."""
     return NAMING.is_built_in(naming)
 
 
@@ -104,7 +105,7 @@ def settings_of(policy: str) -> SettingsKind:
 
 
 def settings(found: object) -> PolicySettings:
-    """Read a policy's table of settings."""
+    """Return the settings in a policy's table. Raises ValueError if the table holds anything else."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

@@ -1,7 +1,8 @@
-"""Expressions `${provider:path:key}` in properties files, read in the same way as Kafka's ConfigTransformer.
+"""Expressions `${provider:path:key}` in properties files, which are read in the same way as by Kafka's
+ConfigTransformer.
 
-The three providers that read plain files and the environment are recognised by their classes. Any other provider is
-Java code.
+The three providers that read plain files and the environment are recognised by their class names. Any other provider
+would be Java code, which mirrord does not run.
 """
 
 import os
@@ -23,12 +24,12 @@ CLASSES: dict[str, ProviderKind] = {
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
 UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
-"""Meaning of these names if the file declares no provider of that name. Kafka would leave the text unchanged."""
+"""The kinds of these providers if the file declares no provider of that name. Kafka would leave the text unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """One `${provider:path:key}`."""
+    """One expression of the form `${provider:path:key}`."""
 
     kind: ProviderKind
     path: str
@@ -36,7 +37,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The expression as a reference of conf.toml."""
+        """The expression in the form that conf.toml uses for references."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"
@@ -46,7 +47,7 @@ class Expression(msgspec.Struct, frozen=True):
                 return f"file:{Path(self.path) / self.key}"
 
     def resolve(self) -> str:
-        """Return the text that it refers to. Raises EnvironmentFault if that does not exist."""
+        """Return the text that the expression refers to. Raises EnvironmentFault if it does not exist."""
         match self.kind:
             case "env":
                 if self.key not in os.environ:
@@ -59,14 +60,14 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Providers:
-    """The providers that a file declares, by name and kind."""
+    """The providers that a file declares: their names and kinds."""
 
     def __init__(self, declared: Mapping[str, ProviderKind]) -> None:
         self._kinds: dict[str, ProviderKind] = {**UNDECLARED, **declared}
 
     @staticmethod
     def of(values: Mapping[str, str]) -> "Providers":
-        """Read the declarations of a file. Providers of other classes are ignored."""
+        """Return the providers that a file declares. Providers of unknown classes are ignored."""
         found: dict[str, ProviderKind] = {}
         for key, value in values.items():
             name = key.removeprefix(f"{DECLARATION}.").removesuffix(".class")

@@ -1,4 +1,4 @@
-"""conf.toml as frozen structs: the user's settings, with every default filled in."""
+"""The contents of a conf.toml as frozen structs: the user's settings, with every default filled in."""
 
 import re
 from collections.abc import Sequence
@@ -61,13 +61,13 @@ ReplicationFactor = int | Literal["broker", "source"]
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 CLUSTER = ValueKind(text, "the alias of a `[clusters.ALIAS]` table")
-"""A cluster of the file. The loader replaces this kind by one that knows the aliases."""
+"""The kind of a key that names a cluster of the file. The loader replaces it by a kind that knows the aliases."""
 _ALARM_AFTER = duration(1_000, MONTH_MS)
 _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
 _DAY_MS = 86_400_000
 DEFAULT_PORT = 8182
-"""The port at which a daemon answers over HTTP. If it is taken, the next free one."""
+"""The port at which a daemon answers over HTTP. If it is taken, the daemon uses the next free port."""
 
 
 def _names(pattern: re.Pattern[str], length: int) -> ValueKind:
@@ -281,11 +281,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
     @property
     def default_name(self) -> str:
-        """The name of a flow whose file does not name it."""
+        """The name of a flow that is not named in the file."""
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins for a partition of a source topic that was never copied."""
+        """Return where copying begins for a partition of this source topic, if it was never copied before."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -396,7 +396,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
     elsewhere: tuple[FlowConfig, ...] = ()
-    """Flows of the same file that are left to other daemons."""
+    """Flows of the same file that this daemon does not run, because other daemons do."""
     instance: Annotated[
         str,
         Key(
@@ -414,7 +414,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
-        """The flows that run here, and those that are left to other daemons."""
+        """The flows that this daemon runs, and those that it leaves to other daemons."""
         return self.flows + self.elsewhere
 
     def only(self, flows: Sequence[FlowConfig]) -> "Config":
@@ -427,7 +427,7 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
 
     def flow(self, name: str) -> FlowConfig:
-        """Return the flow of this name. If there is none, raises ConfigError with the nearest name."""
+        """Return the flow of this name. If there is none, raise ConfigError and suggest the most similar name."""
         for flow in self.flows:
             if flow.name == name:
                 return flow
@@ -437,7 +437,8 @@ class Config(msgspec.Struct, frozen=True):
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
     def only_targets(self, names: Sequence[str]) -> "Config":
-        """Return the configuration with only the flows into these clusters. Nothing is written to other clusters.
+        """Return the configuration with only the flows into these clusters. The remaining flows write nothing to other
+        clusters.
 
         A name may be a comma-separated list. Raises ConfigError if there is no such cluster, or if no flow is left.
         """
@@ -456,7 +457,7 @@ class Config(msgspec.Struct, frozen=True):
     def below(self, folder: Path) -> "Config":
         """Return the configuration with relative paths resolved against this folder.
 
-        The paths are also read by other processes, whose working directories differ.
+        The absolute paths are also used by other processes, whose working directories differ.
         """
         directory, token, path = self.logs.directory, self.http.token, self.compact.path
         archive = str(folder / path) if path else None
@@ -475,12 +476,12 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def describe(self) -> dict[str, object]:
-        """Return the configuration as plain values for JSON, with every secret as ***."""
+        """Return the configuration as plain values for JSON, with *** in place of every secret."""
         return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
-    """Return the flow without the heartbeats that it would write to a cluster outside the selection."""
+    """Return the flow without heartbeats to clusters outside the selection."""
     if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"
@@ -488,7 +489,7 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
 
 
 def plain(value: object) -> object:
-    """Return a configuration, or a part of it, as plain values for JSON, with secrets as ***."""
+    """Return a configuration, or a part of it, as plain values for JSON, with *** in place of secrets."""
     if isinstance(value, Secret | HostPort):
         return str(value)
     if isinstance(value, msgspec.Struct):

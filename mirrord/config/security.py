@@ -1,4 +1,5 @@
-"""How mirrord authenticates to a cluster. Secrets are references that only the connecting process resolves."""
+"""How mirrord authenticates to a cluster. Secrets are references. Only the process that connects to the cluster
+resolves them."""
 
 import os
 import re
@@ -31,7 +32,7 @@ _STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
-    """Whether a value under this key may be a secret, judged by the key's name alone."""
+    """Return whether a value under this key may be a secret, judged by the key's name alone."""
     return _SECRET_NAME.search(key) is not None
 
 
@@ -59,9 +60,9 @@ class Secret(msgspec.Struct, frozen=True):
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """Return the secret's text, without the line end of a file.
+        """Return the text of the secret. A line end at the end of a file is removed.
 
-        Raises EnvironmentFault if it is missing or blank.
+        Raises EnvironmentFault if the secret is missing or blank.
         """
         kind, _, name = self.reference.partition(":")
         match kind:
@@ -72,8 +73,8 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # This can be a file that is being written or holds only a byte order mark, or a secret with an empty key.
-            # As a token it would grant access to every client.
+            # The secret may be a file that is being written or holds only a byte order mark, or an empty value in a
+            # properties file. If it were used as a token, it would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 
@@ -112,7 +113,7 @@ def _property(path: str, key: str, option: str | None = None) -> str:
 
 
 def token_address(found: object) -> str:
-    """Check the HTTP address of a token endpoint."""
+    """Return the HTTP address of a token endpoint if it is valid. Raises ValueError."""
     if not isinstance(found, str) or not found.startswith(("https://", "http://")):
         raise ValueError('an address such as "https://login.example.com/oauth2/token"')
     return found

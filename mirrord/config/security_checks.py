@@ -20,7 +20,7 @@ _TLS_KEYS = (
 
 
 def check_security(table: Table, security: Security) -> None:
-    """Record a fault for each key that is missing or has no use."""
+    """Record a fault for each key that is missing or has no effect."""
     # The meaning of the other keys depends on the protocol. Without a valid one they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)

@@ -10,7 +10,7 @@ _WIDTH = 110
 
 
 def format_value(value: object) -> str:
-    """Return a text, number, boolean, list or table as TOML on one line. A list that is too long for it gets several.
+    """Return a text, number, boolean, list or table as TOML. The result is on one line, except for a long list.
 
     Lists may be tuples.
     """
@@ -23,13 +23,13 @@ def format_value(value: object) -> str:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """Return a list of formatted items."""
+    """Return a list of formatted items as TOML. If it is too long for one line, each item is on a separate line."""
     line = f"[{', '.join(items)}]"
     return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
 
 
 def format_text(value: str) -> str:
-    """Return a text in quotes."""
+    """Return a text in quotes, as TOML."""
     # A literal string keeps the backslashes of a regex unchanged.
     if "\\" in value and value.isprintable() and "'" not in value:
         return f"'{value}'"

@@ -1,9 +1,9 @@
 """Read a TOML document key by key, and collect every fault instead of stopping at the first one.
 
-A `Document` is the file, and a `Table` is one table of it. Reading a key from a table also declares that the key
+A `Document` is the whole file, and a `Table` is one table of it. Reading a key from a table also declares that the key
 exists, what it may contain and what the default is. A key that was never read is reported as unknown. After a fault,
-reading continues with a placeholder value, which never leaves this package: `Document.finish` raises if there was any
-fault.
+reading continues with a placeholder value. No placeholder leaves this package, because `Document.finish` raises if
+there was any fault.
 """
 
 import re
@@ -70,7 +70,7 @@ class Document:
         self.root = Table(self, "", values)
 
     def adopt(self, table: "Table") -> None:
-        """Register a table, so that its unknown keys are found at the end."""
+        """Register a table, so that `finish` finds its unknown keys."""
         self._tables.append(table)
 
     def fault(self, path: str, message: str) -> None:
@@ -81,7 +81,7 @@ class Document:
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Whether a fault of exactly this key was recorded."""
+        """Return whether a fault was recorded for exactly this key."""
         return path in self._faulty
 
     def finish(self) -> None:
@@ -103,7 +103,7 @@ class Document:
 
 
 class Table:
-    """One table of a document. Every method that takes a key makes that key known."""
+    """One table of a document. Every method that reads a key also marks the key as known."""
 
     def __init__(self, document: Document, path: str, values: dict[str, object]) -> None:
         self.document = document
@@ -117,7 +117,7 @@ class Table:
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        """Whether the key is in the file."""
+        """Return whether the key is in the file."""
         return key in self._values
 
     def fault(self, key: str, message: str) -> None:
@@ -125,9 +125,9 @@ class Table:
         self.document.fault(self.at(key), message)
 
     def optional(self, key: str, convert: Convert[T], default: T, *, secret: bool = False) -> T:
-        """Return the converted value, or `default` if the key is absent.
+        """Return the converted value of a key, or `default` if the key is absent.
 
-        A secret's value is never shown in the fault.
+        With `secret`, a fault never shows the value.
         """
         found = self._take(key)
         if found is _MISSING:
@@ -135,7 +135,7 @@ class Table:
         return self._convert(self.at(key), found, convert, default, secret)
 
     def required(self, key: str, convert: Convert[T], stand_in: T) -> T:
-        """Return the converted value. An absent key is a fault."""
+        """Return the converted value of a key. If the key is absent, record a fault and return `stand_in`."""
         found = self._take(key)
         if found is _MISSING:
             self.needs(key, convert)
@@ -145,9 +145,9 @@ class Table:
     def list_of(
         self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
     ) -> tuple[T, ...]:
-        """Return a list whose items are converted one by one.
+        """Return the list under a key, with each item converted.
 
-        If it is required, it must be present and must not be empty.
+        With `required`, the list must be present and must not be empty.
         """
         found = self._take(key)
         if found is _MISSING:
@@ -165,7 +165,7 @@ class Table:
         return tuple(item for item in wrong if item is not None)
 
     def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
-        """Return all keys of a table whose keys are chosen by the user, in the order of the file."""
+        """Return the converted values of a table whose keys are chosen by the user, in the order of the file."""
         found: dict[str, T] = {}
         for key in self._values:
             self._known.append(key)
@@ -193,7 +193,7 @@ class Table:
         return self._subtable(key, {} if found is _MISSING else found)
 
     def tables(self, key: str, required: str) -> list["Table"]:
-        """Return the tables of an array of tables. `required` says what is missing if there is none."""
+        """Return the tables of an array of tables. `required` says what is missing if the array is absent or empty."""
         found = self._take(key)
         if found is _MISSING or found == []:
             self.document.fault(key, f"missing; {required}")
@@ -204,7 +204,7 @@ class Table:
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 
     def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
-        """Return the tables under this key by their names. `required` says what is missing if there is none."""
+        """Return the tables under this key by their names. `required` says what is missing if there are none."""
         found = self._take(key)
         if found is _MISSING or found == {}:
             self.document.fault(key, f"missing; {required}")

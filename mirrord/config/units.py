@@ -1,7 +1,7 @@
 """Durations, sizes and rates as users write them in conf.toml: a number with its unit.
 
 Functions that read take the value from the file. They return the value in its base unit, or raise ValueError with one
-sentence that says what is allowed. Functions named `..._text` are their inverses.
+sentence that says what is allowed. Functions whose names end in `_text` do the reverse.
 """
 
 import re
@@ -27,7 +27,7 @@ def _quantity(found: str, units: dict[str, int], rule: str) -> int:
 
 
 def _text(value: int, units: dict[str, int]) -> str:
-    """Return a quantity in the largest unit of which it is a whole multiple. The smallest unit comes first."""
+    """Return a quantity in the largest unit of which it is a whole multiple. `units` begins with the smallest unit."""
     for unit, size in reversed(units.items()):
         if value >= size and value % size == 0:
             return f"{value // size}{unit}"
@@ -61,7 +61,8 @@ def size_text(value_bytes: int) -> str:
 
 
 def rate_bytes_per_s(found: object) -> int:
-    """Return a rate in bytes per second. It is at least 64 KiB, because a batch must fit into a few seconds."""
+    """Return a rate in bytes per second. Rates below 64 KiB per second are refused, because a batch must fit into a few
+    seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
         raise ValueError(RATE_RULE)
     rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)

@@ -44,7 +44,7 @@ class ValueKind(msgspec.Struct, frozen=True):
     allowed: str
     """What is allowed, as Markdown for the reference."""
     write: Callable[[Any], str] = format_value
-    """Returns a value as TOML."""
+    """Formats a value as TOML."""
     stand_in: Any = ""
     """Placeholder for a required value that is missing or wrong."""
     secret: bool = False
@@ -86,7 +86,7 @@ class TableKind(ValueKind, frozen=True):
 
 
 def _in_code(rule: str) -> str:
-    """Return a rule with its examples as code."""
+    """Return a rule with its examples as Markdown code."""
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 
@@ -104,28 +104,29 @@ REGEXES = ListKind(regex, "a list of regular expressions")
 
 
 def number(low: int, high: int) -> ValueKind:
-    """Accept a whole number within [low, high]."""
+    """Return the kind of a whole number within [low, high]."""
     return ValueKind(integer(low, high), f"{low} to {high}" if high < 2**63 - 1 else f"{low} or more")
 
 
 def duration(low_ms: int, high_ms: int) -> ValueKind:
-    """Accept a duration within these bounds."""
+    """Return the kind of a duration within these bounds."""
     return _within(duration_ms, duration_text, low_ms, high_ms)
 
 
 def size(low_bytes: int, high_bytes: int) -> ValueKind:
-    """Accept a size within these bounds."""
+    """Return the kind of a size within these bounds."""
     return _within(size_bytes, size_text, low_bytes, high_bytes)
 
 
 def one_of(names: Any) -> ValueKind:
-    """Accept the names of this Literal type."""
+    """Return the kind of a text that must be one of the names of this Literal type."""
     choices = get_args(names)
     return ValueKind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
 
 
 def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
-    """Accept this name, or what another kind accepts. `meaning` is the name's value, by default the name itself."""
+    """Return the kind of a value that is this name, or that another kind accepts. `meaning` is the value of the name,
+    by default the name itself."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
     return ValueKind(

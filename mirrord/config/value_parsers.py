@@ -18,7 +18,8 @@ Convert = Callable[[object], T]
 """Converts a value of the file. It returns the result, or raises ValueError with a phrase that says what is allowed."""
 
 StartPoint = Literal["earliest", "latest"] | int
-"""Where a new lane begins: the first offset, the end, or the first record at or after this time (epoch ms)."""
+"""Where a new lane begins: at the first offset, at the end of the log, or at the first record with this time (epoch ms)
+or a later one."""
 
 START_RULE = (
     '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
@@ -38,21 +39,21 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 def text(found: object) -> str:
-    """Accept any non-empty text."""
+    """Return a text that is not empty. Raises ValueError for anything else."""
     if not isinstance(found, str) or not found:
         raise ValueError("a text")
     return found
 
 
 def boolean(found: object) -> bool:
-    """Accept `true` or `false`."""
+    """Return `true` or `false` as a bool. Raises ValueError for anything else."""
     if not isinstance(found, bool):
         raise ValueError("true or false")
     return found
 
 
 def integer(low: int, high: int) -> Convert[int]:
-    """Accept a whole number within [low, high]."""
+    """Return a parser that accepts whole numbers within [low, high]."""
 
     def convert(found: object) -> int:
         if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
@@ -63,7 +64,7 @@ def integer(low: int, high: int) -> Convert[int]:
 
 
 def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
-    """Accept what `convert` accepts, if the result is within [low, high].
+    """Return a parser that accepts what `convert` accepts, if the result is within [low, high].
 
     `rule` states the bounds as a user would write them.
     """
@@ -78,7 +79,7 @@ def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int
 
 
 def choice(*names: T) -> Convert[T]:
-    """Accept one of these names."""
+    """Return a parser that accepts one of these names."""
 
     def convert(found: object) -> T:
         for name in names:
@@ -92,7 +93,7 @@ def choice(*names: T) -> Convert[T]:
 
 
 def either(name: T, convert: Convert[int]) -> Convert[T | int]:
-    """Accept this name, or whatever `convert` accepts."""
+    """Return a parser that accepts this name, or whatever `convert` accepts."""
 
     def take(found: object) -> T | int:
         if found == name:
@@ -106,7 +107,7 @@ def either(name: T, convert: Convert[int]) -> Convert[T | int]:
 
 
 def start_point(found: object) -> StartPoint:
-    """Return where to begin. TOML's own date-times are accepted too.
+    """Return the point at which a new lane begins. TOML's own date-times are accepted too.
 
     A time without a zone is refused, because it is ambiguous.
     """
@@ -132,7 +133,7 @@ def start_point(found: object) -> StartPoint:
 
 
 def host_port(found: object) -> HostPort:
-    """Return the two parts of host:port. The port is within 1-65535."""
+    """Parse host:port. The port must be within 1 to 65535. Raises ValueError."""
     match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
     if match is None or not 0 < int(match[2]) < 65_536:
         raise ValueError(HOST_RULE)
@@ -140,7 +141,7 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """Check a regular expression: it must compile. It is always matched against a whole name."""
+    """Return a regular expression if it compiles. It is always matched against a whole name. Raises ValueError."""
     if not isinstance(found, str) or not found:
         raise ValueError("a regular expression that matches the whole name")
     try:

@@ -1,4 +1,4 @@
-"""Write a `Config` as the text of a conf.toml that reads back as the same configuration. Defaults are omitted."""
+"""Write a `Config` as the text of a conf.toml. Reading the text yields the same configuration. Defaults are omitted."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -11,7 +11,7 @@ from mirrord.config.toml_format import format_key, format_value
 
 
 def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
-    """Return the text. Remarks become comments at its beginning."""
+    """Return the text of the conf.toml. Remarks become comments at its beginning."""
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
     lines += _keys(config)
     for alias, cluster in config.clusters.items():
@@ -24,14 +24,15 @@ def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
 
 
 def _keys(struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the keys of a table. The clusters of a flow come first."""
+    """Yield the lines of a table's keys. The clusters of a flow come first."""
     values = [(each, value) for each, value in _changed(struct) if not isinstance(value, dict)]
     for each, value in sorted(values, key=lambda item: item[0].field not in {"source", "target"}):
         yield f"{each.name} = {each.key.kind.toml(value)}"
 
 
 def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the tables within a table: those whose keys come from the user, followed by those of the schema."""
+    """Yield the lines of the tables within a table: those whose keys are chosen by the user, followed by those of the
+    schema."""
     before = f"{path}." if path else ""
     for each, value in _changed(struct):
         if isinstance(value, dict):
@@ -48,7 +49,7 @@ def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[DeclaredKey, object]]:
-    """Yield the keys whose values differ from what a file without them means."""
+    """Yield the keys whose values differ from what applies if the key is absent, with their values."""
     for each in keys_of(struct.__class__):
         default = each.default
         if isinstance(struct, FlowConfig) and each.field == "name":

@@ -1,1 +1,1 @@
-"""One daemon process: its flows, its HTTP API and its metrics."""
+"""One daemon process, with its flows, its HTTP API and its metrics."""

@@ -8,12 +8,14 @@ from mirrord.config.value_parsers import HostPort
 
 
 def configured(http: HttpConfig) -> str:
-    """Return the address of a daemon with this configuration. The daemon uses another port if this one was taken."""
+    """Return the address at which a daemon with this configuration is expected. It uses another port if this one was
+    taken."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Return the address for clients of a daemon that listens there.
+    """Return the address at which clients reach a daemon that listens on `listens`. If an address is given, it is used
+    unchanged.
 
     The wildcard address is replaced by the host name, because clients cannot connect to it.
     """

@@ -1,4 +1,5 @@
-"""One daemon: its flows and its HTTP interface. It runs on any engine, in the foreground or in the Ray supervisor."""
+"""One daemon, with its flows and its HTTP interface. It runs on any engine, either in the foreground process or in the
+supervisor actor on Ray."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -42,33 +43,35 @@ from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
-"""A stop takes at most `STOP_S` and `CLOSE_S`. With the time that Ray needs to end, it stays within 10 s."""
+"""Time limit for closing the engine and the HTTP interface. A stop takes at most `STOP_S` + `CLOSE_S`. Together with
+the time that Ray needs to end, it stays within 10 s."""
 
 log = structlog.get_logger()
 
 
 class DaemonAccess(ClusterAccess):
-    """A daemon's access: it also writes records for MirrorMaker 2's clients, and probes targets."""
+    """A daemon's access to clusters and ledgers. In addition to what commands need, it writes records for MirrorMaker
+    2's clients and probes the target's brokers."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
-        """`patience_s` is how long a ledger may take to answer."""
+        """Create the access. `patience_s` is how long a ledger may take to answer."""
         super().__init__(config, patience_s)
         self._sent = SentBeats()
 
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """Return the writer of a flow's records for MirrorMaker 2's clients, if the flow has any."""
+        """Return the component that writes a flow's records for MirrorMaker 2's clients, or None if the flow writes
+        none."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """Return what the flow's target brokers are found to do (`mirrord.supervision.broker_probe.probe_target`).
-        Raises NotProbed."""
+        """Probe the brokers of the flow's target, and return what they do
+        (`mirrord.supervision.broker_probe.probe_target`). Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
 class Supervisor:
-    """The supervisor of all flows of one daemon. The HTTP interface shows it
-    (`mirrord.daemon.http_api.StatusSource`)."""
+    """Runs all flows of one daemon. HTTP clients observe and control it (`mirrord.daemon.http_api.StatusSource`)."""
 
     def __init__(
         self,
@@ -79,13 +82,13 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """`identity` is that of the daemon, whose processes replace one another over time.
+        """Create the supervisor. `identity` identifies the daemon, even if one process of the daemon replaces another.
 
         `keep` saves the running configuration for the next process. `predecessor` is the daemon from which all flows
         are to be taken over.
         """
         self.superseded = asyncio.Event()
-        """Set when another process of this daemon is found to have taken over: this process has to end."""
+        """Set when another process of this daemon is found to have taken over. This process then has to end."""
         self._identity = identity
         self._keep = keep
         self._config = config
@@ -101,7 +104,7 @@ class Supervisor:
         """Tasks of the daemon that belong to no flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
-        """Each flow's most recent ledger store."""
+        """The most recent ledger store of each flow."""
         self._applying = asyncio.Lock()
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
@@ -112,7 +115,8 @@ class Supervisor:
     async def start(self) -> str:
         """Open the HTTP interface, start the flows, and return the interface's address. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # The processes that read the file could use them. They may be missing only on another machine.
+            # The process that read the file could load all policies. They may be missing on this machine, if it is
+            # another one.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -144,7 +148,7 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows."""
+        """The daemon that has taken over all flows, if there is one."""
         return self._handover.replaced_by
 
     @property
@@ -156,8 +160,8 @@ class Supervisor:
         """Apply another configuration, and return the changes. With `dry_run`, or if any part is refused, change
         nothing.
 
-        `own_file` means that it was read from the daemon's own file. Such a configuration may also name clusters,
-        classes, folders and Spark settings that the daemon does not know (`mirrord.config.changes`).
+        `own_file` means that the configuration was read from the daemon's own file. It may then also name clusters,
+        classes, folders and Spark settings that the daemon does not know yet (`mirrord.config.changes`).
         """
         async with self._applying:
             changes = compare(self._config, config, own_file=own_file)
@@ -194,7 +198,7 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Wait until every flow has ended after `stop`, or its time for that is over; then close everything."""
+        """Wait for `stop`, and then until every flow has ended, for at most `STOP_S`. Then close everything."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -217,7 +221,7 @@ class Supervisor:
         return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
 
     def status(self) -> Status:
-        """Return the current status, from memory."""
+        """Return the current status from memory."""
         return Status(
             version=version(),
             commit=commit() or None,
@@ -232,21 +236,21 @@ class Supervisor:
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 
     def _holders(self) -> dict[str, str]:
-        """Return the addresses of the daemons that hold the flows that are on standby here."""
+        """Return, for each flow that is on standby here, the address of the daemon that runs it."""
         held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
         return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
         """Return the positions of consumer groups, for each flow whose groups are followed here.
 
-        With `reverse`, return them only for flows whose source is kept in sync.
+        With `reverse`, return them only for flows that also sync groups back to the source.
         """
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether every flow is served here or is on standby, and the reasons for those that are not."""
+        """Return whether every flow is running here or on standby, and a reason for each flow that is not."""
         reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
@@ -255,14 +259,15 @@ class Supervisor:
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Return where a reader continues in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
+        """Return the offset at which a reader continues in the other cluster
+        (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
             raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
-        """Begin to drain, and return immediately. May be called again."""
+        """Begin to drain, and return immediately. It may be called again."""
         self._begin_stop()
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
@@ -286,7 +291,7 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """End the old daemon when it has nothing left, and take over its address."""
+        """End the old daemon when no replicator of the old daemon is left, and take over its address."""
 
         def left() -> bool:
             hosts = [flow.hosts() for flow in self._flows.values()]
@@ -319,7 +324,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change, with a line for each topic that it concerns."""
+        """Return the change, with a line for each topic that starts or stops being copied because of it."""
         if change.kind != "changed":
             return change
         try:

@@ -1,8 +1,7 @@
-"""The daemon's HTTP endpoint: health, status, metrics, translated offsets, a page for people, and operator commands to
-stop, to apply another configuration, to pause, resume, move and drain.
+"""The daemon's HTTP API: health, status, metrics, translated offsets, a page for people, and operator commands.
 
 Reading is open to every client that can reach the address (loopback unless the configuration says otherwise). Commands
-are accepted from this machine or with the configured token, and never from a page that a browser happens to show.
+are accepted from this machine or with the configured token, and never from a web page in a browser.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
-"""Interval between two attempts to listen on the given address, in seconds."""
+"""Interval between two attempts to listen on the configured address, in seconds."""
 DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -52,13 +51,14 @@ class StatusSource(Protocol):
         ...
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether the daemon can serve, and if not, the reasons. Lag and loss are metrics, not reasons."""
+        """Return whether the daemon is ready, and the reasons if it is not. Lag and losses are never reasons; metrics
+        report them."""
         ...
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Return the positions of consumer groups; the target is asked for their lags.
+        """Return the positions of consumer groups and their lags, which are requested from the target.
 
-        With `reverse`, return how they are synced back to the source, by the flows that do so.
+        With `reverse`, return how groups are synced back to the source, for the flows that do so.
         """
         ...
 
@@ -75,23 +75,23 @@ class StatusSource(Protocol):
         ...
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Switch to another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
+        """Apply another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
         ...
 
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
-        """Pause, resume, move or drain.
+        """Carry out an operator command, such as pause, resume, move or drain.
 
-        Raises ConfigError if the order names nothing or is impossible, and EnvironmentFault if it cannot be accepted
-        now.
+        Raises ConfigError if the command names nothing that exists or is impossible, and EnvironmentFault if it cannot
+        be accepted now.
         """
         ...
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Do what the daemon that replaces this one asks for."""
+        """Answer a request of the daemon that replaces this one."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain and return at once. May be called again."""
+        """Begin to drain, and return immediately. It may be called again."""
         ...
 
 
@@ -101,7 +101,8 @@ class HttpServer:
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """`elsewhere` says to start at a default address if the given one is taken; `move_in` follows."""
+        """Create the server. With `elsewhere`, it starts at a default address if the configured one is taken, and
+        `move_in` later adds the configured address."""
         self._elsewhere = elsewhere
         self._source = source
         self._listen = listen
@@ -126,9 +127,9 @@ class HttpServer:
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
 
     async def start(self) -> HostPort:
-        """Start to listen and return the address.
+        """Start to listen, and return the address.
 
-        Raises EnvironmentFault if the given address, or every default one, is taken.
+        Raises EnvironmentFault if the configured address, or every default address, is taken.
         """
         await self._runner.setup()
         reason = ""
@@ -149,7 +150,7 @@ class HttpServer:
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
 
     async def move_in(self) -> None:
-        """Listen on the given address as well, as soon as it is free."""
+        """Wait until the configured address is free, and then listen on it as well."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
                 await self._listen_at(self._listen)
@@ -167,7 +168,7 @@ class HttpServer:
         try:
             await site.start()
         except OSError:
-            await site.stop()  # otherwise the runner keeps it, and `move_in` retries for as long as it does
+            await site.stop()  # otherwise the runner keeps the site, and each retry of `move_in` would add one
             raise
 
     def _candidates(self) -> Iterator[HostPort]:

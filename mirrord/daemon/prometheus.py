@@ -1,4 +1,5 @@
-"""The status document as metrics: samples of the catalogue (`mirrord.model.metrics`), and their text for Prometheus."""
+"""Turns the status document into metrics: values for the catalogue in `mirrord.model.metrics`, and Prometheus's text
+format."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -33,11 +34,11 @@ class Sample(NamedTuple):
     """The label values, in the catalogue's order."""
     value: float
     requests: RequestsStatus | None = None
-    """The requests of a histogram, whose value is its count."""
+    """For a histogram, the requests that it counts. `value` is then their number."""
 
 
 def metrics_text(status: Status) -> bytes:
-    """Return the current metrics in Prometheus's text format, including those of the calling process."""
+    """Return the current metrics in Prometheus's text format, including metrics about the calling process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -84,7 +85,7 @@ def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
 
 
 def samples(status: Status) -> Iterator[Sample]:
-    """Yield all current values. Unknown ones are omitted: a missing sample is honest, but a zero is not."""
+    """Yield all current values. Unknown values are omitted, because a zero in their place would be wrong."""
     yield Sample("mirrord", (status.version, status.instance), 1)
     for flow in status.flows:
         name = (flow.name,)
@@ -140,7 +141,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # Include zeros: an alert compares with the time before, when there was no loss.
+        # Zeros are included, because an alert compares a value with the one from before the loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

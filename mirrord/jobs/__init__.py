@@ -1,2 +1,2 @@
-"""Spark jobs. Only this package imports pyspark. Input: options or a configuration. Output: Arrow
-batches and reports."""
+"""Spark jobs. Only this package imports pyspark. The input is options or a configuration; the output is Arrow batches
+and reports."""

@@ -1,4 +1,4 @@
-"""Batches and records as Arrow columns, and their schemas in the notation of Spark and of Arrow."""
+"""Record batches and records as Arrow columns, with their schemas in the notation of Spark and of Arrow."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -53,17 +53,17 @@ _SPARK_NAMES: dict[str, str] = {
     "binary": "binary",
 }
 _SEQUENCES = 1 << 31
-"""Number of sequence numbers before they start again at 0."""
+"""Number of sequence numbers before they wrap to 0."""
 
 
 class ColumnBuilder(Protocol):
-    """Rows of one partition that are returned together."""
+    """Collects rows of one partition that are returned together as one Arrow batch."""
 
     rows: int
     held_bytes: int
 
     def take(self, batch: ReadBatch) -> None:
-        """Add a batch. Raises ValueError if its records cannot be read."""
+        """Add a record batch. Raises ValueError if its records cannot be read."""
         ...
 
     def arrow(self) -> RecordBatch:
@@ -81,7 +81,7 @@ def spark_schema(*, records: bool) -> str:
 
 
 class BatchColumns:
-    """One row for each batch, from its header alone."""
+    """Collects one row for each record batch, from its header alone."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.rows = 0
@@ -90,7 +90,7 @@ class BatchColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Add a batch, without keeping any of its bytes."""
+        """Add a record batch, without keeping any of its bytes."""
         header = batch.header
         size = batch.end - batch.start
         if batch.is_old:
@@ -131,12 +131,12 @@ class BatchColumns:
         self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """Return all rows."""
+        """Return all rows as one Arrow batch."""
         return _arrow(_BATCH_TYPES, self._place, zip(*self._values, strict=True))
 
 
 class RecordColumns:
-    """One row for each record of the offsets [start, end)."""
+    """Collects one row for each record with an offset in [start, end)."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
         self.rows = 0
@@ -147,7 +147,7 @@ class RecordColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Add the records of a batch. Raises ValueError if they cannot be read."""
+        """Add the records of a record batch. Raises ValueError if they cannot be read."""
         header = batch.header
         if not batch.is_old and header.attributes & CONTROL:
             return
@@ -166,12 +166,12 @@ class RecordColumns:
             self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """Return all rows."""
+        """Return all rows as one Arrow batch."""
         return _arrow(_RECORD_TYPES, self._place, zip(*self._values, strict=True))
 
 
 def codec_name(attributes: int) -> str:
-    """Return the codec name of a batch, or its number if the codec is unknown."""
+    """Return the name of the codec in a batch's attributes, or its number if the codec is unknown."""
     number = attributes & CODEC_MASK
     return CODECS[number] if number < len(CODECS) else str(number)
 

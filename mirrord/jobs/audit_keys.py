@@ -1,4 +1,5 @@
-"""Compares compacted copies by key. Each task reads ranges of both logs, and Spark groups the records of each key.
+"""Compares copies of compacted topics by key. Each Spark task reads ranges of both logs, and Spark groups the records
+of each key.
 
 Every log is read once, and no process holds more keys than its ranges contain. Spark's shuffle spills to disk when
 memory is full. Only differences reach the driver.
@@ -26,13 +27,13 @@ RANGES_A_TASK = 4
 _NEVER = 1 << 62
 LaneNumber = int
 Keyed = tuple[LaneNumber, bytes]
-"""A key of a lane, identified by its digest."""
+"""A key of a lane: the number of the lane, and a digest of the key."""
 RangeName = tuple[str, LaneId, int, int]
-"""Flow, lane, and the range of ordinals."""
+"""Identifies a range: flow, lane, first ordinal, and the ordinal after the last one."""
 
 
 class KeyWork(msgspec.Struct, frozen=True):
-    """One range, as a task receives it."""
+    """A range whose keys are to be compared, in the form in which a Spark task receives it."""
 
     number: LaneNumber
     flow: str
@@ -41,12 +42,12 @@ class KeyWork(msgspec.Struct, frozen=True):
     lane: AuditedLane
     wanted: AuditRange
     with_source: bool = True
-    """Whether the source is read, too. Without it, only newer records at the target matter."""
+    """Whether the source is read, too. If not, the task only looks for newer records at the target."""
 
 
 def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[KeyWork]:
-    """Return the ranges to read to compare the keys of the chosen ranges. For each compacted lane, these are the chosen
-    ranges on both sides, and the target from the first of them on."""
+    """Return the ranges that must be read in order to compare the keys of the chosen ranges. For each compacted lane,
+    these are the chosen ranges on both sides, and all later ranges at the target only."""
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
     for number, (plan, lane) in enumerate(lanes):
@@ -62,7 +63,8 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """The callable that Spark runs with the ranges of a task. It yields the newest record of each key in each range."""
+    """The callable that Spark runs with the ranges of one task. It yields the newest record of each key in each
+    range."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
         self._clusters = clusters
@@ -108,7 +110,7 @@ def stale_keys(
     read: Any,
     rate_bytes_per_s: int | None,
 ) -> dict[tuple[str, LaneId], list[Difference]]:
-    """Return the differences by flow and lane. `read` is Spark's accumulator of bytes. Raises the
+    """Return the differences by flow and lane. `read` is Spark's accumulator for the number of bytes read. Raises the
     exceptions of Spark."""
     if not works:
         return {}
@@ -137,7 +139,7 @@ def stale_keys(
 
 
 def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
-    """Return the target ranges of these lanes after everything that is audited."""
+    """Return, for each of these lanes, the target range after everything that is audited."""
     last = {work.number: work for work in works}
     return [
         msgspec.structs.replace(
@@ -155,12 +157,12 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Add the differences of its keys to the result of a range."""
+    """Return the result of a range, with the differences added that a comparison of its keys has found."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result
     compared = result.compared
-    # Compaction could explain these records, but it does not: no newer record has replaced them.
+    # Compaction does not explain that these records are missing, because no newer record has replaced them.
     offsets = sorted(each.source for each in here if each.kind == "missing" and each.source is not None)
     unexplained = [(offset, offset + 1) for offset in offsets]
     explained = tuple(

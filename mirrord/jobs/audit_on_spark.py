@@ -1,5 +1,5 @@
-"""The `digest` and `records` levels of an audit. Ranges are spread over Spark tasks, and each task reads both logs of
-its ranges.
+"""The `digest` and `records` levels of an audit. Ranges are distributed over Spark tasks, and each task reads its
+ranges from both logs.
 
 `mirrord.jobs.audit_task` implements a task.
 """
@@ -20,28 +20,29 @@ from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
 
 RANGES_A_TASK = 4
-"""Number of ranges in one task. A task opens its connections once, but small tasks spread better."""
+"""Number of ranges in one task. A task opens its connections only once, but small tasks are distributed more evenly."""
 TASKS_A_CORE = 8
-"""Number of tasks of one job for each core. Results are stored between jobs."""
+"""Number of tasks for each core in one Spark job. Results are stored after each job."""
 REPORT_S = 1.0
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
-    """Cumulative progress of the tasks."""
+    """The progress of all tasks so far."""
 
     ranges: int
     read_bytes: int
     cpu_s: float
-    """CPU time of the Python processes that read and compare, counted from their start. Spark's Java
-    is not included."""
+    """CPU time of the Python processes that read and compare, counted from the start of each process. Spark's Java is
+    not included."""
 
 
 OnTaskProgress = Callable[[TaskProgress], None]
-"""Progress callback. It is called from time to time in a separate thread, and once at the end."""
+"""The callback that receives the progress. It is called about once a second in a separate thread, and once at the
+end."""
 
 
 def works(plan: FlowPlan) -> list[Work]:
-    """Return all ranges of a flow."""
+    """Return all ranges of a flow, in the form in which a task receives them."""
     return [
         Work(plan.flow, plan.source, plan.target, lane.audited, wanted) for lane in plan.lanes for wanted in lane.ranges
     ]
@@ -57,8 +58,8 @@ def audit(
     keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
 ) -> Iterator[TaskResult]:
-    """Yield the results in the order in which they arrive. The ranges in `keyed` are compared by key as well. All tasks
-    together read no faster than the rate.
+    """Yield the results in the order in which they arrive. The ranges in `keyed` are also compared by key. All tasks
+    together read at most at the given rate.
 
     Raises EnvironmentFault.
     """
@@ -93,7 +94,7 @@ def _with_keys(
 
 @contextmanager
 def _reporting(report: Callable[[], None]) -> Generator[None]:
-    """Call `report` from a background thread while a job runs."""
+    """Call `report` from a background thread while the context is open, and once at the end."""
     ended = threading.Event()
 
     def follow() -> None:

@@ -1,4 +1,5 @@
-"""A complete audit: plan the comparison, run it, store results on the way, and record the outcome in the ledger."""
+"""A complete audit: it plans the comparison, runs it, stores results in the meantime, and records in the ledger what is
+proven."""
 
 import asyncio
 import random
@@ -25,23 +26,23 @@ KEPT_AT_ONCE = 32
 
 
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The scope of an audit: how closely it compares, which data, and on which Spark."""
+    """The scope of an audit: how closely it compares, which data it covers, and on which Spark it runs."""
 
     level: AuditLevel = "digest"
     topics: tuple[str, ...] = ()
-    """Source topics, as regexes that match the whole name. Empty for all."""
+    """Source topics, as regexes that match the whole name. If it is empty, all topics are audited."""
     since_ms: int | None = None
     again: bool = False
     """Whether ranges that earlier audits have proven are audited again."""
     sample: float = 1.0
-    """Share of the ranges to audit."""
+    """Share of the ranges that are audited, chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
     """Maximum number of bytes per second to read from both clusters together."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True):
-    """Progress of an audit."""
+    """How much of an audit is done."""
 
     ranges: int
     every: int
@@ -67,8 +68,8 @@ class Audit:
     def run(
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
     ) -> None:
-        """Compare everything, and store results on the way. `known` are the results of an interrupted audit. `report`
-        is called from time to time, perhaps in another thread.
+        """Compare everything, and store results in the meantime. `known` are the results of an interrupted audit.
+        `report` is called from time to time, perhaps in another thread.
 
         Raises EnvironmentFault.
         """
@@ -85,7 +86,7 @@ class Audit:
         try:
             for flow, result in self._compared([_left(plan, known) for plan in self._plans], report):
                 lane = lanes[flow, result.lane]
-                # The stored result is the original finding: `mirrord repair` may need it again.
+                # The result is stored without regard to repairs, because `mirrord repair` may need it again.
                 self._found[flow, result.lane].append(with_repairs(result, lane.repaired))
                 audited = lane.audited
                 rows.append(
@@ -103,7 +104,7 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # Also after an interruption: --resume continues after these results.
+            # The results are stored even after an interruption, because --resume continues after them.
             if results is not None:
                 results.write(rows)
 
@@ -145,11 +146,11 @@ class Audit:
                         yield LaneRepaired(*place, repair.topic, repair.at, repair.origin.by, repair.origin.at_ms)
 
     def troubles(self) -> list[str]:
-        """Return why flows could not be audited, one line for each."""
+        """Return one line for each flow that could not be audited, with the reason."""
         return [f"flow {plan.flow}: {plan.trouble}" for plan in self._plans if plan.trouble]
 
     def outcome(self, flow: str) -> tuple[JobOutcome, str]:
-        """Return the outcome in one line."""
+        """Return the outcome for a flow, and one line that describes it."""
         trouble = next((plan.trouble for plan in self._plans if plan.flow == flow and plan.trouble), "")
         if trouble:
             return "differences", trouble
@@ -160,7 +161,8 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> AuditPage:
-        """Return a report for people, including the earlier audits that `results` and the ledgers know."""
+        """Return the content of the HTML report. It includes the earlier audits that `results` and the ledgers
+        record."""
         now_ms = SystemClock().wall_ms()
         return AuditPage(
             at_ms=now_ms,
@@ -183,8 +185,8 @@ class Audit:
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def record_proofs(self) -> list[str]:
-        """Record in the ledger what is proven. Return a line for each flow whose ledger does not accept that; the audit
-        is valid all the same."""
+        """Record in the ledgers what is proven. Return one line for each flow whose ledger cannot be written. The
+        result of the audit remains valid in that case."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []

@@ -22,7 +22,7 @@ from mirrord.runtime.rate_limit import Pace
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One range, as a task receives it."""
+    """A range to audit, in the form in which a Spark task receives it."""
 
     flow: str
     source: Alias
@@ -32,14 +32,15 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """One result, as a task returns it."""
+    """The result for one range, in the form in which a Spark task returns it."""
 
     flow: str
     result: RangeResult
 
 
 _counted = [0.0]
-"""CPU seconds of this process that were already counted. Spark runs one task after the other in a process."""
+"""CPU seconds of this process that were already counted. Spark runs several tasks in one process, one after the
+other."""
 
 
 def _uncounted_cpu_s() -> float:
@@ -49,7 +50,7 @@ def _uncounted_cpu_s() -> float:
 
 
 class AuditTask:
-    """The callable that Spark runs with the ranges of a task. It holds references to secrets, never the secrets
+    """The callable that Spark runs with the ranges of one task. It contains references to secrets, never the secrets
     themselves."""
 
     def __init__(
@@ -60,7 +61,8 @@ class AuditTask:
         counters: tuple[Any, Any, Any],
         rate_bytes_per_s: int | None = None,
     ) -> None:
-        """`counters` are Spark's accumulators for the fields of `TaskProgress`. The rate is this task's share."""
+        """Create the task. `counters` are Spark's accumulators for the fields of `TaskProgress`. The rate is the share
+        of one task."""
         self._clusters = clusters
         self._by_records = by_records
         self._rate_bytes_per_s = rate_bytes_per_s

@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 def blocking(begin: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-    """Yield the items of an asynchronous generator for a caller that has no event loop. The loop runs while the caller
-    waits."""
+    """Yield the items of an asynchronous generator for a caller that has no event loop. An event loop runs while the
+    caller waits for an item."""
     logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()

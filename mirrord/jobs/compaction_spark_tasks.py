@@ -1,4 +1,5 @@
-"""The files of a compaction, spread over Spark tasks. `mirrord.ledger.store.compaction.write` implements a task."""
+"""Distributes the writing of a compaction's files over Spark tasks. `mirrord.ledger.store.compaction.write` implements
+a task."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 
 @contextmanager
 def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
-    """Return a function that writes files on Spark while this context is open.
+    """Open a context with a function that writes files on Spark.
 
     Raises ConfigError before anything is written if no Spark is available, and EnvironmentFault if a job fails.
     """
@@ -31,13 +32,13 @@ class _Spread:
         self._context = context
 
     def __call__(self, works: Sequence[FileWork]) -> list[ArchiveFile]:
-        """Run one task for each file."""
+        """Write the files, each in a separate task."""
         given = [msgspec.msgpack.encode(work) for work in works]
         found = self._context.parallelize(given, len(given)).mapPartitions(_write).collect()
         return [msgspec.msgpack.decode(each, type=ArchiveFile) for each in found]
 
 
 def _write(given: Iterator[bytes]) -> Iterator[bytes]:
-    """Write the files of one task; called by Spark."""
+    """Write the files of one task. Spark calls this function."""
     for work in given:
         yield msgspec.msgpack.encode(write(msgspec.msgpack.decode(work, type=FileWork)))

@@ -1,4 +1,4 @@
-"""A complete compaction of some flows. Spark is started only if there are runs to move."""
+"""A complete compaction of several flows. Spark is started only if there are runs to move."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,14 @@ from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S
 
 OnFlowProgress = Callable[[str, int, int], None]
-"""Progress callback. Its arguments are a flow, the number of gaps written, and the total number of gaps."""
+"""The callback that receives the progress of a flow: its name, the number of runs that were written, and the total
+number of runs."""
 
 
 def compact_flows(
     config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
 ) -> list[Compacted]:
-    """Compact each flow that has ever run. Raises ConfigError, EnvironmentFault."""
+    """Compact each flow that has ever run, and return what was moved. Raises ConfigError, EnvironmentFault."""
     due = [(flow, asyncio.run(_count_runs(config, flow, wanted))) for flow in config.flows]
     writable(folder)
     with ExitStack() as stack:
@@ -36,14 +37,15 @@ def compact_flows(
 
 
 def moved_line(done: Sequence[Compacted]) -> str:
-    """Describe what was done, in one line."""
+    """Return one line that says how much was moved."""
     if not any(each.runs for each in done):
         return "nothing to move"
     return f"{sum(each.runs for each in done):,} gaps moved into {sum(each.files for each in done):,} files"
 
 
 def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
-    """Write files without Spark. This handles runs that became due after a first check found nothing to move."""
+    """Write files without Spark. This is used for runs that only became movable after Spark was found to be
+    unnecessary."""
     return [write(work) for work in works]
 
 

@@ -1,6 +1,6 @@
 """`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction next to a daemon, as requested on stdin.
 
-The process ends with its parent, and yields the CPU to processes that copy (`nice`). It writes one report to stdout.
+The process ends with its parent, and leaves the CPU to processes that copy (`nice`). It writes one report to stdout.
 Its logs go to the same directory as the daemon's.
 """
 
@@ -31,13 +31,13 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
 NICE = 10
 MOST_LINES = 100
-"""Maximum number of differences in the log, one line each. `mirrord audit` prints all of them."""
+"""Maximum number of differences that are logged, one line each. `mirrord audit` prints all of them."""
 
 log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run the requested job. The exit code carries no information beyond the report."""
+    """Run the requested job. The exit code carries no information, because the report says everything."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
     # Spark's Java shares this stdout. It must neither write into the report nor keep the stream open.

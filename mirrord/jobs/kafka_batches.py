@@ -6,8 +6,8 @@ Spark session can use it:
     spark.dataSource.register(KafkaBatches)
     spark.read.format("kafka_batches").option("bootstrap", "eu1:9092").option("topics", "orders").load()
 
-The driver determines the closed ranges to read and splits them by size. Each task reads one of them with the daemon's
-own protocol code. docs/reference/kafka-batches.md describes the options and the columns.
+The driver determines the ranges of offsets to read and splits them by size. Each task reads one part with the daemon's
+protocol code. docs/reference/kafka-batches.md describes the options and the columns.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -37,11 +37,11 @@ SAMPLES = 3
 
 
 class KafkaBatches(DataSource):
-    """The data source. Its options are strings, as in Spark."""
+    """The data source that is registered with Spark. Its options are strings, as in Spark."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name that `format` takes."""
+        """Return the name of the data source, which is passed to `format`."""
         return NAME
 
     def schema(self) -> str:
@@ -49,7 +49,7 @@ class KafkaBatches(DataSource):
         return spark_schema(records=self._options().records)
 
     def reader(self, schema: Any) -> "BatchesReader":
-        """Return the reader. Raises ConfigError."""
+        """Return the reader for the options. Raises ConfigError."""
         del schema  # no caller can supply another schema
         return BatchesReader(self._options())
 
@@ -58,8 +58,8 @@ class KafkaBatches(DataSource):
 
 
 class ReadRange(InputPartition):
-    """The input of one task. A batch belongs to the piece in which it begins. The first piece also includes the batch
-    that extends into the range."""
+    """The input of one task: a part of a range of offsets. A batch belongs to the part in which it begins. The first
+    part also includes a batch that begins before the range and extends into it."""
 
     def __init__(self, piece: LogRange, *, is_first: bool) -> None:
         super().__init__(piece)
@@ -68,26 +68,26 @@ class ReadRange(InputPartition):
 
 
 class BatchesReader(DataSourceReader):
-    """Plans on the driver, and reads in a task."""
+    """Plans the parts to read, on the driver, and reads one of them in each task."""
 
     def __init__(self, options: BatchesOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the pieces. Raises ConfigError, and EnvironmentFault if a topic is unknown or a range no longer
+        """Return the parts to read. Raises ConfigError, and EnvironmentFault if a topic is unknown or a range no longer
         exists."""
         return asyncio.run(plan(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Return the rows of a piece. Spark also calls this without a piece if there are
-        none. Raises EnvironmentFault."""
+        """Return the rows of a part. If there are no parts, Spark calls this with another argument. Raises
+        EnvironmentFault."""
         if not isinstance(partition, ReadRange):
             return iter(())
         return blocking(lambda: read_piece(self._options, partition))
 
 
 async def plan(options: BatchesOptions) -> list[InputPartition]:
-    """Query the cluster and return what the tasks must read."""
+    """Query the cluster, and return the parts that the tasks have to read."""
     topics = options.topics or tuple(dict.fromkeys(each.partition.topic for each in options.ranges))
     pieces: list[InputPartition] = []
     async with open_logs(options.alias, options.cluster, topics) as logs:
@@ -109,7 +109,7 @@ async def plan(options: BatchesOptions) -> list[InputPartition]:
 
 
 async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerator[RecordBatch, None]:
-    """Yield the rows of a piece, some thousand at a time."""
+    """Yield the rows of a part, in Arrow batches of up to some thousand rows."""
     piece = wanted.piece
     named = piece.partition
 
@@ -150,7 +150,7 @@ async def _check(logs: LogReader, wanted: LogRange, *, committed: bool) -> None:
 
 
 async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> int:
-    """Estimate the size of a range from samples at some of its offsets."""
+    """Estimate the size of a range in bytes, from batches at some of its offsets."""
     samples: list[tuple[int, int, int]] = []
     for number in range(SAMPLES):
         place = whole.start + (whole.end - whole.start) * number // SAMPLES

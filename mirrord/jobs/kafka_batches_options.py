@@ -40,13 +40,13 @@ class LogRange(msgspec.Struct, frozen=True, order=True):
 
 
 class BatchesOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read, and how."""
+    """The parsed options: what to read, and how."""
 
     alias: str
     """The name of the cluster in error messages."""
     cluster: ClusterConfig
     topics: tuple[str, ...] = ()
-    """Topics to read whole, from log start to end, instead of `ranges`."""
+    """Topics to read completely, from log start to log end. Either these or `ranges` are given."""
     ranges: tuple[LogRange, ...] = ()
     records: bool = False
     """Whether to return one row for each record instead of one for each batch."""
@@ -102,7 +102,7 @@ def _of_conf(path: str, alias: str) -> ClusterConfig:
 
 
 def _security(written: str) -> Security:
-    """Parse security options as in conf.toml: `{ protocol = "SSL", ca = "file:ca.pem" }`."""
+    """Parse the option `security`, which is written as in conf.toml: `{ protocol = "SSL", ca = "file:ca.pem" }`."""
     if not written:
         return Security()
     document = Document(f"security = {' '.join(written.splitlines())}", NAME)

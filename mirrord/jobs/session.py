@@ -1,4 +1,5 @@
-"""A Spark session for a mirrord job. It is local, quiet and closed to other clients, unless settings say otherwise."""
+"""Opens a Spark session for a mirrord job. It is local, quiet and closed to other clients, unless settings say
+otherwise."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -21,8 +22,8 @@ from mirrord.runtime.java import OLDEST_JAVA, find_java
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Environment variable that spark-submit sets: the port of the Java process that it
-has started (pyspark.java_gateway)."""
+"""Environment variable that spark-submit sets: the port of the Java process that it has started
+(pyspark.java_gateway)."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -31,17 +32,16 @@ _CLOSED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
 }
-"""Settings of a session on this machine. It accepts no connections from other machines."""
+"""Settings of a session on this machine. With them, it accepts no connections from other machines."""
 _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
-"""Settings that keep Spark's own lines off the terminal, whether or not the session starts."""
+"""Settings that keep Spark's messages off the terminal, whether or not the session starts."""
 
 
 @contextmanager
 def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
-    """Open a session. `settings` are Spark's own, including `spark.master`. A session that already runs in this process
-    is used unchanged, and is left running. Raises EnvironmentFault with one line.
-    """
-    # spark-submit has chosen the master, and everything that Java must know before it starts.
+    """Open a Spark session. `settings` are Spark's own settings, including `spark.master`. If a session already runs in
+    this process, it is used unchanged and is not stopped. Raises EnvironmentFault with one line."""
+    # If spark-submit has started Java, it has chosen the master and everything that Java must know before it starts.
     is_submitted = _SUBMITTED in os.environ
     master = settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
@@ -49,7 +49,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark has no public API for this question; the active session depends on the thread.
+    # No public API says whether this process has a SparkContext, and the active session depends on the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
     for key, value in merged_settings(settings, is_submitted=is_submitted).items():
@@ -73,8 +73,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 
 def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
-    """Return the settings of a new session. Our defaults apply where nothing else is set, and none of them apply if
-    spark-submit has started Java."""
+    """Return the settings of a new session. mirrord's defaults apply to settings that are not given. If spark-submit
+    has started Java, no defaults apply."""
     if is_submitted:
         return dict(settings)
     master = settings.get("spark.master", LOCAL)
@@ -83,7 +83,7 @@ def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[
 
 @contextmanager
 def _quiet_start(words: IO[bytes]) -> Generator[None]:
-    """Redirect the output of a starting Java to a file. Java warns about modules that Spark uses, and Spark reports its
+    """Redirect the output to a file while Java starts. Java warns about modules that Spark uses, and Spark reports its
     log level, before either can be configured."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -105,9 +105,9 @@ def _last_line(words: IO[bytes]) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Return the cause of an error without the surrounding stack traces."""
+    """Return the cause of an error in one line, without stack traces."""
     if "stopped SparkContext" in str(error):
-        return "the master does not answer, or accepts no application"  # Spark gave up, and was then used again
+        return "the master does not answer, or accepts no application"  # Spark gave up connecting before this call
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own message; Java's message follows

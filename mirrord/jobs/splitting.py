@@ -6,11 +6,12 @@ from itertools import pairwise
 from mirrord.jobs.kafka_batches_options import LogRange
 
 MOST_SPLITS = 10_000
-"""Maximum number of pieces of one range. A wrong estimate must not create a million tasks."""
+"""Maximum number of parts of one range. A wrong estimate must not create a million tasks."""
 
 
 def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRange]:
-    """Yield the pieces of a range of `size_bytes` bytes. They have no gaps or overlaps, and none is empty."""
+    """Yield the parts of a range of `size_bytes` bytes. There are no gaps or overlaps between them, and none is
+    empty."""
     offsets = whole.end - whole.start
     pieces = max(1, min(-(-size_bytes // split_bytes), offsets, MOST_SPLITS))
     edges = [whole.start + offsets * number // pieces for number in range(pieces + 1)]

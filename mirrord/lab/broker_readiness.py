@@ -1,4 +1,4 @@
-"""Checks whether a broker is ready, with the request of a client."""
+"""Checks whether a broker is ready, by sending it a metadata request as a client does."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""One Kafka cluster on this machine."""
+"""One Kafka cluster on this machine, which can be started, disturbed and closed."""
 
 import shutil
 import tempfile
@@ -36,7 +36,7 @@ _PORT_TAKEN = "Address already in use"
 
 
 class Cluster:
-    """Brokers with ids 1, 2, ... in a folder of the cluster, each with its own process, log and data.
+    """A cluster of brokers with the ids 1, 2, and so on. Each broker has a separate process, log and data folder.
 
     All methods block; a coroutine must call them with `asyncio.to_thread`. Anything that is impossible in this
     environment (no Java, no jars, a broker that does not start) raises EnvironmentFault.
@@ -45,7 +45,8 @@ class Cluster:
     def __init__(
         self, options: LabOptions | None = None, folder: Path | None = None, *, detached: bool = False
     ) -> None:
-        """`folder` must be empty or new. Without it, the cluster uses a temporary folder, which `close` removes."""
+        """Create a cluster without starting it. `folder` must be empty or new. Without it, the cluster uses a temporary
+        folder, which `close` removes."""
         self.options = options or LabOptions()
         self._detached = detached
         self._temporary = folder is None
@@ -70,7 +71,7 @@ class Cluster:
         return [node.pid for node in self._nodes.values() if node.running]
 
     def security(self, user: str = ADMIN, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
-        """Return the `security` table of a conf.toml for this user. The mechanism matters only with SASL."""
+        """Return the `security` table of a conf.toml for this user. `mechanism` has an effect only with SASL."""
         return security_table(self.options, self.folder, user, mechanism)
 
     def start(self) -> Self:
@@ -93,8 +94,8 @@ class Cluster:
         return self
 
     def kill(self, broker: int = 1) -> None:
-        """Kill a broker with kill -9. Data that it has not yet written to disk is still in the memory
-        of its machine."""
+        """Kill a broker with kill -9. Data that it has not yet written to disk is not lost, because the machine's
+        memory still holds it."""
         self._nodes[broker].kill()
 
     def stop(self, broker: int = 1) -> None:
@@ -102,7 +103,7 @@ class Cluster:
         self._nodes[broker].stop()
 
     def restart(self, broker: int = 1) -> None:
-        """Start a killed or stopped broker on its old ports and data. Return when it serves clients."""
+        """Start a killed or stopped broker again, with the same ports and data. Return when it serves clients."""
         node = self._nodes[broker]
         node.start()
         self._await_ready(broker, {broker}, [node])
@@ -118,7 +119,7 @@ class Cluster:
         return self._nodes[broker].pid
 
     def mend(self) -> None:
-        """Get every broker running again, whatever was done to it."""
+        """Restart every broker that is not running, and resume every other one, in case it is paused."""
         for broker in self.options.broker_ids:
             if self._nodes[broker].running:
                 self.resume(broker)
@@ -129,7 +130,8 @@ class Cluster:
         return self._nodes[broker].log_tail(lines)
 
     def close(self) -> None:
-        """End all processes at once, and remove a temporary folder. It is safe to call this again."""
+        """End all processes at once, and remove the temporary folder, if there is one. It is safe to call this
+        again."""
         self._kill_all()
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -139,7 +141,7 @@ class Cluster:
             node.kill()
 
     def _prepare(self, java: str, jars: Path) -> None:
-        """Create an empty cluster: files, formatted data folders, and processes that are not started yet."""
+        """Create an empty cluster: its files, formatted data folders, and nodes whose processes are not started yet."""
         options = self.options
         free = iter(free_ports(3 * len(options.node_ids)))
         self._ports = {node_id: Ports(next(free), next(free), next(free)) for node_id in options.node_ids}
@@ -170,7 +172,8 @@ class Cluster:
             self._await_ready(broker, brokers, list(self._nodes.values()))
 
     def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
-        """Wait until the broker serves clients and sees the expected brokers alive. The needed nodes must not end."""
+        """Wait until the broker serves clients and knows the expected brokers. Raises EnvironmentFault if one of the
+        needed nodes ends."""
         deadline = time.monotonic() + _START_SECONDS
         while not self._sees(broker, expected):
             for node in needed:
@@ -196,7 +199,8 @@ class Cluster:
 
 
 def start_together(clusters: Iterable[Cluster]) -> None:
-    """Start clusters in parallel, because most of a start is waiting. If one of them fails, close all of them."""
+    """Start several clusters in parallel, because most of a start is waiting. If one of them fails, close all of
+    them."""
     clusters = list(clusters)
     try:
         with ThreadPoolExecutor(max(1, len(clusters))) as starters:
@@ -208,4 +212,4 @@ def start_together(clusters: Iterable[Cluster]) -> None:
 
 
 class _PortTakenError(EnvironmentFault):
-    """Another process took a port after we checked it and before the broker opened it."""
+    """Another process took a port after it was found to be free and before the broker opened it."""

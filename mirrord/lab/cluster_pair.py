@@ -1,4 +1,5 @@
-"""The pair of clusters of `mirrord lab up`. It outlives the command, and a small file records where it is."""
+"""The pair of clusters of `mirrord lab up`. It outlives the command, and a small file records its addresses and
+processes."""
 
 import fcntl
 import shutil
@@ -20,7 +21,7 @@ _STOP_SECONDS = 30
 
 
 class LabCluster(msgspec.Struct, frozen=True):
-    """One cluster of the pair. `pid` is its only process."""
+    """One cluster of the pair. `pid` is the id of its only process."""
 
     bootstrap: str
     pid: int
@@ -39,7 +40,7 @@ def default_folder() -> Path:
 
 
 def up(folder: Path, options: LabOptions) -> LabState:
-    """Start the pair, or find it running. Raises EnvironmentFault."""
+    """Start the pair and return its state. If it is already running, change nothing. Raises EnvironmentFault."""
     with _locked(folder):
         state = status(folder)
         if state is not None:
@@ -64,7 +65,7 @@ def up(folder: Path, options: LabOptions) -> LabState:
 
 
 def down(folder: Path) -> LabState | None:
-    """End the pair and remove its data. Return None if there is none."""
+    """End the pair, remove its data, and return its former state. Return None if there is no pair."""
     if not (folder / _STATE).exists():
         return None
     with _locked(folder):
@@ -78,8 +79,8 @@ def down(folder: Path) -> LabState | None:
 
 
 def status(folder: Path) -> LabState | None:
-    """Return the state that `up` wrote to this folder, or None if there is none. Raises EnvironmentFault if the file is
-    not ours."""
+    """Return the state that `up` wrote to this folder, or None if there is none. Raises EnvironmentFault if the file
+    cannot be read as such a state."""
     try:
         return msgspec.json.decode((folder / _STATE).read_bytes(), type=LabState)
     except FileNotFoundError:
@@ -93,7 +94,8 @@ def is_running(cluster: LabCluster) -> bool:
 
 
 def _process(cluster: LabCluster) -> psutil.Process | None:
-    """Return the process, if it still is the one that `up` started. The system reuses process ids."""
+    """Return the cluster's process if it is still the one that `up` started. The process id may belong to another
+    program by now."""
     try:
         process = psutil.Process(cluster.pid)
         ours = any(part.startswith(cluster.folder) for part in process.cmdline())
@@ -121,7 +123,7 @@ def _signal(processes: list[psutil.Process], send: Callable[[psutil.Process], No
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """Hold a lock, so that only one command runs at a time."""
+    """Hold a lock, so that only one command at a time changes the pair."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lab.lock").open("w")

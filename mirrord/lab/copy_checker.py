@@ -1,4 +1,4 @@
-"""Compares a topic with its copy record by record: nothing may be missing, doubled, altered, foreign or out of order.
+"""Compares a topic with its copy record by record: no record may be missing, doubled, altered, foreign or out of order.
 
 librdkafka, which shares no code with mirrord, reads both sides from the first offset to the end: the source as
 `read_committed`, the target as `read_uncommitted`. A record consists of its key, value, headers and time. In the copy,
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 60.0
-"""How long a partition may return nothing, not even its end."""
+"""How long a partition may return neither records nor its end before the comparison fails."""
 _AT_ONCE = 10_000
 _WAIT_MS, _REMOTE_WAIT_MS = 10, 5_000
 _REMOTE_S = 3.0
-"""A partition that returns nothing for this long may be in remote storage."""
+"""A partition that returns nothing for this long is assumed to be in remote storage."""
 _LOOK_S = 0.2
 _BEGINNING = 0
 
@@ -33,7 +33,7 @@ class TopicPair(NamedTuple):
 
 
 class DifferenceCounts(NamedTuple):
-    """How a sequence of records differs from the expected one. All fields are zero if it does not."""
+    """How a sequence of records differs from the expected one: the number of records by kind of difference."""
 
     missing: int = 0
     doubled: int = 0
@@ -49,7 +49,7 @@ class DifferenceCounts(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """The result of one partition of one pair. `payload_bytes` is the size of the source's keys, values and headers."""
+    """The result for one partition of a pair. `payload_bytes` is the size of the source's keys, values and headers."""
 
     pair: TopicPair
     partition: int
@@ -57,11 +57,11 @@ class PartitionResult(NamedTuple):
     payload_bytes: int
     difference: DifferenceCounts
     where: str
-    """The first place where the two differ, for people. Empty if they are the same."""
+    """The first place where the two logs differ, for people. Empty if they are the same."""
 
 
 class CopyComparison(NamedTuple):
-    """The results of all partitions of all pairs, in order."""
+    """The results for all partitions of all pairs, in order."""
 
     partitions: tuple[PartitionResult, ...]
 
@@ -102,11 +102,11 @@ def compare(
     processes: int = 2,
     report: Callable[[PartitionResult], None] = lambda _: None,
 ) -> CopyComparison:
-    """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write
-    meanwhile.
+    """Compare topics. `source` and `target` are bootstrap addresses of plaintext listeners. No client may write in the
+    meantime.
 
-    `report` is called with each partition as soon as it is done. With one process, the comparison runs in this process.
-    Raises EnvironmentFault if a cluster does not answer.
+    `report` is called with the result of each partition as soon as it is known. With one process, the comparison runs
+    in the calling process. Raises EnvironmentFault if a cluster does not answer.
     """
     work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
     results: dict[tuple[TopicPair, int], PartitionResult] = {}
@@ -126,7 +126,7 @@ def compare(
 
 
 def compare_partition(source: str, target: str, pair: TopicPair, partition: int) -> PartitionResult:
-    """Compare one partition. Raises EnvironmentFault."""
+    """Compare one partition of a pair, and return the result. Raises EnvironmentFault."""
     wanted = _read(source, pair.source, partition, isolation="read_committed")
     found = _read(target, pair.target, partition, isolation="read_uncommitted")
     return PartitionResult(
@@ -140,7 +140,8 @@ def compare_partition(source: str, target: str, pair: TopicPair, partition: int)
 
 
 def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
-    """Return how `found` differs from `wanted`. Equal numbers are equal records, which may occur several times.
+    """Return how `found` differs from `wanted`. Both hold digests of records; equal digests mean equal records, which
+    may occur several times.
 
     A missing record and a foreign record together count as one altered record. A record counts as out of order if a
     record that belongs after it came earlier.
@@ -157,7 +158,7 @@ def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
 
 
 class _Records(NamedTuple):
-    """The records of a partition: a digest and the offset of each record."""
+    """The records of one partition: the digest and the offset of each."""
 
     digests: "array[int]"
     offsets: "array[int]"

@@ -1,4 +1,4 @@
-"""The jars of Apache Kafka, by name and version, fetched through the Ivy jar that pyspark includes.
+"""Downloads the jars of Apache Kafka, by name and version, with the Ivy jar that pyspark includes.
 
 Ivy's default settings decide where the jars come from. In a network that uses another repository, MIRRORD_IVY_SETTINGS
 names an Ivy settings file. A proxy or a trust store is configured in Java (JAVA_TOOL_OPTIONS).
@@ -26,15 +26,15 @@ _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 
 
 class Bundle(NamedTuple):
-    """Jars that are fetched together."""
+    """Jars that are downloaded together."""
 
     folder: str
-    """Folder name in the cache, before the version."""
+    """Name of the folder in the cache, to which the version is appended."""
     module: str
     """The module of `org.apache.kafka` that depends on all others."""
     what: str
     classifier: str = ""
-    """Classifier of a single jar, which is downloaded without its dependencies."""
+    """Classifier of the jar. If it is set, only this jar is downloaded, without its dependencies."""
 
     def jar(self, version: str) -> str:
         """Return the file name of the module's own jar."""
@@ -44,7 +44,7 @@ class Bundle(NamedTuple):
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
-"""LocalTieredStorage, a remote storage that is a folder (0.6 MB). It runs inside a broker."""
+"""LocalTieredStorage: remote storage in a local folder (0.6 MB). It runs inside a broker."""
 
 
 def cache_folder() -> Path:
@@ -81,7 +81,7 @@ def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Hold a lock that one process at a time can have."""
+    """Hold a lock that only one process at a time can hold."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -136,7 +136,7 @@ def _dependency(organisation: str, name: str, revision: str, conf: str, artifact
 
 
 def ivy_complaint(output: str) -> str:
-    """Return the line of Ivy's output that best describes the error."""
+    """Return the line of Ivy's output that best describes why it failed."""
     lines = [line.strip(" :\t") for line in output.splitlines()]
     for phrase in ("Exception", "Server access error", "not found", "FAILED", "rror"):
         for line in lines:

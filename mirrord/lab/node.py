@@ -16,14 +16,15 @@ from mirrord.runtime.leash import leashed
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
 
-# The leash is tied to the thread that starts the process. This thread lives until the interpreter exits.
+# A node ends together with the thread that started its process (`leashed`). This thread lives until the interpreter
+# exits.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
 
 
 class Node:
     """A Kafka process that can be killed, paused and started again. Its folder and its ports stay the same.
 
-    A detached node outlives this process. Any other node ends with it, however this process ends.
+    A detached node outlives the process that starts it. Any other node ends with that process, however it ends.
     """
 
     def __init__(self, node_id: int, folder: Path, command: list[str], *, detached: bool) -> None:
@@ -48,7 +49,7 @@ class Node:
         return self._process.pid
 
     def listens_on(self, ports: Collection[int]) -> bool:
-        """Return whether the process itself listens on all these ports. Listeners of other processes do not count."""
+        """Return whether this node's process listens on all these ports. Listeners of other processes do not count."""
         if not self.running:
             return False
         try:
@@ -63,7 +64,7 @@ class Node:
         self._process = _starter.submit(self._spawn).result()
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end of the process, so that its port is free again."""
+        """Send SIGKILL and wait until the process has ended, so that its ports are free again."""
         self._end(lambda process: process.kill())
 
     def stop(self) -> None:
@@ -76,7 +77,7 @@ class Node:
         """Send SIGSTOP: the node hangs, and its connections stay open. Return when none of its threads runs any more.
 
         Threads that run on other cores receive a signal only when they next enter the kernel. A broker can therefore
-        still answer a request that is sent right after `kill`.
+        still answer a request that is sent right after the signal.
         """
         os.kill(self.pid, signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_SECONDS
@@ -85,7 +86,8 @@ class Node:
                 raise EnvironmentFault(f"node {self.node_id} does not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
 
     def _running_threads(self) -> bool:
-        """Return whether a thread is not stopped yet, according to /proc. Return False if /proc does not exist."""
+        """Return whether any thread of the process is not stopped yet, according to /proc. Return False if /proc does
+        not exist."""
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             try:
                 state = stat.read_text().rpartition(")")[2].split()[0]
@@ -99,7 +101,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Return the end of the output that the node has printed since it was created."""
+        """Return the last lines of what the node has printed since it was created."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))

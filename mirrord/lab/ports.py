@@ -1,4 +1,4 @@
-"""Free ports on 127.0.0.1 for brokers that are killed and come back on the same port."""
+"""Finds free ports on 127.0.0.1 for brokers that are killed and come back on the same port."""
 
 import random
 import socket
@@ -14,10 +14,10 @@ _given: set[int] = set()
 
 def free_ports(count: int) -> list[int]:
     """Return ports that no process listens on and that this process has not been given before. Raises OSError if there
-    are none.
+    are not enough of them.
 
-    They are outside the range that the kernel uses for outgoing connections. A client that keeps trying to reach a
-    killed broker on a port in that range would sooner or later get the port itself, or even connect to itself.
+    The ports are outside the range that the kernel uses for outgoing connections. Otherwise, a client that keeps trying
+    to reach a killed broker would sooner or later get the broker's port for its connection, or even connect to itself.
     """
     low, high = widest_gap(*_ephemeral_range())
     chance = random.SystemRandom()
@@ -50,7 +50,7 @@ def _ephemeral_range() -> tuple[int, int]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As Java's server sockets do: old connections in TIME_WAIT do not block the port.
+        # Java's server sockets set this option, too. With it, old connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))

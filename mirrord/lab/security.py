@@ -15,8 +15,8 @@ _TOKEN_SECONDS = 86_400
 
 
 def write_certificates(options: LabOptions, folder: Path) -> None:
-    """Write a CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and a client's (`client.key`,
-    `client.pem`)."""
+    """Write the certificate of a CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and, if clients need
+    them, a client's key and certificate (`client.key`, `client.pem`)."""
     try:
         import trustme  # noqa: PLC0415 - a development dependency: `mirrord lab up` works without it
     except ImportError:

@@ -1,4 +1,4 @@
-"""The options of a lab cluster, and the server.properties of its nodes. Pure: text in, text out."""
+"""The options of a lab cluster, and the server.properties of its nodes. Pure: options are turned into text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, kw_only=True)
 class LabOptions:
-    """One cluster: its size, its version, and how clients authenticate."""
+    """The options of one cluster: its size, its version, and how clients authenticate."""
 
     version: str = KAFKA_VERSION
     brokers: int = 1
@@ -30,18 +30,18 @@ class LabOptions:
     authorizer: bool = False
     """Whether every user other than `admin` needs ACLs. Only useful with SASL or `client_certificates`."""
     client_certificates: bool = False
-    """With TLS: clients must present a certificate of the cluster's CA."""
+    """Whether clients must present a certificate of the cluster's CA. Only useful with TLS."""
     relayed: tuple[int, int] | None = None
-    """(Listen port, advertised port): a second plaintext listener for clients on the first port, which advertises the
-    second one, that of a relay. For a cluster of one broker."""
+    """The port of an additional plaintext listener, and the port that this listener advertises, which is that of a
+    relay between client and broker. Only for a cluster of one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties that override the nodes' server.properties."""
     heap_mb: int = 384
     quick_start: bool = True
-    """Java compiles quickly instead of well, and collects garbage with one thread. This is right for tests and wrong
-    for benchmarks, in which Java runs with the options of Kafka's own start script."""
+    """Whether Java starts fast: it then compiles with few optimizations and collects garbage with one thread. This
+    suits tests. Without it, Java runs with the options of Kafka's start script, which benchmarks need."""
     java_options: tuple[str, ...] = ()
-    """Further options of Java, for the nodes only."""
+    """Further options of Java. They apply only to the nodes, not to Kafka's tools."""
 
     @property
     def tls(self) -> bool:
@@ -71,8 +71,8 @@ class Ports:
 
 
 def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
-    """Return the server.properties of one node. `folder` is the cluster's, with `store.pem` and `ca.pem` if it uses
-    TLS."""
+    """Return the server.properties of one node. `folder` is the folder of the cluster; with TLS it holds `store.pem`
+    and `ca.pem`."""
     controller_id = options.node_ids[0]
     roles = [
         role for role, has in (("broker", node_id != CONTROLLER_ID), ("controller", node_id == controller_id)) if has
@@ -110,7 +110,7 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def scram_credentials(options: LabOptions) -> list[str]:
-    """Return the values of --add-scram that give every user both SCRAM mechanisms."""
+    """Return the values of the option --add-scram that let every user log in with both SCRAM mechanisms."""
     if not options.sasl:
         return []
     return [
@@ -123,17 +123,18 @@ def scram_credentials(options: LabOptions) -> list[str]:
 
 _QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _AS_KAFKA_STARTS = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-"""KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh."""
+"""The performance options of Kafka's start script (KAFKA_JVM_PERFORMANCE_OPTS in kafka-run-class.sh)."""
 
 
 def class_archive(java: str, jars: Path) -> Path:
-    """Return the path of the class archive for these jars and this Java. `tests.fixtures.class_archive` makes it."""
+    """Return the path of the archive of loaded classes for these jars and this Java (class data sharing).
+    `tests.fixtures.class_archive` creates it."""
     changed = Path(java).resolve().stat()
     return jars.parent / f"{jars.name}-classes-{changed.st_size:x}-{int(changed.st_mtime):x}.jsa"
 
 
 def archive_options(java: str, jars: Path) -> list[str]:
-    """Return the options with which Java uses the class archive, or none if it does not exist."""
+    """Return the options with which Java uses the class archive; an empty list if the archive does not exist."""
     archive = class_archive(java, jars)
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
@@ -194,8 +195,8 @@ def _sasl(options: LabOptions) -> dict[str, str]:
         "plain": f"{_LOGIN}.plain.PlainLoginModule required {plain};",
         "scram-sha-256": f"{_LOGIN}.scram.ScramLoginModule required;",
         "scram-sha-512": f"{_LOGIN}.scram.ScramLoginModule required;",
-        # Without a configured validator, the broker accepts unsigned tokens. That is enough to see that a client sends
-        # one.
+        # Without a configured validator, the broker accepts unsigned tokens, which is enough to test that a client
+        # sends one.
         "oauthbearer": f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";',
     }
     return {

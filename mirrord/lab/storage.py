@@ -1,7 +1,8 @@
-"""The data folders of new nodes, as Kafka's storage tool creates them.
+"""Creates the data folders of new nodes, with the contents that Kafka's storage tool gives them.
 
 The tool is a Java program that takes seconds of CPU time. Its output differs between nodes and clusters only in three
-ids. Within one process it therefore runs once for each version and set of users; the other folders are copies.
+ids. Within one process it therefore runs once for each version and set of users, and further folders are copies of its
+output with other ids.
 """
 
 import base64
@@ -19,7 +20,7 @@ _made: dict[tuple[str, ...], dict[str, bytes]] = {}
 
 
 def new_id() -> str:
-    """Return a new id of a cluster or a folder in Kafka's format: 16 bytes in base64, without a leading dash."""
+    """Return a new id for a cluster or a folder in Kafka's format: 16 bytes in base64, without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -31,8 +32,8 @@ def format_folder(
 ) -> None:
     """Create the data folder of a node; `ids` are those of the cluster and the node.
 
-    `tool` runs the storage tool, `credentials` are its values for --add-scram, and `config` is the node's
-    server.properties, which names `data`. Raises EnvironmentFault if the tool refuses.
+    `tool` is the command of the storage tool, `credentials` are its values for --add-scram, and `config` is the node's
+    server.properties, which names `data`. Raises EnvironmentFault if the tool fails.
     """
     with _lock:
         key = (*tool, "", *credentials)
@@ -47,7 +48,7 @@ def format_folder(
 
 
 def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
-    """Return the same properties with other ids, where the properties contain them."""
+    """Return the contents of a properties file in which these ids are replaced."""
     lines: list[str] = []
     for line in meta.decode("latin-1").splitlines():
         name = line.partition("=")[0]

@@ -1,4 +1,4 @@
-"""The part of `mirrord check` about permissions: all that a flow needs, and which of them are missing."""
+"""The part of `mirrord check` about permissions: which permissions a flow needs, and which of them are missing."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,9 +35,9 @@ from mirrord.topics.rules.topic_configs import replication_factor
 from policies.flow_policies import selection_of
 
 _ANYBODY = "mirrord-check"
-"""Replaces the wildcard of a pattern: no other client gives a group or a transactional id this name."""
+"""Replaces the wildcard of a pattern, to form a name that no other client uses for a group or a transactional id."""
 _NO_TOPIC = ":"
-"""No topic can have this name (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
+"""A name that no topic can have (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
 
 
 async def rights_findings(
@@ -49,7 +49,7 @@ async def rights_findings(
 ) -> tuple[list[RightSeen], list[Finding]]:
     """Return all permissions that are needed, and a finding for each one that is missing. Raises EnvironmentFault.
 
-    `ledger` is None if it cannot be read; then it is not known what was copied before.
+    `ledger` is None if it cannot be read. In that case it is not known what was copied before.
     """
     flow, plan = survey.flow, survey.preview.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
@@ -101,9 +101,9 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
-    """Return source topics that were copied and are still selected, but may not be described.
+    """Return source topics that were copied and are still selected, but that mirrord may not describe.
 
-    A configured pattern does not name them, so they are found through the ledger.
+    They are found through the ledger, because the source cluster does not list them.
     """
     there, copies = survey.preview.source.topics, survey.preview.target.topics
     selection = selection_of(survey.flow)
@@ -118,8 +118,8 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
 
 async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
-    """Return what MirrorMaker 2 left, or None if no lane would ask for that
-    (`mirrord.replication.host.mm2_takeover`)."""
+    """Return the topic and the group of MirrorMaker 2 that new lanes will consult
+    (`mirrord.replication.host.mm2_takeover`), or None if no lane will consult them."""
     flow = survey.flow
     if flow.from_mm2.takeover == "off" or ledger is None:
         return None
@@ -142,10 +142,10 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 
 async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Return whether an operation is allowed, or None if unknown.
+    """Return whether an operation is allowed, or None if that is not known.
 
-    Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be
-    used is found out by trying.
+    A broker reports the allowed operations only to clients with DESCRIBE. For configs, groups and transactional ids,
+    mirrord tries a request instead.
     """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
@@ -159,10 +159,11 @@ async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> boo
 
 
 async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Return whether mirrord may use a group.
+    """Return whether mirrord may use a group, or None if that is not known.
 
     Any broker checks the permission before it answers that another broker coordinates the group
-    (kafka.server.KafkaApis). Asking for the group's coordinator could create a topic. Raises EnvironmentFault.
+    (kafka.server.KafkaApis). A request for the group's coordinator is avoided, because it could create a topic. Raises
+    EnvironmentFault.
     """
     node = any_node(cluster)
     if node is None:
@@ -186,10 +187,10 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
 
 
 async def _may_write_under(config: Config, right: Right) -> bool | None:
-    """Return whether mirrord may write with a transactional id.
+    """Return whether mirrord may write with a transactional id, or None if that is not known.
 
-    Ending a transaction of an id that no client uses changes nothing. A broker checks the permission first, and then
-    answers that it is not the coordinator, or that it knows no such producer (kafka.server.KafkaApis,
+    mirrord ends a transaction of an id that no client uses, which changes nothing. A broker checks the permission
+    first, and then answers that it is not the coordinator, or that it knows no such producer (kafka.server.KafkaApis,
     TransactionCoordinator).
     """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)

@@ -1,4 +1,5 @@
-"""Examines a cluster from outside: whether each broker can be reached at its advertised address, and its properties."""
+"""Examines a cluster over the network: whether each broker can be reached at its advertised address, and which Kafka
+release it resembles."""
 
 import asyncio
 from functools import partial
@@ -30,19 +31,20 @@ class BrokerSeen(msgspec.Struct, frozen=True):
 
 
 class ClusterSeen(msgspec.Struct, frozen=True):
-    """A cluster. If none of the configured addresses leads to it, `error` is set and the other fields are empty."""
+    """A cluster as it was seen over the network. If none of the configured addresses answers, `error` is set and the
+    other fields are empty."""
 
     alias: Alias
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """The operations that we may use on the cluster
+    """The operations on the cluster that mirrord is allowed to use
     (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`); None if not reported."""
     error: str = ""
 
 
 def any_node(cluster: ClusterSeen) -> int | None:
-    """Return a broker that can be reached; None if there is none."""
+    """Return the id of a broker that can be reached; None if there is none."""
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 

@@ -1,4 +1,5 @@
-"""Compares the age of the backlog with how long the target remembers producers, and compares clocks where possible."""
+"""Compares the age of the backlog with the time for which the target remembers producers. It also compares clocks,
+where Kafka allows it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,9 +19,9 @@ _HOUR_MS = 3_600_000
 async def backlog_findings(
     config: Config, survey: FlowSurvey, state: FlowState | None, remembered_ms: int, now_ms: int
 ) -> list[Finding]:
-    """Return findings about lanes that will copy records older than half of the target's producer expiry.
+    """Return a finding if lanes will copy records older than half of the target's producer expiry.
 
-    The target forgets a producer after that time. Raises Unreachable.
+    The target forgets a producer after the whole expiry. Raises Unreachable.
     """
     flow = survey.flow
     partitions = _selected(survey)
@@ -54,7 +55,8 @@ async def backlog_findings(
 
 
 async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
-    """Return what Kafka reveals about clocks, which is only the timestamps of records. Raises Unreachable."""
+    """Return findings about clocks. Kafka reveals the time only through the timestamps of records. Raises
+    Unreachable."""
     flow = survey.flow
     findings: list[Finding] = []
     ahead = await offsets_at(config.clusters[flow.source], _selected(survey), now_ms + AHEAD_MS)
@@ -102,7 +104,7 @@ def _selected(survey: FlowSurvey) -> set[TopicPartition]:
 async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the position where each lane resumes, or where it will begin."""
+    """Return the source offset at which each lane resumes, or at which it will begin."""
     flow, source = survey.flow, survey.preview.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():

@@ -1,6 +1,7 @@
-"""Copies until caught up: which source ends must be reached, whether they are, and the proof when all is drained.
+"""Decides when a migration has caught up (`mirrord start --until-caught-up`): it requests the source ends that must be
+reached, observes whether they are, and proves the result when all lanes are drained.
 
-The ends are requested twice. When the first ends are reached, only a short range has arrived in the meantime, and the
+The ends are requested twice. When the first ends are reached, only few records have arrived in the meantime, and the
 ends at that moment are the ones that count. If no client writes to the source any more, they are its final ends.
 """
 
@@ -21,8 +22,8 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import read_state
 
 UNCOVERED_S = 30.0
-"""How long a selected partition may have no lane while its flow runs (its target topic cannot be created), or have a
-lane that reports why it does not begin."""
+"""Time limit for a running flow to begin copying a selected partition. A partition is late if it has no lane, for
+example because its target topic cannot be created, or if its lane reports why it does not begin."""
 
 HALTED_S = 10.0
 """How long a lane may be halted before it counts as permanently halted."""
@@ -31,7 +32,8 @@ EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
-    """What is known of a flow that has caught up and was drained."""
+    """The proof for one flow that has caught up and was drained: what was copied, what was not, and what does not
+    agree."""
 
     flow: str
     partitions: int
@@ -42,7 +44,7 @@ class FlowProof(msgspec.Struct, frozen=True):
     counted: int
     """Number of partitions whose offsets could be counted from their beginning."""
     newer: int
-    """Number of source offsets that arrived after the last copied record, because a client still writes there."""
+    """Number of source offsets after the last copied record. There are some if a client still writes to the source."""
     differences: tuple[str, ...]
 
     @property
@@ -52,7 +54,7 @@ class FlowProof(msgspec.Struct, frozen=True):
 
 
 class CatchUp:
-    """One migration."""
+    """Follows one migration until it has caught up."""
 
     def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
@@ -61,7 +63,7 @@ class CatchUp:
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
-        """The time since when each lane has been halted without interruption."""
+        """For each lane that is halted, the time since when it has been halted without interruption."""
 
     async def reached(self, status: Status) -> bool:
         """Return whether every selected partition has been copied up to the ends that count.
@@ -79,11 +81,12 @@ class CatchUp:
         return False
 
     async def prove(self) -> list[FlowProof]:
-        """Compare the ledgers with the ends that count and with the target's ends. Raises EnvironmentFault."""
+        """Compare the ledgers with the final source ends and with the target's ends, and return the proof for each
+        flow. Raises EnvironmentFault."""
         return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
 
     async def _read_ends(self) -> bool:
-        """Request the ends of every selected partition; return whether all of them answered."""
+        """Request the ends of every selected partition. Return whether all of them were answered."""
         surveys = await survey_flows(self._config, self._access)
         ends: dict[str, EndOffsets] = {}
         for flow in self._config.flows:
@@ -124,9 +127,10 @@ class CatchUp:
         return not uncovered and not behind(flow.lanes, ends)
 
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
-        """Return whether a lane is halted for too long.
+        """Return whether a lane has been halted for too long.
 
-        A lane that an earlier run left halted tries again first, and a policy needs a moment to decide.
+        A lane that was already halted before this start tries again first, and a policy such as `on_reject` takes a
+        moment to decide.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
@@ -176,7 +180,7 @@ def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartitio
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
     """Return the partitions that are not known to be copied up to their end.
 
-    A partition whose lane is not copying now is one of them.
+    This includes every partition whose lane is not copying now.
     """
     return sorted(
         partition

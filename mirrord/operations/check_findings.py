@@ -1,4 +1,4 @@
-"""`mirrord check`: finds out everything that can be known before a start from both clusters, and changes nothing."""
+"""`mirrord check`: finds out from both clusters everything that can be known before a start, and changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
@@ -39,12 +39,12 @@ class CheckReport(msgspec.Struct, frozen=True):
 
     @property
     def would_start(self) -> bool:
-        """Whether nothing was found that keeps a start from doing what the configuration asks for."""
+        """Whether nothing was found that would keep a start from doing what the configuration says."""
         return not any(finding.severity == "error" for finding in self.findings)
 
 
 async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckReport:
-    """Examine every cluster and flow. If a cluster or flow cannot be asked, that becomes a finding.
+    """Examine every cluster and flow. If a cluster or a flow's ledger does not answer, that becomes a finding.
 
     With `probe`, also write to the probe topic of each flow and remove it again.
     """
@@ -136,7 +136,8 @@ async def _check_flow(
 
 
 async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
-    """Return what the flow's ledger says, empty if it has not begun; None if that cannot be known."""
+    """Return the state of the flow's ledger, and findings about it. The state is empty if the flow has never run, and
+    None if the ledger cannot be read."""
     flow, preview = survey.flow, survey.preview
     if preview.source.cluster_id == preview.target.cluster_id:
         same = Finding(
@@ -178,7 +179,7 @@ async def _backlog(
 
 
 async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
-    """Return findings for the partitions that would wait for a decision, grouped by topic."""
+    """Return a finding for each topic with partitions that would not begin until an operator decides."""
     if ledger is None:
         return []
     waiting: dict[str, list[Beginning]] = {}

@@ -1,4 +1,4 @@
-"""A survey of both clusters of every flow at one moment, for read-only commands."""
+"""A survey of both clusters of every flow at one moment, for commands that change nothing."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from mirrord.topics.topic_claims import Claims
 
 
 class FlowSurvey(msgspec.Struct, frozen=True):
-    """The survey of one flow: the topics on both sides, and what `start` would do."""
+    """The survey of one flow: the topics on both clusters, and what `start` would do."""
 
     flow: FlowConfig
     preview: DiscoveryPreview
@@ -24,16 +24,16 @@ class FlowSurvey(msgspec.Struct, frozen=True):
 
 
 async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
-    """Survey every flow; return the results by flow name, in the order of the configuration.
+    """Survey every flow, and return the results by flow name, in the order of the configuration.
 
-    A flow's result is the error if one of its clusters does not answer.
+    If one of its clusters does not answer, the result for a flow is the error.
     """
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     admins = {alias: access.admin(alias) for alias in aliases}
     claims = await _claims(config, access)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
-        # The flows are surveyed in order: the first one to claim a target topic has it, as in a daemon.
+        # The flows are surveyed in order, because the first one to claim a target topic gets it, as in a daemon.
         for flow in config.flows:
             surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
     finally:
@@ -42,7 +42,7 @@ async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowS
 
 
 async def _claims(config: Config, access: ClusterAccess) -> Claims:
-    """Return which flow copies into which topic, and the names of target topics, according to the ledgers."""
+    """Return what the ledgers say about target topics: which flow writes to each, and their names."""
     claims = Claims(config.all_flows)
     for name, view in (await read_ledgers(config, access)).items():
         if isinstance(view, LedgerView):
@@ -55,7 +55,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both clusters are asked, so that faults of both are reported.
+    # Both clusters are asked, so that errors of both are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.describe([])
@@ -73,7 +73,7 @@ async def _survey(
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
-    """Return a line for each topic that the flow's ledger knows; none when the ledger cannot be read."""
+    """Return a line for each topic that the flow's ledger knows. Return nothing if the ledger cannot be read."""
     if not isinstance(view, LedgerView):
         return []
     partitions: dict[tuple[str, str], set[int]] = {}

@@ -1,4 +1,4 @@
-"""Gathers effective configs for `mirrord check`."""
+"""The findings of `mirrord check` about the configs that are in effect for topics and brokers."""
 
 from mirrord.config.schema import ClusterConfig, Config
 from mirrord.kafka.client.effective_configs import broker_settings, topic_settings
@@ -13,9 +13,9 @@ from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPairCon
 
 
 async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
-    """Return what the target would refuse or rewrite.
+    """Return findings about configs with which the target would refuse or rewrite records.
 
-    A topic that does not exist yet will have the brokers' configs. Raises Unreachable.
+    For a target topic that does not exist yet, the brokers' configs are used. Raises Unreachable.
     """
     flow, preview = survey.flow, survey.preview
     timeout_s = config.runtime.request_timeout_ms / 1000
@@ -45,7 +45,8 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """Return how long the target remembers a producer; None if that may not be seen. Raises Unreachable."""
+    """Return for how many milliseconds the target remembers a producer; None if mirrord may not see that. Raises
+    Unreachable."""
     node = any_node(target)
     if node is None:
         return None

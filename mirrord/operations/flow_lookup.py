@@ -1,4 +1,4 @@
-"""Finds the flows that a partition name given by a user may refer to, with the contents of their ledgers."""
+"""Finds the flows that a user may mean by the name of a partition, and reads their ledgers."""
 
 from collections.abc import Iterable
 
@@ -15,8 +15,9 @@ async def ledgers_meant(
 ) -> tuple[str, dict[str, LedgerView | MirrordError]]:
     """Return the name without its flow, and the ledgers of the flows that it may belong to.
 
-    The flow is the one in the name (`FLOW:NAME`) or the one that is passed in addition to the name; without either, all
-    flows are read. Raises ConfigError for a flow that does not exist, and when the two differ.
+    The flow is the one in the name (`FLOW:NAME`), or the one that is passed in addition to the name. If neither is
+    given, the ledgers of all flows are read. Raises ConfigError for a flow that does not exist, and if the two flows
+    differ.
     """
     prefix, _, name = name.rpartition(":")
     for chosen in filter(None, (flow, prefix)):
@@ -25,5 +26,5 @@ async def ledgers_meant(
 
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:
-    """Return the error for an ambiguous name. mirrord does not guess the flow."""
+    """Return the error for a name that exists in several flows. mirrord does not guess which flow is meant."""
     return ConfigError(f'"{name}" is ambiguous: it may belong to {" or ".join(sorted(flows))}; choose with --flow')

@@ -1,6 +1,6 @@
-"""Checks which of the permissions that a flow needs its two principals have.
+"""Checks which of the permissions that a flow needs are held by mirrord's principals on the two clusters.
 
-Nothing is altered: the creation of topics is only validated.
+Nothing is altered. Whether topics can be created is found out by requests that only validate.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from mirrord.model.names import Alias
 from mirrord.operations.rules.required_acls import CODES, Need, Right
 
 UNAUTHORIZED = "AUTHORIZATION_FAILED"
-"""Part of the names of all Kafka errors for a missing permission."""
+"""A part of the name that all of Kafka's errors for a missing permission have in common."""
 _IMPLIES_DESCRIBE = {"READ", "WRITE", "DELETE", "ALTER", "DESCRIBE"}
 
 
 class RightSeen(msgspec.Struct, frozen=True):
-    """A permission that a flow needs, and whether it is held."""
+    """A permission that a flow needs, and whether mirrord holds it."""
 
     flow: str
     right: Right
     held: bool | None
-    """None if the cluster does not say, or was not asked."""
+    """Whether mirrord holds the permission; None if the cluster does not say, or was not asked."""
     missing: Severity
     purpose: str
 
@@ -38,7 +38,8 @@ async def see_rights(
     shapes: Mapping[str, TopicShape],
     allowed: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
-    """Return the permissions, and why target topics cannot be created for any reason other than a missing permission.
+    """Return which permissions are held, and why target topics cannot be created for any reason other than a missing
+    permission.
 
     `shapes` describe the missing target topics. `allowed` holds the known permissions on resources other than topics.
     Raises EnvironmentFault when a cluster does not answer.
@@ -98,7 +99,7 @@ async def _refused(
     seen: Mapping[Alias, ClusterTopics],
     shapes: Mapping[str, TopicShape],
 ) -> dict[Right, str]:
-    """Return the topics that could not be created now, and why. A topic that already exists is not reported."""
+    """Return the topics that could not be created now, and the reasons. A topic that already exists is not reported."""
     refused: dict[Right, str] = {}
     for alias, there in seen.items():
         missing = {right.name: right for right in creating if right.cluster == alias and right.name not in there.topics}

@@ -1,4 +1,5 @@
-"""The positions of groups, on request: reported by the daemon, or else found out from both clusters at that moment.
+"""Reports the positions of consumer groups on request. The daemon reports them; if no daemon answers, they are
+determined from both clusters at that moment.
 
 If the source does not answer, the target's offsets of groups that would be synced are reported anyway. Nothing is
 written.
@@ -34,7 +35,7 @@ BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sid
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
-    """Return the groups of the configured flows. Raises EnvironmentFault when nothing is known of any flow."""
+    """Return the positions of the groups, by flow. Raises EnvironmentFault when nothing is known of any flow."""
     return asyncio.run(_gather(config))
 
 
@@ -79,7 +80,7 @@ async def _both(
     lanes: Mapping[TopicAndPartition, LaneState],
     target: ClusterView,
 ) -> tuple[list[GroupStatus], str]:
-    """Return what both clusters say, and a line for operators."""
+    """Return the positions of the groups as both clusters report them, and a remark for operators."""
     book = GroupBook(GroupFilter(flow.groups).passes)
     try:
         async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
@@ -140,7 +141,7 @@ def _unknown(group: str, place: TopicAndPartition, copy: TopicAndPartition, comm
 
 @asynccontextmanager
 async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
-    """Open a connection to a cluster, for a one-time look."""
+    """Open a context with a view of a cluster. The view is closed with the context."""
     options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
     view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
     view.start()

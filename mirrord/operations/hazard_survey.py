@@ -1,5 +1,5 @@
-"""Gathers the input for `mirrord.topics.rules.hazards`: what target topics hold, and what the ledgers of other flows
-say."""
+"""Gathers the input for `mirrord.topics.rules.hazards`: the contents of target topics, and the ledgers of other
+flows."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,8 @@ from mirrord.topics.rules.hazards import deletions_both_ways, foreign_content, o
 async def find_hazards(
     config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> list[Finding]:
-    """Return the hazards of one flow. A question that cannot be answered becomes a note and raises nothing."""
+    """Return the hazards of one flow. If something cannot be determined, that becomes a finding of the severity
+    "note"."""
     flow, preview = survey.flow, survey.preview
     target = preview.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
@@ -60,7 +61,7 @@ async def find_hazards(
 
 
 async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]) -> FlowState:
-    """Return the current state in the flow's ledger. Raises LedgerMissing, LedgerUnavailable and other errors."""
+    """Return the current state of the flow's ledger. Raises LedgerMissing, LedgerUnavailable and other errors."""
     store = ledger(flow)
     await store.open(read_only=True)
     try:
@@ -72,8 +73,8 @@ async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStor
 async def producers_back(
     config: Config, flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> frozenset[int]:
-    """Return the producer ids of the flows that copy the same topics back. The records that they wrote into the source
-    are on both sides.
+    """Return the producer ids of the flows that copy the same topics in the opposite direction. The source records that
+    have these producer ids came from the target.
 
     A flow that has never run has written nothing. Raises LedgerUnavailable and other errors, because without the
     ledgers of these flows copies cannot be distinguished from originals.
@@ -92,7 +93,7 @@ def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
-    """Return how many offsets are in existing target topics that the ledger does not know."""
+    """Return the number of offsets in each target topic that exists but is not in the flow's ledger."""
     target = survey.preview.target.topics
     asked = {
         TopicPartition(name, partition)

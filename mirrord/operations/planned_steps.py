@@ -1,4 +1,4 @@
-"""Collects the steps that a start would take for one flow. Each part of mirrord that alters clusters adds its steps."""
+"""Collects the steps that a start would take for one flow. They come from all parts of mirrord that alter clusters."""
 
 import asyncio
 
@@ -46,7 +46,8 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
 async def upkeep_steps(
     flow: FlowConfig, preview: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> list[PlanStep]:
-    """Return the steps in the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
+    """Return the steps that alter configs, ACLs and deleted topics, in the order in which they are taken. Raises
+    EnvironmentFault when a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, preview, source, target)))
     copies = dict(preview.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
@@ -62,7 +63,7 @@ async def _settings(
 ) -> dict[str, SettingsPlan]:
     """Return the config changes by target topic, including topics that will be created.
 
-    Topics whose configs are not visible to us are omitted.
+    Topics whose configs mirrord may not see are omitted.
     """
     if not flow.sync.configs:
         return {}

@@ -1,4 +1,5 @@
-"""Reads the entries of the quarantine from the ledgers on the target clusters: all of them, or the one of an order."""
+"""Reads the entries of the quarantine from the ledgers on the target clusters: all of them, or the one that a command
+refers to."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from mirrord.replication.dead_letters.records import LetterPlace
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True):
-    """One entry, for people and programs."""
+    """One entry of the quarantine, with its flow and source partition."""
 
     flow: str
     topic: str
@@ -32,7 +33,8 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
 
 
 async def read_entries(config: Config) -> list[QuarantineEntry]:
-    """Return the entries of all flows that have ever run, sorted. Raises EnvironmentFault."""
+    """Return the quarantine entries of all flows that have ever run, sorted by flow, partition and offset. Raises
+    EnvironmentFault."""
     views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     found: list[QuarantineEntry] = []
     for name, view in views.items():
@@ -48,8 +50,8 @@ async def read_entries(config: Config) -> list[QuarantineEntry]:
 
 
 async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
-    """Return when the ledger recorded the records that a policy skipped. The entries themselves do not
-    hold that time."""
+    """Return the verdicts on records that a policy skipped, with the times at which the ledger recorded them. The
+    quarantine entries do not contain these times."""
     if not any(is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
     rejections: dict[LaneId, list[Gap]] = {}
@@ -61,7 +63,7 @@ async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap
 
 
 def is_untimed(entry: Parked) -> bool:
-    """Return whether an entry is skipped and does not say when, because a policy skipped it."""
+    """Return whether an entry was skipped by a policy. Such an entry does not say when it was skipped."""
     return entry.skipped is not None and entry.skipped.at_ms == 0
 
 
@@ -75,7 +77,7 @@ def _with_time(entry: Parked, rejections: Sequence[Gap]) -> Parked:
 
 
 class FoundEntry(NamedTuple):
-    """An entry of a lane's quarantine."""
+    """An entry of the quarantine, with its flow and its lane."""
 
     flow: FlowConfig
     lane: LaneState
@@ -83,15 +85,15 @@ class FoundEntry(NamedTuple):
 
     @property
     def place(self) -> LetterPlace:
-        """Where the entry begins."""
+        """The source position at which the entry begins."""
         lane = self.lane
         return LetterPlace(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
 
 
 async def find(config: Config, order: Order) -> FoundEntry | None:
-    """Find the quarantine entry that an order refers to: one that is waiting, otherwise one that was skipped.
+    """Return the quarantine entry that a command refers to: one that is waiting, or else one that was skipped.
 
-    Raises ConfigError if the order may refer to several flows.
+    Raises ConfigError if the command may refer to several flows.
     """
     name, views = await ledgers_meant(config, order.name, order.flow)
     found = [

@@ -1,6 +1,6 @@
-"""Parks the records that an operator skips, so that they can be restored later, and restores them.
+"""Parks the records that an operator skips, so that they can be brought back later, and brings them back.
 
-This is what `mirrord quarantine` does in addition to sending commands. Restoring needs no daemon.
+This is what `mirrord quarantine` does in addition to sending commands. No daemon is needed to bring records back.
 """
 
 import re
@@ -24,7 +24,8 @@ WITHOUT = "--without-parking"
 
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
-    """Return the same order once the records that it skips are in the dead-letter topic. Raises EnvironmentFault."""
+    """Write the records that a command skips to the dead-letter topic. Return the command, completed by their number
+    and first offset there. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         reason = f"the ledger does not say yet at which record {order.name} waits; try again"
@@ -53,7 +54,7 @@ async def bring_back(
     """Append skipped and parked records to their target topic, or to another topic of the target cluster, each record
     once.
 
-    Raises EnvironmentFault, or ConfigError if that is impossible.
+    Raises EnvironmentFault, and ConfigError if the records cannot be brought back.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -93,7 +94,7 @@ def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list
 def _check_policies(found: FoundEntry) -> None:
     """Raise NotParked if policies apply to the topic.
 
-    Records that a policy would drop, rename or mask must not reach the target in another way.
+    A record that a policy would drop or change must not reach the target unchanged in another way.
     """
     records = found.flow.records
     if records.is_on and any(re.fullmatch(pattern, found.lane.source_topic) for pattern in records.topics):
@@ -105,7 +106,8 @@ def _check_policies(found: FoundEntry) -> None:
 
 
 async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPartition:
-    """Return the partition to append to. Raises ConfigError if appending there would corrupt something else."""
+    """Return the partition to which the records are appended. Raises ConfigError if appending them there would do
+    harm."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
     admin = access.admin(flow.target)
@@ -125,7 +127,7 @@ async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPar
 
 
 async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> str:
-    """Return why nothing may be appended to the target topic, or an empty string."""
+    """Return why the records must not be appended to the target topic, or an empty string if they may."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
         return f"{lane.target_topic} was created again, and is no longer the topic that lacks the records"

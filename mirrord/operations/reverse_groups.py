@@ -1,7 +1,8 @@
-"""Where groups of the target would resume at the source, on request. It can also commit these positions there.
+"""Shows where groups of the target would resume at the source. On request, it also commits these positions there.
 
-This is `mirrord groups --reverse`, for the way back after a failover. A daemon that syncs groups back to the source
-(`groups.reverse`) is asked, unless something is to be committed. Otherwise both clusters are asked at that moment.
+This is `mirrord groups --reverse`, for the way back after a failover. If nothing is to be committed, a daemon that
+syncs groups back to the source (`groups.reverse`) is asked. Otherwise, the positions are determined from both clusters
+at that moment.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
 
 ROUNDS_S = 10.0
-"""Time limit for finding the coordinators of the groups."""
+"""Time limit for examining all groups. Finding their coordinators can take several attempts."""
 AGAIN_S = 0.2
 LOOKED = "determined from both clusters; nothing was committed"
 BOTH_WAYS = (
@@ -40,16 +41,17 @@ WRITTEN = "determined from both clusters; committed at the source where possible
 
 
 class ReverseOptions(NamedTuple):
-    """The options of a request."""
+    """The options of `mirrord groups --reverse`."""
 
     write: bool = False
-    """Commit at the source."""
+    """Whether the positions are committed at the source."""
     force: bool = False
-    """Let the target win even if the source is further ahead, or if it is unknown which side has moved last."""
+    """Whether the target's position is used even if the source is further ahead, or if it is not known which side moved
+    last."""
 
 
 def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
-    """Return the groups of the configured flows, from target to source.
+    """Return the positions of groups at the source that correspond to their positions at the target, by flow.
 
     Raises EnvironmentFault when nothing is known of any flow.
     """
@@ -112,14 +114,15 @@ async def _rounds(
     back: GroupBack,
     order: ReverseOptions,
 ) -> list[GroupStatus]:
-    """Run rounds until every group has been answered."""
+    """Examine the groups again and again until each of them is answered, and commit their positions if that was
+    requested."""
 
     async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:
         return atlas
 
     passes = GroupFilter(flow.groups).passes
     admin = GroupAdmin(target)
-    # The round itself asks for the source's commits, and none is synced to the target.
+    # `GroupRounds` requests the commits at the source itself. With the mode "off", none is synced to the target.
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
     try:
         async with asyncio.timeout(ROUNDS_S):

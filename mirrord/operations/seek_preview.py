@@ -1,6 +1,6 @@
-"""A preview of an operator command that moves a lane ahead in the source.
+"""A preview of the operator command that moves a lane ahead in the source.
 
-The preview is based on the flow's ledger and the two ends of the source's log. Nothing is altered.
+The preview is based on the flow's ledger and on the start and the end of the source's log. Nothing is altered.
 """
 
 from collections.abc import Mapping
@@ -21,39 +21,40 @@ from mirrord.supervision.rules.seek_orders import rule
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """Where a lane is to continue: at an offset, an end of the log, or a time. Exactly one field is set."""
+    """The position at which a lane is to continue: an offset, an end of the log, or a time. Exactly one field is
+    set."""
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None
-    """Continue at the beginning or at the end of the source's log."""
+    """The beginning or the end of the source's log."""
     time_ms: int | None = None
-    """Continue at the first record with this time or a later one, in ms since 1970."""
+    """The first record with this time or a later one, in ms since 1970."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect that the command would have."""
+    """The effect that the command would have on one lane."""
 
     flow: str
     topic: str
     partition: int
     position: int
-    """The lane's position according to its last progress record. A lane that is copying advances from there."""
+    """The lane's position according to its last progress record. A lane that is copying has advanced since."""
     to: int
     log_start: int
     log_end: int
     target_topic: str
     target_offset: int
-    """Offset after the lane's last record in the target."""
+    """The offset after the lane's last record in the target."""
     standing: str = ""
     """Why the command is not needed; empty if it is."""
 
     @property
     def expired(self) -> int:
-        """Number of the source offsets that are gone in any case."""
+        """Number of the skipped source offsets that the source has already deleted."""
         return max(0, min(self.log_start, self.to) - self.position)
 
     def lines(self) -> list[str]:
-        """Return the plan as readable lines."""
+        """Return the plan as lines of text."""
         name, end = f"{self.topic}-{self.partition}", f"{self.target_topic}-{self.partition}"
         if self.standing:
             return [self.standing]
@@ -80,7 +81,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
-    """Return the plan for the partition with this name.
+    """Return the effect of the command on the partition with this name.
 
     Raises ConfigError if the command is impossible, and EnvironmentFault if that cannot be determined now.
     """
@@ -127,7 +128,7 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
 
 
 def _newest(view: LedgerView, name: str) -> LaneState | None:
-    """Return the newest lane of this name. A topic that was created again has several lanes with the same name."""
+    """Return the newest lane of this name. If a topic was created again, several lanes have the same name."""
     lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
     return max(lanes, key=lambda lane: lane.age, default=None)
 

@@ -1,4 +1,5 @@
-"""Finds where each lane of a flow would begin if it were started now. Reads from both clusters and changes nothing."""
+"""Finds where each lane of a flow would begin if it were started now. It reads from both clusters and changes
+nothing."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -33,30 +34,30 @@ from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart,
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
-"""Time limit for one lane and all lanes that are examined before it. Both clusters have answered by then."""
+"""Time limit for examining one lane, including the time for lanes that are examined before it. Before the examination
+begins, both clusters have already answered."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
 DOES_NOT_BEGIN: frozenset[By] = frozenset(("trouble", "strange", "unknown"))
-"""Causes for which a partition does not begin until an operator decides."""
+"""Reasons for which a partition does not begin until an operator decides."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one partition begins."""
+    """Where one partition would begin, and why."""
 
     flow: str
     topic: str
     partition: int
     target_topic: str
     by: By
-    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how it was found.
-
-    "unknown" means that the target holds copies that the ledger does not know.
-    """
+    """What decides where the lane begins: its own history, the configured start, or the position that MirrorMaker 2
+    left and how it compares with the target. "trouble": it cannot be decided, and `note` says why. "unknown": the
+    target holds copies that the ledger does not know."""
     position: int | None = None
-    """The source offset at which the lane begins; None for a lane with a history, and if there is trouble."""
+    """The source offset at which the lane begins, if MirrorMaker 2's position decides; otherwise None."""
     said: int | None = None
-    """The source offset after the last one that MirrorMaker 2 recorded."""
+    """The source offset after the last one that MirrorMaker 2 recorded as copied."""
     target_end: int | None = None
     doubled_records: int = 0
     """Number of compared source offsets whose records are in the target more than once."""
@@ -65,10 +66,10 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
-    """Return the beginning of every lane whose target topic exists. Raises EnvironmentFault.
+    """Return where each lane whose target topic exists would begin. Raises EnvironmentFault.
 
-    With `by_start`, ForeignFlow is also raised where a start would be refused: the ledger belongs to other clusters, or
-    the source had another alias.
+    With `by_start`, ForeignFlow is also raised if a start would be refused because the ledger belongs to other clusters
+    or the source had another alias.
     """
     flow = survey.flow
     try:
@@ -106,7 +107,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
 
 
 class _Look:
-    """Examines the lanes of one flow."""
+    """Determines where the lanes of one flow would begin."""
 
     def __init__(self, flow: FlowConfig, ledger: FlowState, search: StartSearch) -> None:
         self._flow = flow
@@ -139,7 +140,8 @@ class _Look:
         )
 
     async def _evidence(self, lane: PlannedLane, ledger: LedgerEvidence) -> StartEvidence:
-        """Return what was found at the target. Raises EnvironmentFault if the clusters do not answer in time."""
+        """Return what was found in the target about a lane. Raises EnvironmentFault if the clusters do not answer in
+        time."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")
@@ -167,7 +169,7 @@ class _Look:
 
 
 def _note(decided: PartitionStart, start: StartPoint) -> str:
-    """Return the rule by which a lane begins, in one line."""
+    """Return the rule that decides where a lane begins, in one line."""
     match decided.reason:
         case "target-recreated":
             what = f"begins at {decided.at_least}, or at the source's log start"

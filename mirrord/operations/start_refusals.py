@@ -1,8 +1,8 @@
-"""Checks before a start: find everything that would keep a daemon from running. Nothing is altered.
+"""Checks before a start: finds everything that would keep a daemon from running. Nothing is altered.
 
-An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not go away by trying:
-a cluster refuses us, a permission is missing, two flows write into one topic, or a flow's name belongs to other
-clusters.
+An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not disappear by
+trying: a cluster refuses the connection, a permission is missing, two flows write into one topic, or a flow's name
+belongs to other clusters.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Ledger(NamedTuple):
 
 
 class _Clusters(NamedTuple):
-    """The two clusters of a flow, both reachable."""
+    """The two clusters of a flow. Both of them can be reached."""
 
     source: TopicAdmin
     target: TopicAdmin
@@ -46,7 +46,8 @@ async def check_start(
     admin: Callable[[Alias], TopicAdmin],
     ledger: Callable[[FlowConfig], LedgerStore],
 ) -> None:
-    """Check a configuration. Raises ConfigError or EnvironmentFault with a line for each fault that was found."""
+    """Check whether a daemon with this configuration could start. Raises ConfigError or EnvironmentFault with a line
+    for each fault."""
     if fault := token_fault(config):
         raise EnvironmentFault(fault)
     admins = {alias: admin(alias) for flow in config.flows for alias in (flow.source, flow.target)}
@@ -90,7 +91,7 @@ def token_fault(config: Config) -> str:
 
 
 async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
-    """Return the ids of the clusters that answer. Raises EnvironmentFault when a cluster refuses us."""
+    """Return the ids of the clusters that answer. Raises EnvironmentFault if a cluster refuses the connection."""
     answers = await asyncio.gather(*(each.describe([]) for each in admins.values()), return_exceptions=True)
     ids: dict[Alias, ClusterId] = {}
     faults: list[str] = []
@@ -108,7 +109,7 @@ async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
 async def _ledgers(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
 ) -> dict[str, _Ledger]:
-    """Return those ledgers of the flows that can be read. Raises ConfigError when one belongs to other clusters."""
+    """Return the ledgers that can be read, by flow. Raises ConfigError if one belongs to other clusters."""
 
     async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
         store = ledger(flow)
@@ -136,10 +137,11 @@ async def _ledgers(
 async def _check_collisions(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
 ) -> dict[str, DiscoveryPreview]:
-    """Return what discovery finds for each flow. Raises ConfigError when a new flow would write to another's topic.
+    """Return what discovery finds for each flow. Raises ConfigError if a new flow would write to a topic of another
+    flow.
 
-    A flow that has copied before starts in spite of a collision, and reports it for the topic. A topic that was created
-    yesterday must not prevent everything else from being copied after a restart.
+    A flow that has copied before starts in spite of a collision, and reports it for the topic. Otherwise, a topic that
+    was created yesterday would prevent everything else from being copied after a restart.
     """
     claims = Claims(flows)
     for name, known in ledgers.items():
@@ -158,9 +160,9 @@ async def _check_collisions(
 async def _missing_rights(
     flow: FlowConfig, clusters: _Clusters, preview: DiscoveryPreview, into_source: Collection[str]
 ) -> list[str]:
-    """Return a line for each topic on which the flow lacks a permission that it needs.
+    """Return a line for each topic on which the flow lacks a permission that it cannot do without.
 
-    Missing permissions that the flow can do without are reported by `check`.
+    Other missing permissions are reported by `check`.
     """
     needs = needed_rights(flow, preview.plan, preview.target.topics, into_source=into_source)
     needs = [need for need in needs if need.missing == "error"]

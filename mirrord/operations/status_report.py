@@ -1,8 +1,8 @@
-"""Gathers a status document outside the daemon: from the daemon, or otherwise from the target cluster alone.
+"""Gathers a status document outside the daemon: it asks the daemon, or reads the target cluster if no daemon answers.
 
-The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If it does not
-answer, the ledger and the progress records show how far every lane is. The source is asked for its ends. If it does not
-answer either, the ends are those of the last progress records. Nothing is written.
+The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If no daemon
+answers, the ledger and the progress records show up to which offset every lane has copied. The source is asked for its
+ends. If it does not answer either, the ends are those of the last progress records. Nothing is written.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ PATIENCE_S = 3.0
 
 
 class LedgerView(msgspec.Struct, frozen=True):
-    """A flow according to its ledger."""
+    """The state of a flow, as read from its ledger."""
 
     flow: FlowConfig
     state: FlowState
@@ -45,7 +45,7 @@ class LedgerView(msgspec.Struct, frozen=True):
 
     @property
     def http(self) -> str | None:
-        """The address of the flow's daemon; None if the last one left or is known to be dead."""
+        """The address of the flow's daemon; None if the last daemon has released the lease or is known to be dead."""
         holder = self.state.holder
         if holder is None or self.state.released or is_dead(holder):
             return None
@@ -60,12 +60,13 @@ class LedgerView(msgspec.Struct, frozen=True):
 
 
 def gather_status(config: Config) -> Status:
-    """Return the status of the configured flows. Raises EnvironmentFault if neither daemon nor target can be asked."""
+    """Return the status of the configured flows. Raises EnvironmentFault if neither a daemon nor the target answers."""
     return asyncio.run(_gather(config))
 
 
 async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, LedgerView | MirrordError]:
-    """Return every flow's ledger as it is now, or why it cannot be read: LedgerMissing if the flow has never run."""
+    """Return the current state of every flow's ledger, or the error if it cannot be read. The error is LedgerMissing if
+    the flow has never run."""
 
     async def read(flow: FlowConfig) -> LedgerView:
         store = access.ledger(flow)
@@ -157,7 +158,8 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """Return the status of a cluster about which nothing else is needed."""
+    """Return the status of a cluster: its id, and whether it answers. It is used where nothing else must be known about
+    the cluster."""
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -196,7 +198,7 @@ def _state(view: LedgerView, now_ms: int) -> FlowPhase:
 async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[TopicPartition, int], str]:
     """Return the high watermarks of the lanes' source partitions, or nothing and the reason.
 
-    A topic that was created again says nothing about the lanes of the former one.
+    If a topic was created again, the ends of the new topic are not returned for the lanes of the former one.
     """
     lanes = present_lanes(state, state.lanes)
     wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]

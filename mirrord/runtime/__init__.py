@@ -1,1 +1,1 @@
-"""Services of the process: clock, logs, tasks, build information."""
+"""Services that every process needs: clock, logs, tasks, and build information."""

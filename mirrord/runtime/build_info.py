@@ -1,4 +1,4 @@
-"""The identity of this mirrord: its version, and its commit if that is known."""
+"""Identifies the running program: its version, and its commit if that is known."""
 
 import json
 from functools import cache
@@ -8,14 +8,14 @@ from pathlib import Path
 from mirrord.model.version import version
 
 SHORT = 12
-"""Number of characters of a commit that are shown."""
+"""Number of characters of a commit id that are shown."""
 
 
 @cache
 def program() -> str:
-    """Return version and commit, such as `0.1.0+4f2a81c09d3e`.
+    """Return the version and the commit of the running program, such as `0.1.0+4f2a81c09d3e`.
 
-    They are read once, because the running code does not change when files do.
+    Both are read once, because the running code does not change when files do.
     """
     known = commit()
     return f"{version()}+{known}" if known else version()
@@ -23,7 +23,8 @@ def program() -> str:
 
 @cache
 def commit() -> str:
-    """Return the installed commit, or the commit of the checkout that it runs from; empty when neither is known."""
+    """Return the commit of the installation, or of the checkout that the program runs from; empty if neither is
+    known."""
     document = metadata.distribution("mirrord").read_text("direct_url.json")
     # PEP 610: the origin of an installation that did not come from an index.
     installed = json.loads(document).get("vcs_info", {}).get("commit_id", "") if document else ""

@@ -1,4 +1,4 @@
-"""A single interface for time, so that tests can control the clock."""
+"""The interface through which all code reads the time and waits, so that tests can control both."""
 
 import asyncio
 import time
@@ -6,18 +6,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The clock for all code that waits or reads the time. Times of different clocks cannot be compared."""
+    """The clock for all code that waits or reads the time. Times from two different clocks cannot be compared."""
 
     def monotonic(self) -> float:
-        """Return seconds since an arbitrary moment. The value never jumps, and it advances while the machine sleeps."""
+        """Return the seconds since an arbitrary moment. The value never jumps, and it advances while the machine is
+        suspended."""
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970, for people: the wall clock may jump."""
+        """Return the milliseconds since 1970. The value is for people, because the wall clock may jump."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for this number of seconds."""
         ...
 
 
@@ -37,5 +38,5 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the event loop."""
+        """Wait for this number of seconds, on the event loop."""
         await asyncio.sleep(seconds)

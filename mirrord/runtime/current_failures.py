@@ -1,4 +1,4 @@
-"""Current failures, for the log and for status."""
+"""The current failures of a task that is retried, for the log and for the status."""
 
 import structlog
 
@@ -6,11 +6,11 @@ log = structlog.get_logger()
 
 
 class Troubles:
-    """One line for each failing part of some work. A line is logged when it appears or changes, not at every
+    """One line for each part of a task that currently fails. A line is logged when it appears or changes, not at every
     attempt."""
 
     def __init__(self, event: str, **context: str) -> None:
-        """`event` is the name of the log event, and `context` is logged with each line."""
+        """Begin without failures. `event` is the name of the log event, and `context` is logged with each line."""
         self._event = event
         self._context = context
         self._lines: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The Java that runs the brokers."""
+"""Finds the Java that runs the lab's brokers and Spark."""
 
 import os
 import re
@@ -42,6 +42,7 @@ def _checked(java: str, needed: str) -> str:
 
 
 def java_release(settings: str) -> int | None:
-    """Return the release (8, 17, 21 ...) in the output of `-XshowSettings:properties`, or None if it is not there."""
+    """Return the Java release (8, 17, 21 ...) that the output of `-XshowSettings:properties` names, or None if it names
+    none."""
     found = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
     return int(found[1]) if found else None

@@ -1,7 +1,8 @@
 """Starts a program that ends with its parent, even if the parent is killed with -9 (Linux: PR_SET_PDEATHSIG).
 
-As a script, this module ties itself to the parent and then becomes the program; the process id stays the same. The
-kernel watches the *thread* that started the program, not its process. That thread must live as long as the process.
+When this module runs as a script, it makes its process end with the parent, and then replaces itself by the program
+under the same process id. The kernel watches the *thread* that started the program, not its process. That thread must
+live as long as the process.
 """
 
 import ctypes
@@ -14,15 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def leashed(command: list[str]) -> list[str]:
-    """Return a command that runs the given command on a leash held by this process."""
+    """Return a command that runs the given command as a process that ends when the current process ends."""
     return [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), *command]
 
 
 def tie_to(parent: int) -> None:
-    """Tie this process to its parent, so that it ends when the parent ends. If the parent has already ended, end at
-    once."""
+    """Make this process end when its parent ends. If the parent has already ended, end at once."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the leash was in place
+    if os.getppid() != parent:  # the parent died before the call took effect
         os._exit(1)
 
 

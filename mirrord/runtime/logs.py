@@ -1,8 +1,8 @@
-"""Logging: JSON lines in a rotated file, and on stderr in a form for people (a terminal) or for collectors (anything
-else).
+"""Logging as JSON lines in a rotated file, and on stderr in a form for people (on a terminal) or for log collectors
+(otherwise).
 
-An event has a stable snake_case name and its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Logs of
-libraries that use the standard `logging` have the same form. Secrets are masked here, whatever a caller passes.
+An event has a stable snake_case name, and its details are keys: `log.info("lane_halted", lane=..., reason=...)`. Logs
+of libraries that use the standard `logging` have the same form. Secrets are masked here, whatever a caller passes.
 """
 
 import errno
@@ -27,7 +27,7 @@ PROCESSES = 1_000
 """Largest number of processes that may write logs with one name into one directory."""
 _MASK = "***"
 _locks: list[int] = []
-"""The descriptor that holds the lock on this process's log file."""
+"""The file descriptor that holds the lock on this process's log file."""
 
 
 def default_directory() -> Path:
@@ -56,7 +56,7 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
     if on_stderr:
         stderr = logging.StreamHandler(sys.stderr)
         stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
-        # Kafka clients log each failed attempt, but mirrord logs each change once. The file has both.
+        # Kafka clients log each failed attempt, but mirrord logs each change once. The file contains both.
         stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
         handlers.append(stderr)
     root = logging.getLogger()
@@ -80,7 +80,8 @@ def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
 
 
 def _own(folder: Path, name: str) -> Path:
-    """Return the first file of this name that no other living process writes. The lock ends with this process."""
+    """Return the first file of this name that no other living process writes, and lock it. The lock ends with this
+    process."""
     while _locks:
         os.close(_locks.pop())
     for number in range(1, PROCESSES + 1):
@@ -97,9 +98,10 @@ def _own(folder: Path, name: str) -> Path:
 
 
 def plain() -> None:
-    """Configure logging in a process that has no logging set up, such as a Spark process.
+    """Configure readable logs in a process that has no logging set up, such as a Spark process.
 
-    The default format shows the local variables of each frame of a traceback. Does nothing if logging is set up.
+    structlog's default format would show the local variables of each frame of a traceback. Does nothing if logging is
+    set up.
     """
     if not structlog.is_configured():
         structlog.configure(
@@ -119,7 +121,7 @@ def quiet() -> None:
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
-    """A structlog processor that hides values whose keys suggest secrets, and Secret values wherever they are."""
+    """Mask values whose keys suggest secrets, and Secret values wherever they are. This is a structlog processor."""
     return cast(EventDict, _masked(event))
 
 
@@ -160,5 +162,5 @@ def _json() -> list[Processor]:
 
 
 def _console() -> list[Processor]:
-    # The default shows the local variables of each frame, and with them resolved passwords.
+    # The default shows the local variables of each frame of a traceback, which may be resolved passwords.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

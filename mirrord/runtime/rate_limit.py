@@ -4,11 +4,11 @@ import asyncio
 import time
 
 LEAST_WAIT_S = 0.05
-"""Shorter waits are saved up and slept in one go."""
+"""Shorter waits are added up until their sum is at least this long."""
 
 
 class Pace:
-    """The rate limit of one reader. With a limit of None the reader never waits."""
+    """The rate limit of one reader. If the limit is None, the reader never waits."""
 
     def __init__(self, bytes_per_s: float | None) -> None:
         self._bytes_per_s = bytes_per_s

@@ -1,6 +1,6 @@
-"""Background tasks that are not awaited.
+"""Background tasks that no code awaits.
 
-A failure in one must be logged, even while the task object is still referenced.
+A failure of such a task must be logged when it happens, even while the task object is still referenced.
 """
 
 import asyncio

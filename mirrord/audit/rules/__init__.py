@@ -1,1 +1,2 @@
-"""Pure decisions of audits: what is compared, what a difference means, and how it is reported."""
+"""The pure decisions of audits, repairs and rebuilds: what is compared, what a difference means, and how it is
+reported."""

@@ -1,4 +1,5 @@
-"""The unit of comparison of an audit: a range of a lane, with its pieces of the exact map and the verdicts in it."""
+"""The unit of comparison of an audit: a range of a lane, with the part of the offset map and the verdicts that apply to
+it."""
 
 from bisect import bisect_right
 
@@ -9,7 +10,8 @@ from mirrord.model.names import LaneId
 
 
 class MapPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of the exact map: `length` records with consecutive offsets on both sides."""
+    """A part of the offset map: `length` records with consecutive ordinals and with consecutive offsets on both
+    sides."""
 
     ordinal: int
     source: int
@@ -23,26 +25,28 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: ordinals of a lane, with the offsets around them on both sides.
 
     The ranges of a lane follow each other without gap or overlap on both sides, so each offset is examined once.
-    Truncated pieces belong to the range only at the target. A range without pieces covers only source offsets, and the
-    ledger has verdicts on all of them.
+    Truncated parts of the map belong to the range only at the target. A range without a part of the map covers only
+    source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
     producer_id: int
     first: int
     end: int
-    """The ordinals [first, end)."""
+    """The ordinal after the last one of the range."""
     source_start: int
     source_end: int
     target_start: int
     target_end: int
     pieces: tuple[MapPiece, ...]
-    """The pieces in the order of their ordinals. Ordinals that are in no piece are void."""
+    """The parts of the offset map, in the order of their ordinals. Ordinals that are in none of them have no record,
+    because the target refused their batch."""
     verdicts: tuple[Verdict, ...] = ()
-    """Verdicts on offsets that are in none of the pieces, in the order of the offsets. No offset has two of them."""
+    """Verdicts on source offsets that are in none of the parts, in the order of the offsets. No offset has two of
+    them."""
     forgotten_below: int = 0
-    """The ledger was trimmed. For source offsets below this one, it held verdicts that excluded records from
-    copying."""
+    """The source offset below which the ledger may have held more verdicts before it was trimmed; 0 if it holds all of
+    them. Records below it that were not copied may therefore have been excluded on purpose."""
     brought_back: tuple[int, ...] = ()
     """Target offsets of records that were skipped and appended later, in ascending order."""
 

@@ -2,8 +2,8 @@
 
 A source batch and a target batch hold the same records if three conditions are met: the target has it as one batch, at
 the offsets that the map names, and with the same checksum of its records
-(`mirrord.replication.lane.target.batch_compare.same_bytes`). Anything else, on either side, leaves the range open. Its
-records then have to be compared.
+(`mirrord.replication.lane.target.batch_compare.same_bytes`). If any batch on either side does not meet them, the
+headers do not prove the range, and its records have to be compared.
 """
 
 from bisect import bisect_right
@@ -36,8 +36,9 @@ def compare_batches(
     """Return the result for the range if its batches alone prove it, else None.
 
     `source` has the batches that a reader of the source receives. `target` has all batches of the target except
-    markers, which hold no records. None stands for a batch of an older format. With `others_write`, records of other
-    writers in the target do not matter. A record that is in the map but in no batch leaves the range open.
+    markers, which hold no records. None in place of a batch means that it has an older format. With `others_write`,
+    records of other writers in the target are not a difference. If a record is in the map but in no batch, the range is
+    not proven.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -51,7 +52,7 @@ def compare_batches(
             return None
         header = original.header
         if not header.record_count:
-            continue  # the cleaner keeps a producer's last batch without its records
+            continue  # the log cleaner keeps a producer's last batch as an empty one
         # The part of a batch that lies in another range is compared again with that range.
         first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
         at = bisect_right(starts, first) - 1
@@ -75,8 +76,9 @@ def compare_batches(
 def _copies(
     wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
-    """Return the lane's own batches by offset, and the offsets that other writers may use; None if the target holds
-    more."""
+    """Return the lane's own batches by offset, and the offsets of the other batches that may be there: records that
+    were brought back and, with `others_write`, records of other writers. Return None if the target holds any other
+    batch."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:
@@ -94,7 +96,8 @@ def _copies(
 
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:
-    """Return whether both batches are equal. A batch with a hole is not, because its record count proves nothing."""
+    """Return whether both batches hold the same records. If some offsets of the source batch hold no record, the
+    batches do not count as equal, because the number of records then proves nothing."""
     header = original.header
     return header.record_count == header.last_offset_delta + 1 and same_bytes(
         copy.header, copy.records_crc, header, original.records_crc

@@ -35,7 +35,7 @@ class ProvenPoint(msgspec.Struct, frozen=True):
 
 
 class FoundThen(msgspec.Struct, frozen=True):
-    """What audits found around one moment."""
+    """The totals of the audits of one flow within one minute."""
 
     at_ms: int
     flow: str
@@ -44,7 +44,7 @@ class FoundThen(msgspec.Struct, frozen=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the page."""
+    """The content of the HTML page about an audit."""
 
     at_ms: int
     program: str
@@ -58,7 +58,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page(report: AuditPage) -> str:
-    """Return the complete file."""
+    """Return the complete HTML file."""
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
         kinds.update(lane.differences)
@@ -83,7 +83,7 @@ def page(report: AuditPage) -> str:
 
 
 def moment(at_ms: float) -> str:
-    """Return a moment as wall-clock time in UTC."""
+    """Format a time in milliseconds since 1970 as a date and a time of day in UTC."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -95,7 +95,7 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """Yield plots of the proven position and of its lag, over the audits that the ledgers remember."""
+    """Yield plots of the proven position and of its lag, over the audits that the ledgers record."""
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
@@ -113,8 +113,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 
 
 def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[PlotPoint]]:
-    """Return the points of each series by name. If there are too many series, those that lag most at their end are
-    kept."""
+    """Return the points of each series by name. If there are more than `MOST_SERIES`, keep those whose last point has
+    the earliest time, and among equal times those with the lowest last values."""
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))

@@ -1,8 +1,9 @@
-"""Comparison of compacted topics by key: is the newest record of each key at the target the newest one of the source?
+"""Comparison of compacted topics by key. For each key, it checks whether the newest record at the target is the newest
+one of the source.
 
 Compaction removes records on both sides at different times, so a missing record proves little. Readers of a compacted
-topic rely on the newest record of each key. For each key, only the newest record of either side is kept (`merged`).
-Logs can therefore be read in parts, in any order and on many machines.
+topic rely on the newest record of each key. For each key, only the newest record of each side is kept (`merged`). Logs
+can therefore be read in parts, in any order and on many machines.
 """
 
 from bisect import bisect_right
@@ -20,10 +21,10 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     """The newest record of a key on both sides, up to where the logs were read; -1 for offsets that do not exist."""
 
     source: int = _NONE
-    """The newest source offset among records that were copied, or that the target's own writers wrote and that came
-    from there."""
+    """The newest source offset of the key, among the records that were copied and the records that were copied from the
+    target into the source."""
     place: int = _NONE
-    """The target offset that the map names for the record. A record that came from the target has none."""
+    """The target offset that the map names for the source record; -1 if that record came from the target."""
     is_tombstone: bool = False
     content: bytes = b""
     target: int = _NONE
@@ -32,20 +33,22 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     origin: int = _NONE
     """The source offset that the map names for the target record."""
     is_truncated: bool = False
-    """Whether the source lost that record after it was copied."""
+    """Whether the source lost the original of the target record after it was copied."""
     target_content: bytes = b""
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
-    """The facts about the target that are needed to judge its keys."""
+    """The properties of a target partition that decide which differences its keys may have."""
 
     target_log_start: int
     target_compacted: bool
-    """If this is false, comparing offsets finds the records that the target lacks."""
+    """Whether the target topic is compacted. If not, the comparison by offsets already finds the records that the
+    target lacks."""
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield the keys of the source records that the map contains, or that came from the target."""
+    """Yield each key of the source records that the map contains or that came from the target, together with the
+    record."""
     pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
     starts = [piece.source for piece in pieces]
     for each in seen:
@@ -60,7 +63,7 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield the keys of target records, whichever client wrote them."""
+    """Yield each key of the target records, whichever client wrote them, together with the record."""
     pieces = sorted(wanted.pieces, key=_target)
     starts = [piece.target for piece in pieces]
     for each in seen:
@@ -80,7 +83,7 @@ def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def merged(one: Newest, other: Newest) -> Newest:
-    """Return, for two values of the same key, the newest record on each side."""
+    """Combine two findings for the same key: return the newest record of each side."""
     # If a record was copied twice, the later copy counts.
     source = max(one, other, key=lambda each: (each.source, each.place))
     target = max(one, other, key=lambda each: each.target)
@@ -100,12 +103,12 @@ def merged(one: Newest, other: Newest) -> Newest:
 def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
     """Return the difference found for a key at the target, after everything has been audited; None if there is none.
 
-    A later record at the target accounts for a missing one: compaction may have removed older records because of it.
-
-    A newer record that another writer wrote is reported as that writer's. If that record also reached the source and is
-    the newest one there, an older record of this lane must not be the newest one at the target. A tombstone, and
-    everything that it deletes, may be gone at the target. If the source itself no longer has a copied record, its
-    newest known record is older than the copy, which is no difference.
+    A missing record is not a difference if the target has a later record of its key, because compaction may have
+    removed older records. A newer record of another writer is not reported for the key, because the comparison by
+    offsets reports it. If such a record was also copied into the source and is the newest one there, the newest record
+    at the target must not be an older one of this lane. A tombstone may be gone at the target, and so may everything
+    that it deletes. If the source itself no longer has a copied record, its newest known record is older than the copy,
+    which is not a difference.
     """
     if newest.source < 0:
         return None
@@ -132,7 +135,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
 
 def _at(pieces: Sequence[MapPiece], starts: Sequence[int], offset: int) -> MapPiece | None:
-    """Return the last piece that begins at or before an offset, if it extends to that offset."""
+    """Return the last part of the map that begins at or before an offset, if it extends to that offset."""
     at = bisect_right(starts, offset) - 1
     piece = pieces[at] if at >= 0 else None
     return piece if piece is not None and offset < starts[at] + piece.length else None

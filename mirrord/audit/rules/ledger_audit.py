@@ -22,8 +22,8 @@ def compare_ledger(
     """Check that every offset of the range is accounted for, and that the target log still covers the range.
 
     `target_start` and `target_end` are the bounds of the target log; the source log begins at `source_start`. If not
-    all verdicts are known (the ledger was trimmed), source offsets without a place prove nothing. Offsets with the
-    verdict "expired" that the source log still covers are missing.
+    all verdicts are known because the ledger was trimmed, source offsets without a target offset and without a verdict
+    prove nothing. Offsets with the verdict "expired" that the source log still covers are missing.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
@@ -72,7 +72,7 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Yield the parts of a piece that the target log no longer covers, or that were truncated."""
+    """Yield the ranges of a part of the map that the target log no longer covers, or that were truncated."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target
@@ -87,7 +87,7 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield what the target contains between the pieces."""
+    """Yield the target offsets between the parts of the map, as differences or with the cause that explains them."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
     # A record that was brought back is followed by the marker of its transaction.

@@ -1,5 +1,5 @@
-"""Records that exist on one side only: records of the source that the target did not receive, and records that other
-clients wrote into the target. This is derived from the exact map, without reading the logs."""
+"""Finds records that exist on one side only: source records that the target did not receive, and records that other
+clients wrote into the target. They are derived from the offset map, without reading the logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -13,15 +13,16 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a stretch exists on one side only. It is a verdict of the ledger, or one of the following. "pending": it is not
-copied yet. "not begun": nothing of its partition is copied. "foreign": another client wrote it into the target."""
+"""Why a range exists on one side only. It is a verdict of the ledger, or one of the following. "pending": the range is
+not copied yet. "not begun": nothing of its partition is copied. "foreign": another client wrote it into the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
-"""Verdicts with which the source may still hold a record that was never copied."""
+"""Verdicts on records that were never copied, and that the source may still hold."""
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) of one side. Not all of them have to hold records."""
+    """The offsets [start, end) that exist at the source only, or at the target only. Not every offset has to hold a
+    record."""
 
     side: Side
     start: int
@@ -30,7 +31,7 @@ class OneSidedRange(msgspec.Struct, frozen=True, order=True):
 
 
 def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[str, TopicId]) -> list[TopicPartition]:
-    """Return the partitions to be copied of which the ledger knows no copy. `ids` are the ids of their topics."""
+    """Return those of the wanted partitions for which the ledger has no lane. `ids` are the ids of their topics."""
     begun = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
     return sorted(each for each in wanted if (ids[each.topic], each.partition) not in begun)
 
@@ -38,10 +39,10 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
 ) -> Iterator[OneSidedRange]:
-    """Yield the stretches of a lane in the order of their offsets, those of the source first.
+    """Yield the ranges of a lane that exist on one side only: first those of the source, then those of the target.
 
-    `source` and `target` are the offsets of both logs that count. If `target` is None, the target has its own writers,
-    and the flow in the opposite direction reports their records.
+    `source` and `target` are the offsets of both logs that are to be considered. If `target` is None, other clients may
+    write to the target, and the flow in the opposite direction reports their records.
     """
     lane, progress = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first

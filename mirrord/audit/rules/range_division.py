@@ -1,8 +1,8 @@
-"""Division of a lane's map into ranges that can be compared one by one.
+"""Division of a lane's offset map into ranges that can be compared one by one.
 
-The map is divided only where, on both sides, everything before the cut has lower offsets than everything after it.
-Offsets go back only at the turns of the runs (`Runs.turns`). Around a turn, a range is therefore as long as it has to
-be.
+The map is divided at a point only if, on both sides, everything before the point has lower offsets than everything
+after it. Offsets go back only where a run begins at a lower offset than the end of the previous run (`Runs.turns`). A
+range that contains such a run may therefore be longer than the limit.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,16 +18,16 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST_PIECES = 50_000
-"""Maximum number of pieces in a range, unless the range cannot be divided."""
+"""Maximum number of parts of the map in a range, unless the range cannot be divided."""
 _NEVER = 1 << 63
 ProvenTo = tuple[int | None, int | None]
 """The source and target offsets up to which an earlier audit has proven a partition."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied. They do not say what the source holds at these offsets."""
+"""Verdicts on records that were copied. They do not say what the source now holds at these offsets."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
-    """Yield the map of the ordinals [first, end), without void ordinals."""
+    """Yield the parts of the map for the ordinals [first, end), without ordinals whose batch the target refused."""
     cuts = sorted(lane.truncations)
     edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
     for start, last in _live(lane, first, end):
@@ -40,7 +40,7 @@ def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
 
 
 def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ordinals of [first, end) that are not void, as (first, last)."""
+    """Yield the ordinals of [first, end) as ranges (first, last), without ordinals whose batch the target refused."""
     position = first
     for start, last in voids(lane.holes):
         if start >= end:
@@ -53,7 +53,7 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
-    """Divide a piece at a limit. Records at source offsets from the limit on were truncated."""
+    """Divide a part of the map at a source offset. The records from that offset on were truncated."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
@@ -74,11 +74,12 @@ def ranges(
 ) -> Iterator[AuditRange]:
     """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
-    Offsets between the pieces of two ranges belong to the first of the two. The first range begins at the offsets of
-    `proven_to`. Without them it begins, at the source, with the verdicts directly before the first piece, and otherwise
-    with that piece. The last range extends to the source offset of the next ordinal, if the ledger knows it. If there
-    are no ordinals, there is one range without pieces if verdicts are left to be checked, else none. At the source,
-    only records that it still has are considered: truncated offsets are already used by other records, or will be.
+    Offsets between two ranges belong to the first of them. The first range begins at the offsets of `proven_to`.
+    Without these, it begins with the first part of the map, and at the source also includes the verdicts directly
+    before that part. The last range extends to the source offset of the next ordinal, if the ledger knows it. If there
+    are no ordinals, one range without a part of the map is yielded if there are verdicts to check, else none. At the
+    source, only records that it still has are considered: the offsets of truncated records are used by other records,
+    or will be.
 
     The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
     """
@@ -116,8 +117,8 @@ def ranges(
 
 
 def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the source offset of an ordinal if verdicts extend up to it, so that the ledger explains everything below;
-    else 0."""
+    """Return the source offset of the ordinal `end` if verdicts extend up to that offset, because the ledger then
+    explains everything below it; else 0."""
     limit = lane.source_runs.offset_of(end)
     if limit is None or not verdicts:
         return 0
@@ -148,7 +149,7 @@ def _without_pieces(
 
 
 def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
-    """Return where the very first range begins on both sides."""
+    """Return the source offset and the target offset at which the first range begins."""
     (source, target), (source_from, target_from) = _starts(group), proven_to
     return (
         _first_verdict(source, verdicts) if source_from is None else min(source, source_from),
@@ -207,7 +208,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """The lowest offsets to which the turns after an ordinal go back."""
+    """For each ordinal, the lowest offset to which later runs go back."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -215,5 +216,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Return the lowest offset at which a turn after this ordinal begins."""
+        """Return the lowest offset to which a run after this ordinal goes back; if none goes back, a number above all
+        offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

@@ -32,7 +32,7 @@ _MODE: Mode = "sequence"
 
 
 class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """The position of a lane according to both logs."""
+    """The state of a lane, reconstructed from both logs."""
 
     source: tuple[Run, ...]
     target: tuple[tuple[Run, int], ...]
@@ -44,7 +44,7 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Number of records that are in the target and were found in the source."""
     expired: int
-    """Number of records that are in the target, before everything that the source still holds."""
+    """Number of records in the target that precede everything that the source still holds."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
@@ -64,8 +64,8 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
-    """Return the lane's position, given where its copies are placed. `log_start` is that of the source. With
-    `filtered`, a filter has skipped records.
+    """Return the reconstructed state of a lane, given the positions of its copies in the source. `log_start` is the log
+    start offset of the source. With `filtered`, a filter has skipped records.
 
     Raises Unplaced.
     """
@@ -114,7 +114,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
 
 
 def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the ranges in `whole` that a reader of the source receives and that are not covered."""
+    """Yield the parts of `whole` that a reader of the source receives and that are not copied."""
     for gap in uncovered(whole, covered):
         yield from within(gap, visible)
 
@@ -122,8 +122,8 @@ def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interv
 def _refused(
     found: Sequence[PlacedPiece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
-    """Yield the source ranges that still have to be copied again. They belong where the ordinals leap, and the target
-    has not accepted them since. Raises Unplaced."""
+    """Yield the source ranges that still have to be copied again: the target refused their records, so their ordinals
+    are missing there, and it has not accepted them since. Raises Unplaced."""
     ordinals = [piece.ordinal for piece in found]
     for first, last in holes:
         at = bisect_left(ordinals, last)
@@ -192,7 +192,7 @@ def _epochs(found: Sequence[PlacedPiece]) -> Iterator[tuple[int, int]]:
 
 
 class LaneNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The names and ids under which a lane is recorded."""
+    """The names and ids under which a lane is recorded in the ledger."""
 
     lane: LaneId
     source_topic: str

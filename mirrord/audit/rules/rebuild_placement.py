@@ -1,9 +1,11 @@
-"""Placement of a lane's records in the source by their content, which yields the map if no ledger contains it.
+"""Determines where in the source a lane's copied records come from, by their content. This yields the offset map if no
+ledger contains it.
 
 Both logs are given as units in their order: a whole batch, identified by the checksum of its records, or a single
-record, identified by a digest. A unit is placed if its content occurs once on each side. It is also placed if it
-directly follows or precedes a placed unit on both sides. Records that a cleaner has removed since are placed where
-there are exactly as many offsets as ordinals. Nothing is guessed: if two placements fit, or none, `Unplaced` is raised.
+record, identified by a digest. The position of a unit is known if its content occurs once on each side. It is also
+known if the unit directly follows or precedes, on both sides, a unit whose position is known. Records that a log
+cleaner has removed since are assigned where there are exactly as many offsets as ordinals. Nothing is guessed: if two
+positions are possible, or none, `Unplaced` is raised.
 """
 
 from bisect import bisect_right
@@ -18,7 +20,7 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""Number of additional source records, beyond those in question, that are read at first."""
+"""Number of source records that are read at first in addition to the records in question."""
 NOWHERE = -1
 GONE = object()
 """The content of records that is no longer known: they were in the target, and its cleaner has removed them."""
@@ -78,15 +80,15 @@ class SequencedBatch(NamedTuple):
     vacant: int
     """Number of empty offsets between this batch and the lane's previous batch."""
     close: int
-    """Number of those offsets that are directly before this batch."""
+    """Number of the empty offsets that directly precede this batch."""
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
-    """Return the ordinal of each batch, and how many ordinals directly before it the target's cleaner has removed.
+    """Return the ordinal of each batch, and how many ordinals directly before it the target's log cleaner has removed.
     Raises Unplaced.
 
-    Sequences wrap at 2^31. How often they did so before the log begins is unknown and does not matter, because ordinals
-    only have to differ. `vacant_behind` is the number of empty offsets after the last batch.
+    Sequence numbers wrap at 2^31. It is not known how often they did so before the log start, but that does not matter,
+    because ordinals only have to differ. `vacant_behind` is the number of empty offsets after the last batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
@@ -108,36 +110,36 @@ def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: i
 
 
 class Placed(NamedTuple):
-    """The positions of copies in the source."""
+    """The copies of a lane, each with its position in the source if that is known."""
 
     copies: Sequence[CopiedRecords]
     originals: Sequence[OriginalRecords]
     at: Sequence[int]
-    """For each copy, the number of the corresponding original, or `NOWHERE`."""
+    """For each copy, the index of its unit in `originals`, or `NOWHERE`."""
     gone: int = 0
     """Number of copies at the beginning that are known to be older than everything that the source holds."""
 
     @property
     def is_any(self) -> bool:
-        """Whether at least one copy is placed."""
+        """Whether the source position of at least one copy is known."""
         return any(at >= 0 for at in self.at)
 
     @property
     def has_common(self) -> bool:
-        """Whether the target holds any content that the source also holds, placed or not."""
+        """Whether any content of the target also occurs in the source, even if its position there is not known."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 
     @property
     def has_holes(self) -> bool:
-        """Whether ordinals are missing that no cleaner has removed, which means that the target has refused them."""
+        """Whether ordinals are missing that no log cleaner has removed. It means that the target has refused them."""
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return how many copies at the beginning the source no longer holds because its log begins after them.
+        """Return how many copies at the beginning the source no longer holds because its log starts after them.
 
-        If there is a hole among the ordinals, the copies may be in any order. Then no copy at the beginning counts as
-        expired.
+        If ordinals are missing because the target refused a batch, the copies may be in any order. Then no copy at the
+        beginning counts as expired.
         """
         if self.gone:
             return self.gone
@@ -150,7 +152,8 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
-    """Place every copy whose position is certain. Raises Unplaced where one content could belong to two positions."""
+    """Determine the source position of every copy for which it is certain. Raises Unplaced if one content could belong
+    to two positions."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
@@ -174,17 +177,18 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if another unit could equally match one that was placed only because of its neighbours."""
+    """Raise Unplaced if a copy was matched only because of its neighbours and another unit of the source could equally
+    match."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
-            # The units that were skipped between the two must not include either of them.
+            # The units that were skipped between the two must not have the content of either of them.
             between = {original.key for original in originals[left + 1 : right]}
             for copy in copies[number : number + 2]:
                 if copy.key in between:
                     raise _ambiguous(copy)
     if placed.has_holes:
-        # Records after a hole may be anywhere, so being adjacent to a placed unit proves little.
+        # After refused records, the copies may be in any order, so neighbours prove little.
         for number, copy in enumerate(copies):
             if at[number] >= 0 and there[copy.key] > 1:
                 raise _ambiguous(copy)
@@ -212,10 +216,11 @@ def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalR
 
 
 def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
-    """Return the copies and the originals that have to be compared record by record, by their numbers.
+    """Return the copies and the originals that have to be compared record by record, by their indexes.
 
-    These are the ones that are not placed, and their neighbours, because part of a batch may equal another batch. In
-    each gap of the source, `around` more records are read than are in question there.
+    These are the units whose position is not known, and their neighbours, because part of a batch may equal another
+    batch. In each gap between matched units of the source, up to `around` more records are read than there are copies
+    in question.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}
@@ -237,7 +242,7 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
             if right >= 0:
                 there |= _until_covered(originals, right, -1, need, covered)
         begin = number + 1
-    # Units that look alike must be compared at the same granularity.
+    # Units with the same content must either all be compared as batches, or all as single records.
     alike = {originals[number].key for number in there}
     here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
     there |= {at[number] for number in here if at[number] >= 0}
@@ -259,9 +264,10 @@ def _until_covered(
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
-    """Place again, after replacing some units, given by number, with their records. Raises Unplaced.
+    """Determine the positions again, after some units were replaced by their single records. The arguments hold the
+    records of each unit by its index. Raises Unplaced.
 
-    If a copy has ordinals that none of its records has, the target's cleaner has removed those records.
+    If a copy has ordinals that none of its records has, the target's log cleaner has removed those records.
     """
     made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):
@@ -281,14 +287,14 @@ def refined(
 
 
 def is_open(placed: Placed) -> bool:
-    """Return whether a copy is not placed although the source should still hold it."""
+    """Return whether the position of a copy is unknown although the source should still hold its records."""
     begin = placed.expired()
     rest = zip(placed.copies[begin:], placed.at[begin:], strict=True)
     return any(at < 0 and copy.key is not GONE for copy, at in rest)
 
 
 class PlacedPiece(NamedTuple):
-    """Ordinals and source offsets that advance together."""
+    """Consecutive ordinals, and the consecutive source offsets of their records."""
 
     ordinal: int
     offset: int
@@ -300,8 +306,8 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
     """Return the source position of every ordinal, starting with the first one that the source still has. Raises
     Unplaced.
 
-    Records that have since been removed from either log lie between two placed ones. There must be as many offsets as
-    ordinals.
+    Records that have since been removed from either log lie between two copies whose positions are known. There must be
+    as many offsets between the two as ordinals.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     number = placed.expired()
@@ -322,18 +328,18 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
             first = copies[begin]
             edge = found[-1].offset + found[-1].length if found else log_start
             if placed.has_holes:
-                raise _nowhere(first, copy)  # it may be anywhere
+                raise _nowhere(first, copy)  # the records may come from anywhere in the source
             wanted = copy.ordinal - first.ordinal
             known = any(each.key is not GONE for each in copies[begin:number])
             is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)
             free = _free((edge, original.offset), taken, wanted) if found or is_begin else None
             if free is None and found and all(each.key is not GONE for each in copies[begin:number]):
-                # None of them exists any more: the records that the source still holds there were skipped.
+                # The source no longer holds any of these copies: the lane skipped the records that it holds there.
                 free = _free((edge, original.offset), visible, wanted)
             if free is None:
                 if found or known:
                     raise _nowhere(first, copy)
-                free = []  # before everything that the target still has
+                free = []  # removed before everything that the target still holds
             found += _filled(first.ordinal, free, copies[begin:number], originals, starts, original.epoch)
         found.append(PlacedPiece(copy.ordinal, original.offset, copy.length, original.epoch))
         number += 1
@@ -356,8 +362,8 @@ def _filled(
     starts: Sequence[int],
     epoch: int,
 ) -> list[PlacedPiece]:
-    """Assign the ordinals from this one on to these offsets, one after the other. Raises Unplaced if the source still
-    holds another record at one of these offsets."""
+    """Assign consecutive ordinals, beginning with `ordinal`, to the free offsets. Raises Unplaced if the source holds a
+    different record at one of these offsets."""
     made: list[PlacedPiece] = []
     for start, end in free:
         made.append(PlacedPiece(ordinal, start, end - start, epoch))

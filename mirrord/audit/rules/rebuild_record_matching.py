@@ -1,8 +1,8 @@
 """Matching of a lane's records with those of the source, one by one, in memory that does not grow with their number.
 
 Both sides are read in descending order. Each copied record is matched with the last equal record of the source that
-precedes everything matched so far. If the records skipped between two matched ones contain neither of the two, no other
-assignment in ascending order exists. A filter may have skipped any of the others.
+precedes everything matched so far. The assignment is unique if no record that was skipped between two matched records
+equals either of the two. A filter may have skipped any other source record.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,11 +14,12 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of source records before the first matched one whose digests are kept."""
+"""Maximum number of source records before the first matched one of which the digests are kept."""
 
 
 class UnmatchedUnits(NamedTuple):
-    """Units of both logs to be compared record by record: copies [first, end), originals [start, behind)."""
+    """The units of both logs that are to be compared record by record, as two ranges of indexes. The ends of the ranges
+    are exclusive."""
 
     first: int
     end: int
@@ -27,7 +28,8 @@ class UnmatchedUnits(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The units of a stretch, in ascending order, merged where both sides are consecutive."""
+    """The result of matching one part of both logs: its units in ascending order, merged where both sides are
+    consecutive."""
 
     pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
     left_out: Sequence[OriginalRecords]
@@ -36,11 +38,11 @@ class Matched(NamedTuple):
 
 
 def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
-    """Return the parts of both logs in which batches alone do not determine the assignment.
+    """Return the parts of both logs in which batches alone do not determine which records correspond.
 
-    Each part begins and ends with a placed batch, or with the log. With `filtered`, no batch determines it, because the
-    records that the filter kept of one batch may equal another batch. None: records are missing in the target or are
-    not in ascending order, so single records cannot be matched in sequence.
+    Each part begins and ends with a matched batch, or with the log. With `filtered`, batches determine nothing, because
+    the records that the filter kept of one batch may equal another batch. Return None if records are missing in the
+    target or are not in ascending order, because single records then cannot be matched in sequence.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]
@@ -70,7 +72,7 @@ def _bounded(stretch: UnmatchedUnits, placed: Placed) -> UnmatchedUnits:
 
 
 class Matching:
-    """Matches the records of one stretch."""
+    """Matches the copies of one part of the logs with source records, from the last record to the first."""
 
     def __init__(self, *, may_expire: bool) -> None:
         """With `may_expire`, the source may have deleted the records of the first copies."""
@@ -89,32 +91,34 @@ class Matching:
 
     @property
     def wants_copies(self) -> bool:
-        """Whether copies are expected next; otherwise source records are."""
+        """Whether copies are expected next. Otherwise, source records are expected."""
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:
-        """Add single copied records, in ascending order. They all precede the records that were added before. Raises
+        """Add single copied records, in ascending order. All of them precede the copies that were added before. Raises
         Unplaced."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[OriginalRecords]) -> None:
-        """Add single source records in the same way. Raises Unplaced."""
+        """Add single source records, in ascending order. All of them precede the source records that were added before.
+        Raises Unplaced."""
         self._there = [*records]
         self._match()
 
     def no_more_copies(self) -> None:
-        """All copies are matched. Source records that were read and precede them were skipped. Raises Unplaced."""
+        """Finish the copies: all of them are matched, so the remaining source records were skipped by the lane. Raises
+        Unplaced."""
         while self._there:
             self._leave_out(self._there.pop())
 
     def no_more_originals(self) -> None:
-        """The source holds nothing before the records that were read. Raises Unplaced."""
+        """Finish the source records: the source holds nothing before those that were added. Raises Unplaced."""
         self._is_drained = True
         self._match()
 
     def found(self) -> Matched:
-        """Return the result of the matching."""
+        """Return the matched pairs, the skipped source records and the expired copies, each in ascending order."""
         return Matched(self._pairs[::-1], self._left[::-1], self._expired[::-1])
 
     def _match(self) -> None:
@@ -187,9 +191,11 @@ def _offset(original: OriginalRecords) -> int:
 
 
 def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
-    """Return all units, with the units of each stretch in place of the batches.
+    """Return all units of both logs. In the matched parts, the batches are replaced by the units that the matching has
+    found.
 
-    None: a batch of the target had fewer records than ordinals, because a cleaner has removed some of them.
+    Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of
+    them.
     """
     pairs: list[tuple[CopiedRecords, OriginalRecords]] = []
     others: list[OriginalRecords] = []

@@ -1,9 +1,10 @@
-"""Comparison of the records on both sides, joined on the exact map: the kind of each difference, and its offsets.
+"""Comparison of the records on both sides, joined on the offset map. It yields the kind of each difference, and its
+offsets.
 
-A record that is where the map says is equal and needs no further comparison. For the others, a target record with the
-content of a source record is that record at another place. Records that then have no partner are altered if both sides
-have something at the same place of the map. Otherwise they are missing, duplicated or written by another client. If
-retention, compaction or a verdict of the ledger explains a deviation, it is not a difference.
+A record that is where the map says is equal and needs no further comparison. For each other source record, a target
+record with the same content counts as the same record at another place. The records that then remain without a partner
+are altered if both sides have a record at the same place of the map. Otherwise they are missing, duplicated or written
+by another client. A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
 """
 
 from bisect import bisect_left
@@ -61,17 +62,17 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """Pairs of (target offset, ordinal)."""
+        """Pairs of (target offset, ordinal), for the records that are equal on both sides."""
         self._sources: dict[int, int] = {}
         """Source offset to ordinal, for all records that are in the map and were not truncated."""
         self._targets: dict[int, tuple[MapPiece, int]] = {}
-        """Target offset to the piece that contains it, and the corresponding source offset."""
+        """Target offset to the part of the map that contains it, and the corresponding source offset."""
         self._alone: dict[int, int] = {}
-        """Source records without a partner: source offset to the target offset where the record should be."""
+        """Source records without a counterpart: source offset to the target offset at which the record should be."""
         self._strange: list[int] = []
-        """Target records without a partner."""
+        """Offsets of target records without a counterpart."""
         self._placed: dict[tuple[bytes, int], int] = {}
-        """The contents of source records that have a partner, each with the offset of the first such record."""
+        """The contents of source records that have a counterpart, each with the offset of the first such record."""
         self._differences: list[Difference] = []
         self._explained: list[Explained] = []
 
@@ -110,7 +111,7 @@ class _Comparison:
         self._strange.sort()
 
     def _judge_unmapped(self) -> None:
-        """Examine the records that the map does not contain."""
+        """Classify the records that the map does not contain."""
         for offset in self._source:
             if offset not in self._sources:
                 verdict = self._wanted.verdict_at(offset)
@@ -141,7 +142,7 @@ class _Comparison:
                 return reason in WITHHELD
 
     def _find_elsewhere(self) -> None:
-        """Pair records with the same content, in the order of both logs."""
+        """Pair the remaining records that have the same content, in the order of both logs."""
         waiting: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
         for offset in sorted(self._alone):
             waiting[self._content(self._source[offset])].append(offset)
@@ -250,7 +251,7 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Merge differences with consecutive offsets, in the order of kinds and offsets."""
+    """Merge differences with consecutive offsets, and sort them by kind and offset."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:

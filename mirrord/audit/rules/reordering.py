@@ -1,7 +1,8 @@
-"""What the map itself says about order: records that were copied after newer ones, and records that were copied twice.
+"""What the offset map itself says about order: which records were copied after newer ones, and which were copied twice.
 
-A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names their
-true offsets, so a comparison by the map finds them equal. A reader of the target topic still reads them out of order.
+A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names the
+offsets that these copies really have, so a comparison by the map finds them equal. A reader of the target topic
+nevertheless reads them out of order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,9 +14,9 @@ from mirrord.model.intervals import Interval, joined, uncovered, within
 
 
 def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
-    """Yield source offsets whose copies follow copies of newer records, or repeat a copy.
+    """Yield source offsets whose copies follow copies of newer records, or that were copied twice.
 
-    Truncated pieces do not count, because the source uses their offsets for other records.
+    Truncated records do not count, because the source uses their offsets for other records.
     """
     highest = -1
     covered: list[Interval] = []

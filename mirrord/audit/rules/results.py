@@ -1,4 +1,4 @@
-"""What an audit compares, apart from its ranges, and the results."""
+"""The data types of an audit: what it compares, apart from its ranges, and what it reports."""
 
 from typing import Literal
 
@@ -53,7 +53,7 @@ verdict is missing at the target."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened, or may have happened, to either log after the copy."""
+    """Conditions that may explain a deviation: what happened, or may have happened, to either log after the copy."""
 
     source_log_start: int = 0
     target_log_start: int = 0
@@ -66,7 +66,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A record, reduced to the parts that are compared."""
+    """A record, reduced to what is compared."""
 
     offset: int
     content: bytes
@@ -88,7 +88,8 @@ class Difference(msgspec.Struct, frozen=True, order=True):
     source: int | None
     """The offset of the first record; None where the source has no such record."""
     target: int | None
-    """The offset of the first record, or where it should be if the target does not hold it; None if it has no place."""
+    """The offset of the first record, or where it should be if the target does not hold it; None if the map names no
+    target offset for it."""
     length: int = 1
 
 
@@ -102,7 +103,7 @@ class Explained(msgspec.Struct, frozen=True, order=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The outcome for a range."""
+    """The outcome of the comparison of one range."""
 
     equal: int
     """Number of records that are where the map says, and equal those of the source."""
@@ -117,7 +118,7 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     end: int
     by: Literal["ledger", "batches", "records"]
-    """The kind of proof, or what was compared in the end."""
+    """What the result is based on: the ledger alone, a comparison of batches, or a comparison of records."""
     compared: Compared
     newest_ms: int = -1
     """The highest timestamp of the source's records; -1 if it is not known."""
@@ -178,6 +179,6 @@ class LaneRepaired(msgspec.Struct, frozen=True):
     end: int
     into: str
     at: int
-    """An offset at or before which the first of the records is found."""
+    """An offset in the topic `into`. The first of the records is found there or before it."""
     by: str
     at_ms: int

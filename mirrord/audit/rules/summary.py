@@ -1,5 +1,5 @@
-"""The result of an audit in words, for one partition and for all of them. It never says "no difference" about anything
-that was not compared."""
+"""Puts the result of an audit into words, for one partition and for all of them. The words never say "no difference"
+about anything that was not compared."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from mirrord.ledger.facts.core import LOSSES
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One result in words."""
+    """The result of an audit in words, for one partition or for all of them."""
 
     words: str
     is_bad: bool = False

@@ -1,6 +1,6 @@
 """Draws plots as SVG. Pure: it turns numbers into text.
 
-The result is well-formed XML that refers to nothing else, so it can be a file of its own or a part of an HTML page. All
+The result is well-formed XML that refers to nothing else, so it can be a separate file or a part of an HTML page. All
 text is escaped. Colours and fonts are attributes, which the style sheet of a page overrides.
 """
 
@@ -33,14 +33,14 @@ class Tick(NamedTuple):
     at: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    """Which end of the text is at the value. Only the horizontal axis considers it."""
+    """Which end of the text is at the value. It applies only to the horizontal axis."""
 
 
 class Line(NamedTuple):
     """A line through points, in their order."""
 
     name: str
-    """Appears when the pointer is over the line."""
+    """The tooltip that appears when the pointer is over the line."""
     points: Sequence[PlotPoint]
     colour: str
     marked: Sequence[PlotPoint] = ()
@@ -78,7 +78,7 @@ def span(values: Iterable[float]) -> tuple[float, float]:
 
 
 def even_ticks(low: float, high: float, count: int, label: Callable[[float], str]) -> list[Tick]:
-    """Return ticks at this number of values from low to high."""
+    """Return `count` evenly spaced ticks from low to high."""
     values = (low + (high - low) * number / (count - 1) for number in range(count))
     return [Tick(value, label(value)) for value in values]
 

@@ -1,4 +1,4 @@
-"""`mirrord apply`: a running daemon applies a changed file. Only the affected parts change."""
+"""`mirrord apply`: makes a running daemon apply a changed configuration file. Only the affected parts change."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord apply`."""
     parser = add_verb(verbs, "apply", "Apply a changed configuration to the running daemon.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -41,7 +41,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what changes and apply it. Raises ConfigError, EnvironmentFault."""
+    """Show what would change, and apply it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
     config, _ = load_file(arguments.conf, LOADING)
     return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
 
@@ -69,7 +69,7 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
 
 
 async def _daemon(config: Config, access: ClusterAccess) -> str:
-    """Return the address of the daemon of this instance that holds one of the flows."""
+    """Return the address of the daemon of this instance that runs one or more of the flows."""
     views = await read_ledgers(config, access)
     held = [view for view in views.values() if isinstance(view, LedgerView)]
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]

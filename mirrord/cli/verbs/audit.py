@@ -1,5 +1,5 @@
-"""`mirrord audit`: checks whether the copy matches the ledger. It compares both clusters and names differences by
-offset."""
+"""`mirrord audit`: compares both clusters, checks whether the copy matches the ledger, and reports each difference with
+its offsets."""
 
 import argparse
 import sys
@@ -47,7 +47,7 @@ Exit code 3: there is a difference or a loss (mirrord gaps), or a flow has no le
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord audit`."""
     parser = add_verb(verbs, "audit", "Compare the copy with the source, and name each difference.", _EPILOG)
     add_conf(parser)
     parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely to compare; default: digest")
@@ -73,7 +73,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the audit and print the sums. Raises ConfigError, EnvironmentFault."""
+    """Run the audit and print its result. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     order = _order(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if results is not None:
         results.begin()
     with ExitStack() as stack:
-        # An audit that reads no records takes no time and blocks no other job.
+        # An audit of the level `ledger` reads no records. It is so short that it need not prevent other jobs.
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
             audit.run(results, known, lambda progress: _show_progress(progress, shown, lease))
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lease(config: Config, stack: ExitStack) -> JobLease | None:
-    """Return the job's lease, or None if we may not write to the ledger; the audit runs all the same. Raises
+    """Return the job's lease, or None if the ledger cannot be written; the audit runs in either case. Raises
     EnvironmentFault."""
     try:
         return stack.enter_context(JobLease(config, "audit"))
@@ -132,7 +132,7 @@ def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease 
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
-    """Return the audit that the command line asks for. Raises ConfigError."""
+    """Return the scope of the audit that the arguments describe. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")

@@ -1,4 +1,4 @@
-"""`mirrord check`: finds, before a start, what would go wrong. Nothing is changed."""
+"""`mirrord check`: finds, before a start, what would go wrong. It changes nothing."""
 
 import argparse
 import asyncio
@@ -42,7 +42,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings. Raises ConfigError."""
+    """Examine both clusters and print the findings. Raises ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))

@@ -34,7 +34,7 @@ is interrupted, the next one completes it. A part has {PART_RUNS:,} gaps; with -
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord compact`."""
     parser = add_verb(verbs, "compact", "Move older parts of the offset map from the ledger into files.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact, and print what was moved. Raises ConfigError, EnvironmentFault."""
+    """Compact the flows, and print how much was moved. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     settings = spark_settings(arguments)
     wanted = _wanted(arguments)

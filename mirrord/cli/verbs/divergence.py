@@ -1,4 +1,5 @@
-"""`mirrord divergence`: shows what exists on one side only, to help decide on a failback."""
+"""`mirrord divergence`: shows the records that exist only at the source or only at the target, to help decide on a
+failback."""
 
 import argparse
 import asyncio
@@ -49,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both sides and print the differences. Raises ConfigError, EnvironmentFault."""
+    """Read both logs, and print the ranges that exist on one side only. Raises ConfigError, EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
     begin_ms = since_ms(arguments.since)

@@ -21,5 +21,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError."""
+    """Send the command `drain` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "drain")

@@ -1,5 +1,5 @@
-"""`mirrord gaps`: shows exactly which source offsets were not copied, and why, from the target cluster alone. It also
-shows which target offsets another client wrote."""
+"""`mirrord gaps`: shows exactly which source offsets were not copied, and why. With `--foreign`, it shows instead which
+target offsets other clients wrote. Only the target cluster is read."""
 
 import argparse
 import asyncio
@@ -52,7 +52,7 @@ _TELLING: tuple[Reason, ...] = (*LOSSES, "doubled")
 
 
 class GapLine(msgspec.Struct, frozen=True):
-    """One range, for people and programs."""
+    """A range of source offsets on which the ledger has a verdict, as `mirrord gaps` prints it."""
 
     flow: str
     topic: str
@@ -62,11 +62,11 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """The records of a rejected range that are in the target after all, with their positions."""
+    """The records of a rejected range that were appended to the target later, with their positions there."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
-    """One range of a target partition that another client wrote."""
+    """A range of target offsets that another client wrote, as `mirrord gaps --foreign` prints it."""
 
     flow: str
     target_topic: str
@@ -76,7 +76,7 @@ class ForeignLine(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord gaps`."""
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -94,7 +94,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the ranges. Raises ConfigError, EnvironmentFault."""
+    """Print the ranges of all chosen flows. Raises ConfigError, EnvironmentFault."""
     if arguments.foreign and (arguments.all or arguments.since is not None):
         raise ConfigError("--foreign lists all known target offsets: it cannot be combined with --all or --since")
     config = load_conf(arguments)

@@ -1,6 +1,5 @@
-"""`mirrord groups`: shows the positions of consumer groups on both sides, their lag, and which are not in sync. With
-`--reverse`, it shows where groups of the target would resume at the source.
-"""
+"""`mirrord groups`: shows the positions of consumer groups at the source and at the target, their lag, and which of
+them are not in sync. With `--reverse`, it shows where groups of the target would resume at the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -50,7 +49,7 @@ _STYLES = {
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord groups`."""
     parser = add_verb(
         verbs, "groups", "Show the positions of consumer groups at the source and at the target.", _EPILOG
     )
@@ -64,7 +63,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the groups. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
+    """Print the positions of the groups. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
@@ -83,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a line for each group and partition, and one for each flow that has a note."""
+    """Return a table with a line for each group and partition, followed by a line for each flow that has a remark."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

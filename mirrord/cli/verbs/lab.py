@@ -31,7 +31,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one of the three commands and return the exit code."""
+    """Start, stop or show the two clusters, and return the exit code."""
     home = Path(arguments.dir).absolute() if arguments.dir else cluster_pair.default_folder()
     match arguments.lab_verb:
         case "up":

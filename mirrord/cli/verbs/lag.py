@@ -1,4 +1,4 @@
-"""`mirrord lag`: shows every lane, the one with the largest lag first."""
+"""`mirrord lag`: shows the lag of every lane, the largest first."""
 
 import argparse
 
@@ -11,7 +11,7 @@ alone."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord lag`."""
     parser = add_verb(verbs, "lag", "Show each partition's lag in records and seconds, the largest first.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -19,5 +19,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the lanes."""
+    """Print the lanes, once or repeatedly. Raises ConfigError, EnvironmentFault."""
     return show(arguments, lag_table)

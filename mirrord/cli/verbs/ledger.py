@@ -44,7 +44,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts. Raises ConfigError, EnvironmentFault."""
+    """Print the facts of the chosen flow. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
@@ -100,7 +100,8 @@ class _Printer:
         self._as_json = as_json
 
     def lines(self, read: ReadEntry) -> Iterator[str]:
-        """Yield a line for each requested fact."""
+        """Yield a line for each fact of an entry that belongs to the requested lane, or for each fact if no lane was
+        requested."""
         if isinstance(read.entry, LedgerCorrupt):
             yield self._corrupt(read.offset, read.entry)
             return
@@ -147,7 +148,7 @@ class _Printer:
 
 
 def _plain(value: object) -> object:
-    """Return a value with named fields for programs. In the ledger, facts are arrays."""
+    """Return a fact, or a part of it, with the names of its fields. In the ledger, facts are arrays without names."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""`mirrord move`: moves a partition to another replicator and pins it there."""
+"""`mirrord move`: moves a partition to another replicator and pins it there, or removes the pin."""
 
 import argparse
 
@@ -13,7 +13,7 @@ partition is placed like any other.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord move`."""
     parser = add_verb(verbs, "move", "Move a partition to a replicator.", _EPILOG)
     add_order(parser, "LANE", "a partition of the source, such as orders-3")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -24,5 +24,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError, EnvironmentFault."""
+    """Send the command `move` or, with `--unpin`, `unpin` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "unpin") if arguments.unpin else give(arguments, "move", to=arguments.to)

@@ -13,12 +13,12 @@ paused.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord pause`."""
     parser = add_verb(verbs, "pause", "Stop copying a flow, a topic or a partition until it is resumed.", _EPILOG)
     add_order(parser, "FLOW|TOPIC|LANE", "a flow, a topic of the source, or a partition such as orders-3")
     add_kind(parser, "flow", "topic", "lane")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError, EnvironmentFault."""
+    """Send the command `pause` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "pause")

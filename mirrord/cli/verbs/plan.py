@@ -30,7 +30,7 @@ _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "re
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The answer of `mirrord plan`."""
+    """The output of `mirrord plan`: the steps that a start would take, and the findings."""
 
     steps: Sequence[PlanStep]
     findings: Sequence[Finding]
@@ -46,7 +46,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the steps and return the exit code. Raises ConfigError, EnvironmentFault."""
+    """Print the steps and findings, and return the exit code. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments, LOADING)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     plan = asyncio.run(_gather(config.only(flows)))

@@ -77,7 +77,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print entries, or send the command. Raises ConfigError, EnvironmentFault."""
+    """Print the quarantined records, or send a command about them. Raises ConfigError, EnvironmentFault."""
     match arguments.quarantine_verb:
         case "skip":
             if not arguments.reason.strip():
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records first, then send the command, so that every skipped record is stored somewhere."""
+    """Park the records before sending the command to skip them, so that every skipped record is stored somewhere."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

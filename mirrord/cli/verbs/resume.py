@@ -20,5 +20,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command. Raises ConfigError, EnvironmentFault."""
+    """Send the command `resume` to the daemon. Raises ConfigError, EnvironmentFault."""
     return give(arguments, "resume")

@@ -1,4 +1,5 @@
-"""`mirrord seek`: lets a partition continue further ahead in the source. Records not copied by then are skipped."""
+"""`mirrord seek`: makes a partition continue further ahead in the source. Records between its position and the new one
+are skipped."""
 
 import argparse
 import asyncio
@@ -39,7 +40,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the plan and send the command. Raises ConfigError, EnvironmentFault."""
+    """Show the effect of the command, and send it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
     if not arguments.reason.strip():
         raise ConfigError("--reason: it is empty; say why the records are skipped: the reason is recorded and shown")
     goal = _goal(arguments)

@@ -1,4 +1,4 @@
-"""`mirrord start`: copies until it is asked to stop."""
+"""`mirrord start`: runs the flows of a configuration until it is stopped."""
 
 import argparse
 import asyncio
@@ -39,8 +39,8 @@ from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""The largest share of a core that is spent on gathering the status. With thousands of lanes this takes a while, so it
-is done less often."""
+"""The largest share of a core that is spent on gathering the status. With thousands of lanes, gathering takes long, so
+it is done less often."""
 PROGRESS_S = 10.0
 """Interval of progress lines in the log without a terminal. Every change of a flow's state is logged at once."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
@@ -51,20 +51,20 @@ log = structlog.get_logger()
 
 
 class Daemon(Protocol):
-    """The process that runs the flows, in this process or on Ray."""
+    """The daemon as `mirrord start` controls it. Its flows run in this process or on Ray."""
 
     @property
     def dashboard(self) -> str:
-        """Return the address of Ray's dashboard, or an empty string."""
+        """The address of Ray's dashboard, or an empty string."""
         ...
 
     @property
     def replaced_by(self) -> Successor | None:
-        """Return the daemon that has taken over everything, if this one ended because of that."""
+        """The daemon that has taken over all flows, if this daemon ended for that reason; otherwise None."""
         ...
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Start, in place of another daemon if there is one. Return the address of the HTTP API."""
+        """Start the daemon, and take over from `predecessor` if it is given. Return the address of the HTTP API."""
         ...
 
     async def status(self) -> Status | None:
@@ -72,15 +72,15 @@ class Daemon(Protocol):
         ...
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Continue with another configuration, or refuse all of it. Raises EnvironmentFault."""
+        """Apply another configuration, or refuse all of it. Raises EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain."""
+        """Begin to drain all flows, without waiting for the end."""
         ...
 
     async def wait(self) -> None:
-        """Wait until everything has ended."""
+        """Wait until the daemon has ended."""
         ...
 
 
@@ -182,7 +182,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
 
 
 class _Ended:
-    """Tracks the end of a migration."""
+    """Decides when a migration has ended (`--until-caught-up`), and proves that it is complete."""
 
     def __init__(self, migration: CatchUp) -> None:
         self._migration = migration
@@ -190,7 +190,7 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Return whether it is time to drain, if this was not returned before."""
+        """Return True once: when everything is copied, or when it is certain that this will not happen."""
         if self._reached or self._fault is not None:
             return False
         try:
@@ -221,7 +221,7 @@ def _daemon(config: Config, log_directory: str) -> Daemon:
 
 
 class _Here:
-    """Runs the flows in this process."""
+    """A daemon whose flows run in this process."""
 
     dashboard = ""
 
@@ -231,11 +231,11 @@ class _Here:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over everything."""
+        """The daemon that has taken over all flows, if there is one."""
         return self._supervisor.replaced_by
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Open the HTTP API and start the flows."""
+        """Start the flows and open the HTTP API. Return its address."""
         self._supervisor = self._made(predecessor)
         return await self._supervisor.start()
 
@@ -249,15 +249,15 @@ class _Here:
         return self._supervisor.status()
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Continue with another configuration."""
+        """Apply another configuration."""
         return await self._supervisor.apply(config, own_file=True, dry_run=False)
 
     async def stop(self) -> None:
-        """Begin to drain."""
+        """Begin to drain all flows, without waiting for the end."""
         await self._supervisor.stop()
 
     async def wait(self) -> None:
-        """Wait until everything has ended."""
+        """Wait until the daemon has ended."""
         await self._supervisor.wait()
 
 
@@ -276,7 +276,7 @@ def _stop_on_signals(daemon: Daemon) -> None:
 
 
 class _Table:
-    """A live table on a terminal."""
+    """Shows the status as a live table on a terminal."""
 
     def __init__(self, log_directory: str) -> None:
         self._log_directory = log_directory
@@ -284,7 +284,7 @@ class _Table:
         self._live = Live("", console=Console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str) -> Live:
-        """Return the live view, which holds the terminal while the daemon runs."""
+        """Return the live view as a context manager. It occupies the terminal while the daemon runs."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
         return self._live
@@ -295,19 +295,19 @@ class _Table:
 
 
 class _Lines:
-    """Progress as log lines."""
+    """Shows the status as log lines, if the output is not a terminal."""
 
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, ...]] = {}
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Log the address of the daemon."""
+        """Log the address of the daemon, and return an empty context manager."""
         log.info("daemon_ready", http=address, dashboard=dashboard)
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:
-        """Log changes at once, and the progress from time to time."""
+        """Log each change of a flow's state at once, and the progress every ten seconds."""
         now = asyncio.get_running_loop().time()
         due = now >= self._next
         if due:

@@ -11,7 +11,7 @@ alone."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord status`."""
     parser = add_verb(verbs, "status", "Show flows, clusters, rates, lag, and what needs attention.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -19,5 +19,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the flows."""
+    """Print the status of the flows, once or repeatedly. Raises ConfigError, EnvironmentFault."""
     return show(arguments, status_table)

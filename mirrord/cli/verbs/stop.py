@@ -13,7 +13,7 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
-"""How long to wait for the drain, which takes at most 10 s."""
+"""How long to wait until the daemon has drained. Draining takes at most 10 s."""
 POLL_S = 0.5
 _EPILOG = """The daemon is found by the lease of its flows on the target cluster. If there is a standby, it takes over
 the flows."""
@@ -25,7 +25,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Stop the daemon and wait until it has released its flows. Raises EnvironmentFault."""
+    """Stop the daemons of the configuration, and wait until they have released their flows. Raises EnvironmentFault."""
     for line in asyncio.run(_stop(load_conf(arguments))):
         print(line)
     return 0

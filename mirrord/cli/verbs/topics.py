@@ -35,14 +35,14 @@ _STYLES = {
 
 
 class FlowTopics(msgspec.Struct, frozen=True):
-    """One flow of the answer."""
+    """The topics of one flow, as `mirrord topics` shows them."""
 
     name: str
     source: str
     target: str
     topics: Sequence[TopicLine]
     error: str = ""
-    """Why the clusters could not be queried."""
+    """Why the clusters could not be queried; empty if they could."""
 
 
 def register(verbs: Verbs) -> None:
@@ -56,7 +56,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the topics. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
+    """Print the topics of the chosen flows. Raises ConfigError, and EnvironmentFault if nothing is known of any
+    flow."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])

@@ -1,4 +1,5 @@
-"""`mirrord translate`: converts an offset of one cluster to the offset at which a reader resumes in the other."""
+"""`mirrord translate`: converts an offset of one cluster to the offset at which a reader resumes in the other
+cluster."""
 
 import argparse
 
@@ -23,7 +24,7 @@ _TIME_RULE = "@ and a time with its zone, such as @2026-01-31T12:00:00Z, or @ an
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord translate`."""
     parser = add_verb(verbs, "translate", "Show where a reader resumes in the other cluster.", _EPILOG)
     what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
     parser.add_argument("conf", metavar="CONF", help=what)
@@ -38,7 +39,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the answer. Raises ConfigError, EnvironmentFault."""
+    """Print the translated offset, and return the exit code. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     answer = translate(config, _question(arguments))
     print(msgspec.json.encode(answer).decode() if arguments.json else _lines(answer))

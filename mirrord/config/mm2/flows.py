@@ -41,7 +41,8 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 
 
 class FlowReader:
-    """The properties of the flow from one cluster to another: its own, and those at the top of the file."""
+    """Reads the properties of the flow from one cluster to another: those of the flow itself, and those at the top of
+    the file."""
 
     def __init__(self, source: PropertiesFile, start: Alias, end: Alias) -> None:
         self._file = source
@@ -49,9 +50,9 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the flow's own value, or the one at the top of the file.
+        """Return the value that is set for this flow, or else the one at the top of the file.
 
-        Old names of the property are considered as well.
+        Former names of the property are considered as well.
         """
         names = (name, *OLD.get(name, ()))
         return self._file.find(*(f"{self._from}->{self._to}.{each}" for each in names), *names)
@@ -67,9 +68,10 @@ class FlowReader:
         return self._on("emit.heartbeats", True)
 
     def read(self, name: str, *, reverse: "FlowReader | None") -> FlowConfig:
-        """Read the flow. It takes over the heartbeats of `reverse`.
+        """Return the configuration of the flow.
 
-        `reverse` is the opposite direction if that is not a flow, and None if it is.
+        `reverse` reads the opposite direction if that direction is not an enabled flow; its heartbeats are then added
+        to this flow. It is None if the opposite direction is an enabled flow.
         """
         for known, rule in CLASSES.items():
             self._file.java_class(self.find(known), known, rule)
@@ -95,7 +97,8 @@ class FlowReader:
         )
 
     def _legacy(self) -> FromMm2Config:
-        """Read where MirrorMaker 2 itself stored its positions. Its workers' settings are those at the target."""
+        """Read where MirrorMaker 2 itself stored its positions. The settings of its workers are those for the target
+        cluster."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -166,7 +169,7 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Whether `NAME.enabled` is set and the interval is not negative.
+        """Return whether `NAME.enabled` is true and the interval is not negative.
 
         In MirrorMaker 2 a negative interval means never.
         """
@@ -212,7 +215,7 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a setting of the consumer that reads the source, looked up in MirrorMaker 2's order."""
+        """Return a setting of the consumer that reads the source. The order of precedence is that of MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

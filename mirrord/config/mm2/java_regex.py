@@ -42,9 +42,9 @@ _REFUSED = {"\\G", "\\X", "\\R", "\\N", "\\H", "\\V", "\\v", "\\c", "\\E"}
 
 
 def python_regex(java: str) -> str:
-    """Return the same expression for Python.
+    """Return the equivalent expression in Python's syntax.
 
-    Raises ValueError with a phrase if there is no equivalent, or if the expression is invalid.
+    Raises ValueError with a phrase that says what is allowed, if there is no equivalent or the expression is invalid.
     """
     translated = _Translator(java).run()
     try:

@@ -1,4 +1,5 @@
-"""Notices about properties that are not translated: without a meaning here, ignored by MirrorMaker 2, or unknown."""
+"""Notices about properties that are not translated: they have no meaning here, are ignored by MirrorMaker 2 too, or are
+unknown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -18,7 +19,8 @@ _FLOW = (*BECOMES, *_OLD)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One line for people about a property, which may occur several times, or about the whole file."""
+    """A notice for people, in one line. It is about a property, which may occur several times, or about the whole
+    file."""
 
     kind: NoticeKind
     key: str
@@ -26,7 +28,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
     def of(self, file_name: str) -> str:
-        """Return the line with its location."""
+        """Return the notice with the file name and the line numbers."""
         if not self.lines:
             return f"{file_name}: {self.text}"
         others = f" (also in line {', '.join(map(str, self.lines[1:]))})" if self.lines[1:] else ""
@@ -64,7 +66,8 @@ def notices(
 
 
 def _stronger(source: PropertiesFile) -> Iterator[Notice]:
-    """Yield a remark where MirrorMaker 2's default is weaker and the file does not name the property."""
+    """Yield a remark about properties that the file does not set and for which mirrord's default is stronger than
+    MirrorMaker 2's."""
     held = [
         setting
         for name, setting in (("isolation.level", 'isolation = "read_committed"'), (_GROUPS, 'groups.mode = "follow"'))
@@ -78,7 +81,8 @@ def _stronger(source: PropertiesFile) -> Iterator[Notice]:
 def _verdict(
     parts: PropertyLocation, source: PropertiesFile, flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[NoticeKind, str] | None:
-    """Return the notice about a property, or None if it is used or belongs to a flow that is not enabled."""
+    """Return the kind and text of the notice about a property. Return None if the property is used, or if it belongs to
+    a flow that is not enabled."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
     if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):

@@ -1,4 +1,5 @@
-"""The values of one mm2.properties: found by key, expanded and converted, with every fault collected."""
+"""The values of one mm2.properties file: they are found by key, expanded and converted, and every fault is
+collected."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 
 class PropertyValue(NamedTuple):
-    """One value. `raw` holds expressions such as `${env:NAME}`; `text` has them replaced."""
+    """One value of the file. `raw` may contain expressions such as `${env:NAME}`; in `text` they are replaced."""
 
     key: str
     line: int
@@ -26,7 +27,7 @@ class PropertyValue(NamedTuple):
 
 
 class PropertiesFile:
-    """One file. Every method that detects a fault records it and continues with a placeholder value."""
+    """One mm2.properties file. Every method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
         """Parse the text. Raises ConfigError if it is not a properties file."""
@@ -40,9 +41,9 @@ class PropertiesFile:
         self._check_providers()
 
     def find(self, *keys: str) -> PropertyValue | None:
-        """Return the first of these keys that the file holds, or None.
+        """Return the value of the first of these keys that the file holds, or None.
 
-        The result is also None if the value cannot be determined.
+        The result is also None if an expression in the value cannot be resolved.
         """
         for key in keys:
             entry = self.entries.get(key)
@@ -54,9 +55,9 @@ class PropertiesFile:
         return None
 
     def find_secret(self, *keys: str) -> PropertyValue | None:
-        """Return the first of these keys for a value that is only referenced.
+        """Return the value of the first of these keys that the file holds, without resolving it.
 
-        Unlike with `find`, the referenced secret need not exist yet, and `text` is as written in the file.
+        Unlike with `find`, a referenced secret need not exist yet, and `text` is as written in the file.
         """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
@@ -79,7 +80,7 @@ class PropertiesFile:
     def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
         """Return a reference to the value, or to one option of it.
 
-        `raw` is the text that the file holds for that option.
+        `raw` is the text of that option in the file.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
@@ -107,7 +108,7 @@ class PropertiesFile:
             self._faults.append((entry.line if entry else 0, line))
 
     def wrong(self, value: PropertyValue, allowed: str) -> None:
-        """Record that a value is not one of those that are allowed."""
+        """Record that a value is not allowed. `allowed` says what is allowed instead."""
         hidden = any(part in value.key for part in _HIDDEN)
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
 
@@ -144,7 +145,7 @@ class PropertiesFile:
         return number
 
     def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
-        """Convert one of these names."""
+        """Convert one of the known names to its value."""
         if value is None:
             return default
         if value.text not in known:
@@ -156,7 +157,7 @@ class PropertiesFile:
         return known[value.text]
 
     def items(self, value: PropertyValue | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
-        """Convert a comma-separated list."""
+        """Convert each item of a comma-separated list."""
         if value is None:
             return default
         found: list[T] = []
@@ -168,7 +169,8 @@ class PropertiesFile:
         return tuple(found)
 
     def java_class(self, value: PropertyValue | None, name: str, rule: JavaClass) -> str | None:
-        """Return the named class if it is built in here. Any other class is refused with its replacement."""
+        """Return the named Java class if mirrord has a built-in equivalent. For any other class, record a fault that
+        names the replacement, and return None."""
         if value is None or not value.text:
             return None
         if value.text in rule.known:

@@ -1,4 +1,5 @@
-"""Split a key of mm2.properties into its parts: the owner of the property, the client, and the name."""
+"""Split a key of mm2.properties into its parts: the clusters to which it applies, the client, and the property's
+name."""
 
 from collections.abc import Sequence
 
@@ -21,18 +22,17 @@ _NO_CLIENT = (
     "source.cluster.alias",
     "target.cluster.alias",
 )
-"""Names that merely look as if they began with a client."""
+"""Names that begin like those of a client's properties, but do not belong to a client."""
 
 
 class PropertyLocation(msgspec.Struct, frozen=True):
-    """The location of a property."""
+    """The parts of a key: the clusters to which it applies, the client, and the property's name."""
 
     clusters: tuple[Alias, ...]
-    """The clusters it belongs to. None: it is at the top and applies to all. One: it belongs to a cluster. Two: it
-    belongs to the flow from the first to the second.
-    """
+    """The clusters to which the property applies. If it is empty, the property is at the top of the file and applies to
+    all. One entry means that cluster. Two entries mean the flow from the first cluster to the second."""
     client: str
-    """`consumer.`, `source.consumer.` and so on, or empty."""
+    """The prefix of a client, such as `consumer.` or `source.consumer.`; empty if the property belongs to no client."""
     name: str
 
     @property
@@ -42,7 +42,7 @@ class PropertyLocation(msgspec.Struct, frozen=True):
 
 
 def locate(key: str, aliases: Sequence[Alias]) -> PropertyLocation:
-    """Return the parts of a key, given the clusters of the file."""
+    """Return the parts of a key. `aliases` are the clusters of the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
     # Longer aliases are tried first, because an alias may begin with another one followed by a dot.

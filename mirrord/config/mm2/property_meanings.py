@@ -1,4 +1,4 @@
-"""What each property of MirrorMaker 2's dedicated mode becomes, or why it has no meaning here.
+"""Says what each property of MirrorMaker 2's dedicated mode is translated to, or why it has no meaning here.
 
 The names are those of Kafka 4.3: MirrorMaker 2's connectors, Connect's worker and REST settings, and the settings of
 consumer, producer and admin client.
@@ -51,7 +51,8 @@ BECOMES: dict[str, str] = {
     "header.converter": "(built in)",
     "config.providers": "references to secrets",
 }
-"""Properties of a flow, or of all flows at the top of the file, mapped to keys of conf.toml."""
+"""Properties of a flow, or of all flows if they are at the top of the file, and the keys of conf.toml that replace
+them."""
 
 OLD: dict[str, tuple[str, ...]] = {
     "topics.exclude": ("topics.blacklist",),
@@ -87,10 +88,12 @@ SECURITY: dict[str, str] = {
     "ssl.keystore.certificate.chain": "security.certificate",
     "ssl.key.password": "security.key_password",
 }
-"""Properties of a cluster, or of all clusters at the top of the file."""
+"""Properties of a cluster, or of all clusters if they are at the top of the file, and the keys of conf.toml that
+replace them."""
 
 SOURCE_CONSUMER = {"isolation.level": "isolation", "auto.offset.reset": "start"}
-"""Properties of the source's consumer that have a meaning here."""
+"""Properties of the consumer that reads the source, and the keys of conf.toml that replace them. Its other properties
+have no meaning here."""
 
 
 class JavaClass(msgspec.Struct, frozen=True):
@@ -317,7 +320,7 @@ REASONS: dict[str, str] = {
         _BEARER,
     ),
 }
-"""Properties without a meaning here, and the reasons."""
+"""Properties that have no meaning here, each with the reason."""
 
 REASON_PREFIXES: dict[str, str] = {
     "offset.storage.": _STATE,
@@ -340,7 +343,7 @@ REASON_PREFIXES: dict[str, str] = {
     "sasl.oauthbearer.assertion.": _BEARER,
     "config.providers.": "a declared provider may read whatever the file names",
 }
-"""Prefixes of further properties without a meaning here, and the reasons."""
+"""Prefixes of further properties that have no meaning here, each with the reason."""
 
 
 def reason(name: str) -> str | None:

@@ -65,7 +65,7 @@ _FILE_URL = "file://"
 
 
 class ClusterReader:
-    """One cluster of a file."""
+    """Reads the settings of one cluster from an mm2.properties file."""
 
     def __init__(self, source: PropertiesFile, alias: Alias) -> None:
         self._file = source
@@ -76,11 +76,11 @@ class ClusterReader:
         return ClusterConfig(bootstrap=self._bootstrap(), security=self._security())
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value for this cluster."""
+        """Return the value of a property for this cluster."""
         return self._file.find(*self._keys(name))
 
     def find_secret(self, name: str) -> PropertyValue | None:
-        """Return the value for this cluster as a reference that is not resolved."""
+        """Return the value of a property for this cluster, as a reference that is not resolved."""
         return self._file.find_secret(*self._keys(name))
 
     def _keys(self, name: str) -> list[str]:
@@ -198,13 +198,13 @@ class ClusterReader:
         }
 
     def _plain(self, jaas: PropertyValue | None, entry: JaasEntry, option: str) -> str | None:
-        """Return an option that is not a secret."""
+        """Return an option of a JAAS entry that is not a secret."""
         if jaas is None or option not in entry.options:
             return None
         return self._file.expand(jaas.key, entry.options[option])
 
     def _option(self, jaas: PropertyValue, entry: JaasEntry, option: str) -> Secret | None:
-        """Return a reference to one option of a JAAS entry."""
+        """Return a reference to one option of a JAAS entry, which may be a secret."""
         if option not in entry.options:
             return None
         whole = self._file.providers.whole(jaas.raw) is not None

@@ -1,4 +1,4 @@
-"""The entry point: translate the text of an mm2.properties into a `Config` and notices."""
+"""The entry point: translates the text of an mm2.properties file into a `Config` and notices."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from mirrord.model.names import Alias
 
 
 class TranslatedConfig(NamedTuple):
-    """A file translated into mirrord's own configuration."""
+    """The configuration into which an mm2.properties file was translated, and the notices about the file."""
 
     config: Config
     notices: tuple[Notice, ...]

@@ -1,1 +1,1 @@
-"""Pure decisions of one-off work: which ACLs a flow needs."""
+"""The pure decisions of one-off work: which permissions a flow needs."""

@@ -1,9 +1,10 @@
-"""The permissions that a flow needs on its two clusters, and the consequence of lacking each of them.
+"""The permissions that a flow needs on its two clusters, and the consequence if one of them is missing.
 
-`check` lists all of them, and `start` refuses to begin without those whose absence is an error. Both use this table;
-there is no other. The source is only read, unless the configuration says otherwise. Operations are those of
+`check` lists all of them. `start` refuses to begin without those whose absence is an error. Both use this table and no
+other. The source is only read, unless the configuration says otherwise. Operations are those of
 org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies
-DESCRIBE_CONFIGS, so an implied operation is not listed separately. A producer id needs WRITE on any topic (KIP-679).
+DESCRIBE_CONFIGS, so an implied operation is not listed separately. To obtain a producer id, WRITE on any topic is
+enough (KIP-679).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -43,18 +44,18 @@ CODES: dict[Operation, int] = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
 }
-"""Bit numbers of the operations that a broker reports as permitted (KIP-430)."""
+"""The number of each operation's bit in the allowed operations that a broker reports (KIP-430)."""
 _IMPLY: dict[str, tuple[Operation, ...]] = {
     "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
     "DESCRIBE_CONFIGS": ("ALTER_CONFIGS",),
 }
-"""Operations, each with those that imply it."""
+"""Maps an operation to the operations that imply it."""
 KAFKA_CLUSTER = "kafka-cluster"
 """The only name that a resource of the kind "cluster" can have."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
-    """One operation on one resource of one cluster."""
+    """A permission: one operation on one resource of one cluster."""
 
     cluster: Alias
     resource: Resource
@@ -67,18 +68,17 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
     @property
     def resource_name(self) -> str:
-        """The resource as shown to people."""
+        """The resource in words, as it is shown to people."""
         return "the cluster" if self.resource == "cluster" else f"the {self.resource.replace('-', ' ')} {self.name}"
 
 
 class Need(msgspec.Struct, frozen=True):
-    """A permission, and its purpose."""
+    """A permission that a flow needs, and its purpose."""
 
     right: Right
     missing: Severity
-    """Consequence of lacking it. "error": a start fails. "warning": a task is not done, or a lane is not protected.
-    "note": less is known.
-    """
+    """The consequence if the permission is missing. "error": a start fails. "warning": a task is not done, or a lane is
+    unprotected. "note": less is known."""
     purpose: str
 
 
@@ -87,7 +87,7 @@ class LeftByMm2(NamedTuple):
 
     offsets_topic: str
     group: str
-    """The consumer group of which its workers are members."""
+    """The consumer group whose members are MirrorMaker 2's workers."""
 
 
 def needed_rights(
@@ -102,11 +102,11 @@ def needed_rights(
 ) -> list[Need]:
     """Return all permissions that the flow needs for these topics, each once.
 
-    `target` holds the topics that exist at the target. `hidden` names source topics that were copied before and cannot
-    be seen now. `left` is given if a partition that mirrord has not copied before has records at the target, because
+    `target` holds the topics that exist at the target. `hidden` names source topics that were copied before and are not
+    visible now. `left` is given if the target holds records of a partition that mirrord has not copied before, because
     MirrorMaker 2 may have copied them (`mirrord.replication.lane.mm2_position`). `into_source` names flows that copy
-    into the source under identical names (`flows_into_source`). `into_target` names the flows whose ledgers at the
-    target the follower of groups also reads (`flows_into_target`).
+    into the source under identical names (`flows_into_source`). `into_target` names the flows into the target whose
+    ledgers are needed to translate the positions of groups (`flows_into_target`).
     """
     needs: dict[Right, Need] = {}
     every = (
@@ -132,9 +132,10 @@ def needed_rights(
 
 
 def named_topics(flow: FlowConfig) -> set[str]:
-    """Return the topics that the flow names in full.
+    """Return the topics that the configuration of the flow names in full.
 
-    Only for these can a hidden topic be distinguished from a missing one.
+    Only these topics are known to be expected, so only for these can a hidden topic be distinguished from a missing
+    one.
     """
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
@@ -151,7 +152,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Whether a permission on all groups with a common name prefix includes another permission."""
+    """Return whether a permission on all groups with a common name prefix includes another permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
@@ -197,8 +198,8 @@ def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
 def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
     """Return the flows whose copies this flow may find in its source and must not copy further.
 
-    These are flows of the configuration, and all flows whose ledgers are among the existing topics (`there`), because
-    all such ledgers are read (`mirrord.ledger.store.all_ledgers`).
+    These are flows of the configuration, and all flows whose ledgers are among the topics that exist at the source
+    (`there`), because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
     """
     if flow.naming != "identity":
         return []
@@ -263,7 +264,8 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     """Yield the permissions for the dead-letter topic.
 
-    If no policy needs them, only an operator command does, and the command reports when they are missing.
+    Unless `on_reject = "skip"` is set, only an operator command needs them. The command itself then reports if they are
+    missing.
     """
     name = dead_letter_topic(flow.name)
     by_policy = flow.on_reject == "skip"
@@ -349,10 +351,10 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 
 
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
-    """Yield what the takeover from MirrorMaker 2 needs.
+    """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    It is not known whether MirrorMaker 2 was ever used, and partitions that it has nothing to do with are copied
-    without these permissions. Lacking them is therefore not an error.
+    It is not known whether MirrorMaker 2 was ever used, and partitions that it did not copy need none of these
+    permissions. It is therefore not an error if they are missing.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return
