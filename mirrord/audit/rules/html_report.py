@@ -99,7 +99,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
-        (f"{each.flow} {each.partition}", each.at_ms, (each.at_ms - each.newest_ms) / 1000) for each in known
+        ((f"{each.flow} {each.partition}", each.at_ms, (each.at_ms - each.newest_ms) / 1000) for each in known),
+        highest=True,
     )
     offsets = _series((f"{each.flow} {each.partition}", each.at_ms, each.source_offset) for each in points)
     plots: tuple[tuple[str, dict[str, list[PlotPoint]], Callable[[float], str]], ...] = (
@@ -112,16 +113,17 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
             yield _card(title, _plot(series, words))
 
 
-def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[PlotPoint]]:
+def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
     """Return the points of each series by name. If there are more than `MOST_SERIES`, keep those whose last point has
-    the earliest time, and among equal times those with the lowest last values."""
+    the earliest time, and among equal times those with the lowest last values, or the highest ones."""
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))
     for points in series.values():
         points.sort()
-    behind = sorted(series, key=lambda name: (series[name][-1][0], series[name][-1][1], name))
-    return {name: series[name] for name in sorted(behind[:MOST_SERIES])}
+    sign = -1 if highest else 1
+    worst = sorted(series, key=lambda name: (series[name][-1][0], sign * series[name][-1][1], name))
+    return {name: series[name] for name in sorted(worst[:MOST_SERIES])}
 
 
 def _plot(series: Mapping[str, Sequence[PlotPoint]], words: Callable[[float], str]) -> str:

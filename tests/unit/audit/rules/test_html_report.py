@@ -83,6 +83,16 @@ def test_nothing_of_a_cluster_is_html() -> None:
     assert "5 to 6" in text
 
 
+def test_the_partitions_that_lag_most_are_plotted() -> None:
+    audit_at_ms = 1_700_000_000_000
+    proven = [ProvenPoint("eu-us", f"orders-{at:02}", audit_at_ms, 1_000, audit_at_ms - 1_000 * at) for at in range(20)]
+    text = page(AuditPage(at_ms=audit_at_ms, program="0.1.0", level="digest", lanes=(), differences=(), proven=proven))
+    for title in ("Proven up to: the highest record time", "Lag: from that record time to the audit"):
+        card = next(part for part in text.split("<section>") if title in part)
+        plotted = [at for at in range(20) if f"orders-{at:02}" in card]
+        assert plotted == [*range(20 - MOST_SERIES, 20)], title
+
+
 @pytest.mark.parametrize(
     "proven", [[], [ProvenPoint("eu-us", "orders-0", 5, 9, -1)], [ProvenPoint("eu-us", "orders-0", 5, 9, 5)] * 2]
 )
