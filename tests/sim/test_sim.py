@@ -88,6 +88,7 @@ ONCE_FAILED = (
     (747299051928, "source truncated twice + sought, unclean"),
     (950650642568, "unclean, old records + source truncated, old records"),
     (986235622954, "compacted copy, unclean, beside others"),
+    (776968327697, "compacted copy, unclean, beside others + retention of old records"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 

@@ -160,7 +160,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     if holes or world.target.leapt or world.excused or world.shape.cleans:
         return
     wanted = world.source.wanted()
-    without = world.rejected | _skipped(world)
+    without = _rejected(world, set(numbers)) | _skipped(world)
     wanted = [number for number in wanted if world.source.offset_of[number] not in without]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
@@ -255,6 +255,14 @@ def _filtered(world: World) -> set[int]:
     """Source offsets that, according to the ledger, a filter has skipped."""
     told = world.gaps if world.shape.policies else ()
     return {offset for gap in told if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
+
+
+def _rejected(world: World, arrived: set[int]) -> set[int]:
+    """Source offsets that were skipped because the target refuses their records. An offset that an unclean election
+    removed belongs to another record by now, and that may have arrived."""
+    offset_of = world.source.offset_of
+    removed = {offset_of[number] for number in world.source.cut}
+    return world.rejected - (removed & {offset_of[number] for number in arrived - world.source.cut if number > 0})
 
 
 def _skipped(world: World) -> set[int]:
@@ -384,7 +392,7 @@ def _was_theirs(world: World, number: int) -> bool:
 
 def _keys(world: World) -> None:
     """The last value of each key is the newest: the source's, or a foreign one that was written after it."""
-    without = world.rejected | _filtered(world) | _passed_over(world) | _skipped(world)
+    without = _rejected(world, set(_standing(world))) | _filtered(world) | _passed_over(world) | _skipped(world)
     wanted = [number for number in world.source.wanted() if world.source.offset_of[number] not in without]
     newest: dict[int, int] = {world.target.key(number): number for number in wanted}
     stands: dict[int, list[int]] = {}

@@ -128,6 +128,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
         went += ", except those of which the target has a newer record of the same key"
     elif found.holes:
         missing_ordinals.remember_position(lane)
+    missing_ordinals.note_lost(lane, ordinal)
     lane.resume_position = ResumePosition(ordinal, lane.log.end, lane.log.end_epoch)
     lane.recorded_position = min(lane.recorded_position, lane.resume_position, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)

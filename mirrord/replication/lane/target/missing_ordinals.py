@@ -216,6 +216,18 @@ def _note_acknowledged(lane: Lane) -> None:
     lane.acknowledged = (*kept, *later)
 
 
+def note_lost(lane: Lane, ordinal: int) -> None:
+    """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epoch it
+    held them. Until they are acknowledged again, what others write counts as newer."""
+    known = lane.resume_position
+    if (
+        ordinal < known.ordinal
+        and known.leader_epoch >= 0
+        and all(each[0] < known.ordinal for each in lane.acknowledged)
+    ):
+        lane.acknowledged = (*lane.acknowledged, (known.ordinal, known.leader_epoch))
+
+
 def other_records_from(lane: Lane, ordinal: int) -> None:
     """Note that from this ordinal on, other records follow than those that were acknowledged."""
     until = known_until(lane)

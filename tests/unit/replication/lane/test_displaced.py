@@ -18,9 +18,11 @@ from mirrord.replication.lane.signals import (
     ProducersAnswer,
     ScanAnswer,
     SharedAnswer,
+    TargetMoved,
     VisibleAnswer,
 )
 from mirrord.replication.lane.state import ResumePosition
+from mirrord.replication.lane.target import missing_ordinals
 from mirrord.replication.lane.target.superseded_records import AskSuperseded
 from mirrord.replication.lane.target.target_scan import displaced_at
 from tests.unit.replication.lane.test_rebuilding import LANE, Play
@@ -80,6 +82,18 @@ def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     assert "went back from ordinal 10 to 1" in append.facts[0].note
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
+
+
+def test_what_was_acknowledged_before_a_loss_is_known_in_the_next_round(play: Play) -> None:
+    """Others may write newer values before the lost records are acknowledged again, and the log may go back further."""
+    epoch = play.lane.resume_position.leader_epoch
+    play.lane.recorded_position, play.lane.acknowledged = play.lane.resume_position, ()
+    verified(play, (), ((1, 14),), log_start=1)
+    play.tell(TargetMoved(3))
+    assert play.lane.phase is Phase.RESUMING
+    assert play.lane.acked == 1
+    assert play.lane.acknowledged == ((10, epoch),)
+    assert missing_ordinals.known_until(play.lane) == 10
 
 
 def test_a_record_of_a_later_leader_is_not_enough(play: Play) -> None:
