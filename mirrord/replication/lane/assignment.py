@@ -30,7 +30,8 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     is known about the previous holder.
     """
     word: Progress | None = None
-    """The handoff checkpoint that the previous holder passed on when it left (`Parting`)."""
+    """The handoff checkpoint: the previous holder's last progress record, which it passed on when it left
+    (`Parting`)."""
 
     @property
     def lane(self) -> LaneId:
@@ -43,7 +44,7 @@ class LaneAssignment(msgspec.Struct, frozen=True):
 
 
 class Parting(msgspec.Struct, frozen=True):
-    """The way in which a replicator left a lane."""
+    """How a replicator left a lane, and the handoff checkpoint for the next holder."""
 
     clean: bool
     """Whether the replicator left the lane cleanly, so that none of its batches is in flight."""

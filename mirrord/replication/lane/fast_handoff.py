@@ -1,4 +1,5 @@
-"""Fast handoff: resume a cleanly drained lane from the checkpoint that its previous holder passed on.
+"""Fast handoff: resumes a cleanly drained lane from the handoff checkpoint, the last progress record that its previous
+holder passed on.
 
 All questions are asked at once, while the lane is being taken, and the first records are fetched meanwhile. That is
 safe because no one can have written since: the former holder has nothing in flight, and any other writer takes a grant

@@ -153,8 +153,7 @@ class _Aborts(NamedTuple):
 def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Process batches up to the first message of an old format or the end of the last complete batch; return that
-    position."""
+    """Process batches up to the first message of an old format or the last complete batch; return where they end."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = batch_splitting.bounds(lane)

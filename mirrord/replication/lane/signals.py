@@ -488,7 +488,8 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is in flight any more."""
+    """The lane has stopped. `clean` says that every batch that was sent was answered, so that nothing is in flight any
+    more."""
 
     clean: bool
 

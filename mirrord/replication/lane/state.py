@@ -73,7 +73,7 @@ class Handed:
     grant: int
     """The former holder's grant."""
     fetch: int
-    """The fetch question whose answer brings the first records."""
+    """The number of the fetch request whose answer contains the first records."""
     position: int
     epoch: int
     end: EndAnswer | None = None

@@ -56,7 +56,7 @@ class RetentionPace:
     def left_s(self) -> float | None:
         """Return the seconds until the log start reaches the reader's position.
 
-        Returns None if the distance does not shrink.
+        Return None if the distance does not shrink.
         """
         seen = self.points
         if len(seen) < 2 or seen[-1].at <= seen[0].at:
@@ -71,7 +71,7 @@ class RetentionPace:
         """Return the seconds until the next batch to copy is older than the limit, if its age keeps growing as it did
         recently.
 
-        Returns None if its age does not grow.
+        Return None if its age does not grow.
         """
         first = next((point for point in self.points if point.next_ms >= 0), None)
         last = self.points[-1] if self.points else None
@@ -86,7 +86,7 @@ class RetentionPace:
         """Return the seconds until the records from the position onward exceed the limit, if they keep growing as they
         did recently.
 
-        Returns None if they do not grow.
+        Return None if they do not grow.
         """
         if len(self.points) < 2 or self.points[-1].at <= self.points[0].at:
             return None
