@@ -30,6 +30,7 @@ from mirrord.replication.lane.target.batch_relocation import (
     locate,
     search_range,
 )
+from mirrord.replication.lane.target.scan_result import Missing
 from mirrord.replication.lane.target.superseded_records import AskSuperseded, SupersededAnswer, SupersededJudge
 from mirrord.replication.lane.target.target_scan import but_not_void
 
@@ -132,6 +133,21 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
     return RebuildAnswer(question.question, 0, own, located, compacts=world.shape.cleans)
 
 
+def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missing, places: tuple[int, int]) -> None:
+    """Look up one missing record in the source, by its ordinal and its source offset."""
+    ordinal, offset = places
+    number = world.source.at(offset)
+    batch = next((each for each in world.source.log if each.base <= offset <= each.last), None)
+    if offset in world.source.aborted_offsets() or (batch is not None and batch.attributes & CONTROL):
+        if missing.kind != "last":
+            judge.gone(missing, ordinal, by_retention=False)
+    elif number is not None and batch is not None:
+        if missing.kind != "last" or not is_of_later_epoch(record, ordinal, batch.epoch):
+            judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
+    elif offset < world.source.end:
+        judge.gone(missing, ordinal, by_retention=offset < world.source.start)
+
+
 def superseded(world: "World", record: Any, question: AskSuperseded) -> SupersededAnswer:
     """Look up what is missing by its keys (`mirrord.replication.host.superseded_lookup`)."""
     if world.target.high_watermark < question.end:
@@ -141,15 +157,8 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
         for ordinal in truncations_within(record, missing.first, missing.last):
             judge.gone(missing, ordinal, by_retention=False)
         for first, start, length in standing_pieces(record, missing.first, missing.last):
-            for ordinal, offset in zip(range(first, first + length), range(start, start + length), strict=True):
-                number = world.source.at(offset)
-                batch = next((each for each in world.source.log if each.base <= offset <= each.last), None)
-                if number is not None and batch is not None:
-                    if missing.kind == "last" and is_of_later_epoch(record, ordinal, batch.epoch):
-                        continue
-                    judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
-                elif offset < world.source.end:
-                    judge.gone(missing, ordinal, by_retention=offset < world.source.start)
+            for at in range(length):
+                _expect(world, record, judge, missing, (first + at, start + at))
     for stored in world.target.read(0, world.target.high_watermark):
         for at, number in enumerate(stored.numbers):
             if number:

@@ -89,6 +89,8 @@ ONCE_FAILED = (
     (950650642568, "unclean, old records + source truncated, old records"),
     (986235622954, "compacted copy, unclean, beside others"),
     (776968327697, "compacted copy, unclean, beside others + retention of old records"),
+    (19426171706, "compacted copy, unclean, beside others + retention of old records"),
+    (201985025636, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 

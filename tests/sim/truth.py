@@ -441,7 +441,8 @@ def _was_hidden(world: World, number: int) -> bool:
 def _stale(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
-    accepted by a broker that forgot the producer, are not compared."""
+    that a broker accepted, are not compared. A foreign record was superseded itself if a later record of the source was
+    appended after it; if the log has lost that one, the lane copies both again."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -450,16 +451,30 @@ def _stale(world: World) -> None:
         if number < 0:
             theirs.setdefault(key, []).append(-number)
             continue
-        if number in world.source.cut or number in world.excused:
+        if number in world.source.cut or number in world.excused | world.late:
             continue
         offset = world.source.offset_of[number]
         if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
-        if is_known and world.known.is_over(number, theirs.get(key, ())):
+        newer = [each for each in theirs.get(key, ()) if each > _superseded_until(world, number)]
+        if is_known and world.known.is_over(number, newer):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
+
+
+def _superseded_until(world: World, number: int) -> int:
+    """Return how many foreign records there were when a later record of the source with the same key was appended."""
+    source, key = world.source, world.target.key(number)
+    later = (
+        appended
+        for each, appended in world.known.appended.items()
+        if world.target.key(each) == key
+        and source.offset_of[each] > source.offset_of[number]
+        and each not in source.unwanted
+    )
+    return max(later, default=0)
 
 
 def _may_halt(world: World, record: LaneState) -> bool:

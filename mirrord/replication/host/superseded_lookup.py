@@ -11,7 +11,7 @@ from mirrord.kafka.client.partition_queries import Asks, bounds, last_stable_off
 from mirrord.kafka.client.range_reader import ReadBatch, Stretches
 from mirrord.kafka.client.record_decoding import decode
 from mirrord.kafka.protocol.record import DecodedRecord
-from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.errors import PolicyFault
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
@@ -61,7 +61,13 @@ class Lookups:
     def _look_up(self, hosted: HostedLane, effect: AskSuperseded) -> None:
         sides = (self._source[1], hosted.source), (self._target[1], hosted.target)
         asks = self._source[0], self._target[0]
-        search = SupersededLookup(*sides, asks, hosted.record, self._shaping.changing(hosted.source.topic))
+        search = SupersededLookup(
+            *sides,
+            asks,
+            hosted.record,
+            self._shaping.changing(hosted.source.topic),
+            read_committed=hosted.lane.read_committed,
+        )
         failed = partial(SupersededAnswer, effect.question)
         self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
 
@@ -76,8 +82,12 @@ class SupersededLookup:
         asks: tuple[Asks, Asks],
         record: LaneRecord,
         changing: Callable[[DecodedRecord], DecodedRecord] | None,
+        *,
+        read_committed: bool,
     ) -> None:
         """`asks` sends questions to the source (first) and to the target (second).
+
+        With `read_committed`, the lane does not copy records of aborted transactions.
 
         `changing` returns a record as the flow's policy changes it; it may raise PolicyFault.
         """
@@ -86,6 +96,7 @@ class SupersededLookup:
         self._source_asks, self._target_asks = asks
         self._record = record
         self._changing = changing
+        self._read_committed = read_committed
 
     async def run(self, asked: AskSuperseded) -> SupersededAnswer:
         """Return the missing records that have to be copied again. Raises ReadFailed when the source or the target
@@ -103,10 +114,12 @@ class SupersededLookup:
     async def _expect(self, judge: SupersededJudge, missing: Iterable[Missing]) -> None:
         wanted = await self._wanted(judge, missing)
         for first, last in _stretches(sorted(wanted)):
-            async for batch in self._source.read(self._source_partition, first, last):
-                records = [] if batch.header.attributes & CONTROL else await _decoded(batch)
+            async for batch in self._source.read(self._source_partition, first, last, committed=self._read_committed):
+                if batch.aborted or batch.header.attributes & CONTROL:
+                    _never_copied(judge, wanted, batch.header)
+                    continue
                 epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
-                for record in records:
+                for record in await _decoded(batch):
                     for each, ordinal in wanted.pop(record.offset, ()):
                         if each.kind == "last" and is_of_later_epoch(self._record, ordinal, epoch):
                             continue
@@ -119,6 +132,8 @@ class SupersededLookup:
     async def _wanted(self, judge: SupersededJudge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
         """Return the missing records that the source may still have, by source offset."""
         end, begin = await bounds(self._source_asks, self._source_partition)
+        if self._read_committed:
+            end = await last_stable_offset(self._source_asks, self._source_partition)
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
             for ordinal in truncations_within(self._record, each.first, each.last):
@@ -159,6 +174,16 @@ class SupersededLookup:
         async for batch in self._target.read(self._target_partition, max(start, stable), end):
             if not batch.header.attributes & (CONTROL | TRANSACTIONAL) and batch.header.base_offset >= stable:
                 yield batch
+
+
+def _never_copied(judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], header: Header) -> None:
+    """Process a batch whose records a lane never copies. An ordinal that may have been appended last, and that the
+    ledger's runs give to such a record, was not: before it is appended, the ledger would have the verdict on this
+    record. So nothing from this ordinal on was appended."""
+    for offset in range(header.base_offset, header.base_offset + header.last_offset_delta + 1):
+        for each, ordinal in wanted.pop(offset, ()):
+            if each.kind != "last":
+                judge.gone(each, ordinal, by_retention=False)
 
 
 async def _decoded(batch: ReadBatch) -> list[DecodedRecord]:
