@@ -216,8 +216,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
         int,
         Key(
             _ALARM_AFTER,
-            "If a lane waits longer than this for an open transaction at the source, it reports the transaction's "
-            "producer.",
+            "A lane that waits longer than this for an open transaction at the source reports its producer.",
             name="transaction_alarm",
         ),
     ] = 60_000

@@ -7,6 +7,7 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
+from tests.sim.newer_records import has_newer, is_superseded, standing, superseded_until, taken_by_target, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import unaccounted
 from tests.sim.world import World
@@ -309,7 +310,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     # A record that a compacted target took and its cleaner has removed since has arrived, too.
-    arrived, taken = set(numbers), _taken(world)
+    arrived, taken = set(numbers), taken_by_target(world)
     filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
@@ -331,7 +332,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
             _keys(world)
         elif numbers:
             _translations(world)
-    missing = [offset for offset in missing if not _is_superseded(world, offset)]
+    missing = [offset for offset in missing if not is_superseded(world, offset)]
     missing = [offset for offset in missing if offset not in _taken_by_late_bytes(world)]
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
@@ -340,7 +341,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     _sought(world, skipped)
     # What was skipped before it was deleted is none of these, and what nothing explains is a loss as well.
     told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained") | _told(world, "expired")
-    untaken = {number for number in world.source.expired - arrived - taken if not _has_newer(world, number)}
+    untaken = {number for number in world.source.expired - arrived - taken if not has_newer(world, number)}
     unknown = _not_looked_for(world)
     if untold := sorted({offset_of[number] for number in untaken} - told - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
@@ -357,50 +358,17 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
             raise Violation(f"{host.name} folded the same ledger to another state")
 
 
-def _taken(world: World) -> set[int]:
-    """Numbers of all records that the target holds, or would hold had its cleaner not removed them."""
-    leader = world.target.brokers[world.target.leader]
-    return {number for stored in leader.whole for number in stored.numbers}
-
-
-def _standing(world: World) -> list[int]:
-    log = world.target.brokers[world.target.leader].log
-    return [number for stored in log for number in stored.numbers if number]
-
-
-def _is_superseded(world: World, offset: int) -> bool:
-    """The compacted target has a newer record with the key of the one at this source offset."""
-    number = world.source.at(offset)
-    return number is not None and (_has_newer(world, number) or (world.shape.cleans and _was_theirs(world, number)))
-
-
-def _has_newer(world: World, number: int) -> bool:
-    """The compacted target has a newer record of the same key: a later one of the source, or a foreign one."""
-    if not world.shape.cleans:
-        return False
-    newest = {world.target.key(each): each for each in _standing(world)}
-    there = newest.get(world.target.key(number))
-    return there is not None and (there < 0 or world.source.offset_of[there] > world.source.offset_of[number])
-
-
-def _was_theirs(world: World, number: int) -> bool:
-    """A foreign record superseded this one and was the newest of its key when an election lost it."""
-    key = world.target.key(number)
-    lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
-    return number in _taken(world) and max(lost, default=0) > world.known.appended.get(number, 0)
-
-
 def _keys(world: World) -> None:
     """The last value of each key is the newest: the source's, or a foreign one that was written after it."""
-    without = _rejected(world, set(_standing(world))) | _filtered(world) | _passed_over(world) | _skipped(world)
+    without = _rejected(world, set(standing(world))) | _filtered(world) | _passed_over(world) | _skipped(world)
     wanted = [number for number in world.source.wanted() if world.source.offset_of[number] not in without]
     newest: dict[int, int] = {world.target.key(number): number for number in wanted}
     stands: dict[int, list[int]] = {}
-    for number in _standing(world):
+    for number in standing(world):
         stands.setdefault(world.target.key(number), []).append(number)
     for key, number in newest.items():
         last = stands.get(key, [None])[-1]
-        if last is None and _was_theirs(world, number):
+        if last is None and was_theirs(world, number):
             continue
         if last is None:
             raise Violation(
@@ -446,7 +414,7 @@ def _stale(world: World) -> None:
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
-    for number in _standing(world):
+    for number in standing(world):
         key = world.target.key(number)
         if number < 0:
             theirs.setdefault(key, []).append(-number)
@@ -458,23 +426,10 @@ def _stale(world: World) -> None:
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
-        newer = [each for each in theirs.get(key, ()) if each > _superseded_until(world, number)]
+        newer = [each for each in theirs.get(key, ()) if each > superseded_until(world, number)]
         if is_known and world.known.is_over(number, newer):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
-
-
-def _superseded_until(world: World, number: int) -> int:
-    """Return how many foreign records there were when a later record of the source with the same key was appended."""
-    source, key = world.source, world.target.key(number)
-    later = (
-        appended
-        for each, appended in world.known.appended.items()
-        if world.target.key(each) == key
-        and source.offset_of[each] > source.offset_of[number]
-        and each not in source.unwanted
-    )
-    return max(later, default=0)
 
 
 def _may_halt(world: World, record: LaneState) -> bool:

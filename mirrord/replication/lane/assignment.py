@@ -95,7 +95,7 @@ class FlowSetup(msgspec.Struct, frozen=True):
 
         A living process may write until its lease ends. Batches that it has sent are appended within its request
         timeout: when its connection is closed or the process ends, the kernel discards undelivered data (`tune` in
-        `mirrord.kafka.client.request_pipeline`).
+        `mirrord.kafka.client.socket_options`).
         """
         ttl_ms, timeout_ms = self.times(former, holder)
         match former:

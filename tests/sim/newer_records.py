@@ -1,0 +1,49 @@
+"""Which records in a compacted target are newer than others of their key."""
+
+from tests.sim.world import World
+
+
+def taken_by_target(world: World) -> set[int]:
+    """Numbers of all records that the target holds, or would hold had its cleaner not removed them."""
+    leader = world.target.brokers[world.target.leader]
+    return {number for stored in leader.whole for number in stored.numbers}
+
+
+def standing(world: World) -> list[int]:
+    log = world.target.brokers[world.target.leader].log
+    return [number for stored in log for number in stored.numbers if number]
+
+
+def is_superseded(world: World, offset: int) -> bool:
+    """The compacted target has a newer record with the key of the one at this source offset."""
+    number = world.source.at(offset)
+    return number is not None and (has_newer(world, number) or (world.shape.cleans and was_theirs(world, number)))
+
+
+def has_newer(world: World, number: int) -> bool:
+    """The compacted target has a newer record of the same key: a later one of the source, or a foreign one."""
+    if not world.shape.cleans:
+        return False
+    newest = {world.target.key(each): each for each in standing(world)}
+    there = newest.get(world.target.key(number))
+    return there is not None and (there < 0 or world.source.offset_of[there] > world.source.offset_of[number])
+
+
+def was_theirs(world: World, number: int) -> bool:
+    """A foreign record superseded this one and was the newest of its key when an election lost it."""
+    key = world.target.key(number)
+    lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
+    return number in taken_by_target(world) and max(lost, default=0) > world.known.appended.get(number, 0)
+
+
+def superseded_until(world: World, number: int) -> int:
+    """Return how many foreign records there were when a later record of the source with the same key was appended."""
+    source, key = world.source, world.target.key(number)
+    later = (
+        appended
+        for each, appended in world.known.appended.items()
+        if world.target.key(each) == key
+        and source.offset_of[each] > source.offset_of[number]
+        and each not in source.unwanted
+    )
+    return max(later, default=0)
