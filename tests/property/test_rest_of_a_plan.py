@@ -26,6 +26,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("hole"), st.integers(1, 3), st.integers(1, 3)),
         st.tuples(st.just("rebuild"), small, small),
         st.tuples(st.just("back"), st.integers(1, 30), small),
+        st.tuples(st.just("back_with_hole"), st.integers(1, 15), small),
         st.tuples(st.just("lose"), st.integers(1, 15), small),
         st.tuples(st.just("supersede"), st.integers(1, 15), small),
     ),
@@ -128,6 +129,22 @@ class Copying:
 
     def back(self, count: int, _: int) -> None:
         self.resume(self.shortened(count))
+
+    def back_with_hole(self, count: int, behind: int) -> None:
+        """The log goes back, and lacks records in the middle too."""
+        ordinal = self.shortened(count)
+        first = ordinal - 1 - behind
+        last = first + behind // 2
+        if first < 1 or any(at not in self.log for at in range(first, last + 1)):
+            self.resume(ordinal)
+            return
+        for at in range(first, last + 1):
+            del self.log[at]
+        lane, record = self.play.lane, self.play.record
+        lane.record, lane.resume_ordinal, lane.log.holes = record, ordinal, [(first, last)]
+        lane.position = continues_at(record, ordinal) or 0
+        self.play.fold(*hole_repair.repair(lane, record))
+        self.resume(ordinal)
 
     def supersede(self, count: int, which: int) -> None:
         """The log goes back, and others have newer values of every third record that it lost."""

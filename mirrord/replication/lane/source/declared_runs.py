@@ -75,9 +75,9 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
     """Return the holes whose plans may leave records out on purpose: those without ordinals, and those whose records
     were in such a plan. Since mirrord records a hole without ordinals for the latter too (`hole_repair`), only what
     follows the newest of these counts: an earlier version recorded it."""
-    orders = [hole for hole in record.holes if hole.first > hole.last]
-    found = list(orders)
-    for hole in record.holes[record.holes.index(orders[-1]) + 1 :] if orders else ():
+    orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
+    found = [record.holes[number] for number in orders]
+    for hole in record.holes[orders[-1] + 1 :] if orders else ():
         if any(each.again - 1 <= hole.last and hole.first < each.until for each in found):
             found.append(hole)
     return found

@@ -9,7 +9,7 @@ from mirrord.model.runs import Run
 from mirrord.replication.lane.signals import LaneRecord
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
-from mirrord.replication.lane.source.declared_runs import planned
+from mirrord.replication.lane.source.declared_runs import rest
 from mirrord.replication.lane.state import Lane
 from mirrord.replication.lane.target import missing_ordinals, position_rewind, target_scan
 
@@ -32,13 +32,15 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
         pieces.append((ordinal, former, length))
         ordinal += length
     goes_on = begin_at if lane.log.copied_again is None else lane.log.copied_again_until
-    after = record.source_runs.offset_of(goes_on)
-    runs.append(Run(ordinal, lane.position if after is None else after))
-    pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))
     # An older hole may still be in the middle of its mending: the rest of its plan follows this one.
-    older = planned(record, goes_on)
-    runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
-    pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []
+    if (older := rest(record, goes_on)) is not None:
+        moved = ordinal - goes_on
+        runs += [Run(run.ordinal + moved, run.offset) for run in older.runs]
+        pieces += [(at + moved, former, length) for at, former, length in older.pieces]
+    else:
+        after = source_epochs.continues_at(record, goes_on)
+        runs.append(Run(ordinal, lane.position if after is None else after))
+        pieces.append((ordinal, source_epochs.epoch_source(record, goes_on), 1))
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     if lane.log.copied_again is not None or _may_leave_out(record, runs):
         holes.append(_without_ordinals(lane, runs))
