@@ -101,11 +101,12 @@ def test_a_plan_that_passes_over_nothing_is_not_recorded_as_one_that_does() -> N
 # --- a superseded record whose log was lost before --------------------------------------------------------------------
 
 
-def lost_again(*facts: LaneFact) -> AskSuperseded:
+def lost_again(*facts: LaneFact, is_recorded: bool = True) -> AskSuperseded:
     """Ordinals 0 to 3 were acknowledged in epoch 1, and the leader of epoch 3 lacked them. Others wrote at 0 and 1, and
     ordinal 5 was then at 2. The leader of epoch 5 has only what the others wrote."""
     play = opened(*BEGUN, TargetRun(LANE, 1, 5, 2, 3), *facts)
     retake(play, 15, 12, 15, epoch=3)
+    play.lane.notes.update(() if is_recorded else (99,))
     effects = play.read(play.ask_target(2, epoch=5), (), ((0, 2),))
     shared = one(effects, AskShared)
     return one(play.read(play.tell(SharedAnswer(shared.question, 0, 3, 2)), (), ((0, 2),)), AskSuperseded)
@@ -132,6 +133,10 @@ def test_a_record_that_was_refused_is_not_taken_for_a_superseded_one() -> None:
     """Ordinals 2 to 4 are a hole, and their records are still to be copied again."""
     hole = HoleFound(LANE, 1, 2, 4, 15, 18), SourceRun(LANE, 1, (Run(15, 2), Run(18, 15)))
     assert not_superseded(lost_again(*hole), 3) == set(range(2, 15))
+
+
+def test_while_the_ledger_lacks_the_places_of_records_it_does_not_say_which_ones_the_log_lacked() -> None:
+    assert not_superseded(lost_again(is_recorded=False), 3) == set(range(2, 15))
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------
