@@ -136,6 +136,8 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> RebuildAnswe
 def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missing, places: tuple[int, int]) -> None:
     """Look up one missing record in the source, by its ordinal and its source offset."""
     ordinal, offset = places
+    if offset >= world.source.last_stable:
+        return  # of an open transaction, or after one: no lane has copied it yet
     number = world.source.at(offset)
     batch = next((each for each in world.source.log if each.base <= offset <= each.last), None)
     if offset in world.source.aborted_offsets() or (batch is not None and batch.attributes & CONTROL):

@@ -54,6 +54,13 @@ class Known:
             if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_position:
                 self.unknowing[number] = foreign
 
+    def came_late(self, data: bytes, foreign: int) -> set[int]:
+        """Bytes that everyone had given up were appended: no lookup could keep these records out. Returns them."""
+        numbers = {number for _, number in toy.records(data)}
+        for number in numbers:
+            self.appended[number], self.limits[number] = foreign, 0
+        return numbers
+
     def is_over(self, number: int, theirs: Iterable[int]) -> bool:
         """One of these foreign records was known to be newer, and could be seen, when this record was appended."""
         known = max(self.taken[number], self.unknowing.get(number, 0))

@@ -34,16 +34,3 @@ def was_theirs(world: World, number: int) -> bool:
     key = world.target.key(number)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
     return number in taken_by_target(world) and max(lost, default=0) > world.known.appended.get(number, 0)
-
-
-def superseded_until(world: World, number: int) -> int:
-    """Return how many foreign records there were when a later record of the source with the same key was appended."""
-    source, key = world.source, world.target.key(number)
-    later = (
-        appended
-        for each, appended in world.known.appended.items()
-        if world.target.key(each) == key
-        and source.offset_of[each] > source.offset_of[number]
-        and each not in source.unwanted
-    )
-    return max(later, default=0)

@@ -91,6 +91,7 @@ ONCE_FAILED = (
     (776968327697, "compacted copy, unclean, beside others + retention of old records"),
     (19426171706, "compacted copy, unclean, beside others + retention of old records"),
     (201985025636, "compacted copy, beside others, old records + unclean, beside others"),
+    (229287440020, "compacted copy, beside others, old records + unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they are other stories."""
 

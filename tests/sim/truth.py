@@ -7,7 +7,7 @@ from mirrord.ledger.seeks import pending
 from mirrord.ledger.state import LaneState
 from mirrord.replication.lane.source.source_epochs import is_truncated
 from tests.sim.host import LANE
-from tests.sim.newer_records import has_newer, is_superseded, standing, superseded_until, taken_by_target, was_theirs
+from tests.sim.newer_records import has_newer, is_superseded, standing, taken_by_target, was_theirs
 from tests.sim.operator import orders
 from tests.sim.partition import unaccounted
 from tests.sim.world import World
@@ -409,8 +409,7 @@ def _was_hidden(world: World, number: int) -> bool:
 def _stale(world: World) -> None:
     """No record comes after a newer one of its key: a later one of the source, or a foreign one that was written after
     the lane knew that the first one was there. What the source lost (its offsets have been used again), and late bytes
-    that a broker accepted, are not compared. A foreign record was superseded itself if a later record of the source was
-    appended after it; if the log has lost that one, the lane copies both again."""
+    accepted by a broker that forgot the producer, are not compared."""
     own: dict[int, int] = {}
     number_at: dict[int, int] = {}
     theirs: dict[int, list[int]] = {}
@@ -419,15 +418,14 @@ def _stale(world: World) -> None:
         if number < 0:
             theirs.setdefault(key, []).append(-number)
             continue
-        if number in world.source.cut or number in world.excused | world.late:
+        if number in world.source.cut or number in world.excused:
             continue
         offset = world.source.offset_of[number]
         if own.get(key, -1) >= offset and not _was_hidden(world, number_at[key]):
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late follow all others, which the cleaner removes for them.
         is_known = not world.excused and _is_known(world, number)
-        newer = [each for each in theirs.get(key, ()) if each > superseded_until(world, number)]
-        if is_known and world.known.is_over(number, newer):
+        if is_known and world.known.is_over(number, theirs.get(key, ())):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key], number_at[key] = offset, number
 

@@ -327,7 +327,7 @@ class World:
         self.note(f"{request.host.name} late {request.batch}: {error} {base}")
         if self.target.brokers[request.broker].end > end:
             arrived = self.late if found else self.excused
-            arrived.update(number for _, number in toy.records(request.data))
+            arrived.update(self.known.came_late(request.data, self.target.foreign_numbers))
 
     def _reads_again(self, host: Host, request: Request) -> bool:
         """The lane will read the end once more before it sends these ordinals itself, so it must not duplicate them."""

@@ -7,6 +7,7 @@ from there on are lost. All other missing records are looked up by their keys
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -129,7 +130,8 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
         return [missing]
     first, known = missing.first, lane.resume_position.leader_epoch
     parts: list[Missing] = []
-    for until, epoch in ((lane.resume_position.ordinal, known), *lane.acknowledged, (missing.last + 1, known)):
+    below = (*_displaced(lane, first), (lane.resume_position.ordinal, known))
+    for until, epoch in (*below, *lane.acknowledged, (missing.last + 1, known)):
         last = min(until - 1, missing.last)
         if last < first:
             continue
@@ -139,6 +141,20 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
             parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
         first = last + 1
     return parts
+
+
+def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
+    """Yield the epochs (end, leader epoch) of the ordinals from this one on that were in the log before the resume
+    position was taken, but no longer then: later ordinals took their places, and newer records superseded theirs. Their
+    last leader epoch is not known, but it was an earlier one."""
+    position, record = lane.resume_position, lane.record
+    if record is None or lane.notes or position.leader_epoch < 1:
+        return
+    holes = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
+    for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
+        for start, end in uncovered((ordinal + place - offset, behind), holes):
+            yield start, position.leader_epoch
+            yield end, position.leader_epoch - 1
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:

@@ -11,6 +11,12 @@ from mirrord.replication.lane.signals import DivergenceAnswer, FetchFrom, OwnBat
 from mirrord.replication.lane.source import source_epochs
 from mirrord.replication.lane.source.copied_pieces import HeldOffsets
 from mirrord.replication.lane.source.declared_runs import rest
+from mirrord.replication.lane.target.superseded_records import (
+    AskShared,
+    AskSuperseded,
+    SharedAnswer,
+    SupersededJudge,
+)
 from tests.unit.replication.lane.test_fourth_faults import acknowledged_at, offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
 from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, one, opened
@@ -90,6 +96,47 @@ def test_a_plan_that_passes_over_nothing_is_not_recorded_as_one_that_does() -> N
     log = (OwnBatch(0, 10, 0, 0, 1), OwnBatch(11, 6, 10, 0, 1), OwnBatch(17, 1, 18, 0, 1))
     play.bind_all(compared(play, plain(play, play.ask_target(18, last=18), log)))
     assert [(hole.first, hole.last, hole.again) for hole in play.record.holes] == [(9, 8, 10), (16, 17, 19)]
+
+
+# --- a superseded record whose log was lost before --------------------------------------------------------------------
+
+
+def lost_again(*facts: LaneFact, is_recorded: bool = True) -> AskSuperseded:
+    """Ordinals 0 to 3 were acknowledged in epoch 1, and the leader of epoch 3 lacked them. Others wrote at 0 and 1, and
+    ordinal 5 was then at 2. The leader of epoch 5 has only what the others wrote."""
+    play = opened(*BEGUN, TargetRun(LANE, 1, 5, 2, 3), *facts)
+    retake(play, 15, 12, 15, epoch=3)
+    play.lane.notes.update(() if is_recorded else (99,))
+    effects = play.read(play.ask_target(2, epoch=5), (), ((0, 2),))
+    shared = one(effects, AskShared)
+    return one(play.read(play.tell(SharedAnswer(shared.question, 0, 3, 2)), (), ((0, 2),)), AskSuperseded)
+
+
+def not_superseded(asked: AskSuperseded, leader_epoch: int) -> set[int]:
+    """Return the ordinals that are copied again if others wrote all keys in this epoch."""
+    judge = SupersededJudge(asked)
+    for missing in asked.missing:
+        for ordinal in range(missing.first, missing.last + 1):
+            judge.expect(missing, ordinal, b"key", 100 + ordinal)
+    judge.see(1, b"key", 200, leader_epoch)
+    return {ordinal for first, last in judge.answer().again for ordinal in range(first, last + 1)}
+
+
+def test_a_record_that_others_superseded_is_not_copied_again_if_the_log_loses_what_followed() -> None:
+    """Ordinals 2 to 4 were not in the log of epoch 3. What others wrote in that epoch is newer than these, but older
+    than ordinal 5."""
+    assert not_superseded(lost_again(), 3) == set(range(5, 15))
+    assert not_superseded(lost_again(), 2) == set(range(2, 15))
+
+
+def test_a_record_that_was_refused_is_not_taken_for_a_superseded_one() -> None:
+    """Ordinals 2 to 4 are a hole, and their records are still to be copied again."""
+    hole = HoleFound(LANE, 1, 2, 4, 15, 18), SourceRun(LANE, 1, (Run(15, 2), Run(18, 15)))
+    assert not_superseded(lost_again(*hole), 3) == set(range(2, 15))
+
+
+def test_while_the_ledger_lacks_the_places_of_records_it_does_not_say_which_ones_the_log_lacked() -> None:
+    assert not_superseded(lost_again(is_recorded=False), 3) == set(range(2, 15))
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------
