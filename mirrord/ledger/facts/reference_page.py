@@ -161,8 +161,9 @@ EFFECTS: dict[type, str] = {
     ),
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
-        "The fact adds an entry to the quarantine of the lane, in place of earlier entries on the same offsets. "
-        "Consecutive entries that the policy skips are merged. The state keeps the newest 128 entries of a lane."
+        "The fact adds an item to the quarantine of the lane, in place of earlier items on the same offsets. "
+        "Adjacent records that were skipped without a decision of an operator are merged into one item. The state keeps "
+        "the newest 128 items of a lane."
     ),
     SeekDone: (
         "The fact removes the pending seeks that reach no further than `end`. If one of them ends exactly there "

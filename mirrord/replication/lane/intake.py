@@ -121,8 +121,8 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
 
 
 def leave_out(lane: Lane) -> Effects:
-    """Continue after the range to skip if the position is in one, without reading it, because the source may not be
-    able to return it. If the range was to be copied again, record under which ordinals the remaining records follow."""
+    """If the position is in a range to skip, continue after that range without reading it, because the source may not
+    be able to return it. If it was to be copied again, record the ordinals of the records after it."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
         return [] if out is None else leap(lane, out.end, out.reason)

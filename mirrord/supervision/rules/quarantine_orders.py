@@ -22,9 +22,9 @@ def rule(
     retrying: str | None = None,
 ) -> Ruling[QuarantineOrder]:
     """Return the fact that a command about a quarantined record results in, or why it changes nothing. `lanes` holds
-    the quarantines of all lanes with this topic name and partition, including those of former topics of the name.
+    the quarantines of all lanes with this topic name and partition, including those of former topics with that name.
 
-    `ends` holds the ends of their source partitions that are known. `retrying` is the remark of a lane that tries again
+    `ends` holds the known end offsets of their source partitions. `retrying` is the status text of a lane that retries
     by itself, or None if the lane does not. Raises ConfigError if the command is impossible.
     """
     offset = order.offset
