@@ -136,11 +136,11 @@ class Placed(NamedTuple):
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return how many of the first copies have originals that the source no longer holds, because its log starts after
-        them.
+        """Return how many of the first copies have originals that the source no longer holds, because its log starts
+        after them.
 
-            If ordinals are missing because the target refused a batch, the copies may be in any order. Then no copy at the
-            beginning counts as expired.
+        If ordinals are missing because the target refused a batch, the copies may be in any order. Then no copy at the
+        beginning counts as expired.
         """
         if self.gone:
             return self.gone

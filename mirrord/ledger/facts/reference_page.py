@@ -162,8 +162,8 @@ EFFECTS: dict[type, str] = {
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
         "The fact adds an item to the quarantine of the lane, in place of earlier items on the same offsets. "
-        "Adjacent records that were skipped without a decision of an operator are merged into one item. The state keeps "
-        "the newest 128 items of a lane."
+        "Adjacent records that were skipped without a decision of an operator are merged into one item. The state "
+        "keeps the newest 128 items of a lane."
     ),
     SeekDone: (
         "The fact removes the pending seeks that reach no further than `end`. If one of them ends exactly there "

@@ -84,7 +84,7 @@ class FetchRoom:
 def lane_bytes(tap: PartitionFetch, size: int, asking: int, *, is_far: bool) -> int:
     """Return how much of a request of `size` bytes, shared by `asking` lanes, is for this lane.
 
-    A few lanes that are catching up must not fill the whole request. The result is at least the default batch limit of Kafka
+    A few lanes that are catching up must not fill the whole request. The result is at least Kafka's default batch limit
     (`message.max.bytes`), because a broker cuts off what does not fit.
     """
     most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
