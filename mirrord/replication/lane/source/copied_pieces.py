@@ -1,5 +1,5 @@
-"""The source records that ordinals stand for, as pieces: without those that the source has lost since, and without
-those that the target leapt over."""
+"""Which source offsets ordinals map to, without the records that the source has lost since, and without the holes of
+the target log."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,7 +13,8 @@ from mirrord.replication.lane.target.target_scan import but_not_void
 
 
 def mapped(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
+    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without records that the source
+    has lost."""
     cuts = record.truncations
     for ordinal, offset, length in record.source_runs.between(first, last):
         # A run that continues the one before it is not stored, even if the source was truncated between the two.

@@ -2,8 +2,8 @@
 
 What is still to be copied again follows from the runs, and not from the numbers of a hole: those are out of date once a
 later plan begins where an older one ends, or once a plan is shortened. The records from an ordinal on are out of order
-up to the point after which each offset is higher than all before it. Only if records are left out on purpose, because
-the target has newer ones, does nothing but the end of a hole without ordinals show how far the plan reaches.
+up to the point after which each offset is higher than all before it. If records are omitted on purpose,
+because the target has newer ones, only the end of a hole without ordinals shows how far the plan reaches.
 """
 
 from bisect import insort
@@ -72,9 +72,9 @@ def _is_in_order(record: LaneRecord, ordinal: int, held: HeldOffsets) -> bool:
 
 
 def _leaving_out(record: LaneRecord) -> list[HoleFound]:
-    """Return the holes whose plans may leave records out on purpose: those without ordinals, and those whose records
-    were in such a plan. Since mirrord records a hole without ordinals for the latter too (`hole_repair`), only what
-    follows the newest of these counts: an earlier version recorded it."""
+    """Return the holes whose plans may omit records on purpose: those without ordinals, and those whose records were in
+    such a plan. In the latter case, only holes that follow the newest hole without ordinals count. They were recorded
+    by an earlier version: this one also records a hole without ordinals (`hole_repair`)."""
     orders = [number for number, hole in enumerate(record.holes) if hole.first > hole.last]
     found = [record.holes[number] for number in orders]
     for hole in record.holes[orders[-1] + 1 :] if orders else ():
@@ -84,9 +84,11 @@ def _leaving_out(record: LaneRecord) -> list[HoleFound]:
 
 
 def _rest(record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> RestOfPlan | None:
-    """Return the same, if the lane does not continue before the ledger's ordinal `least`. The runs are read up to where
-    it continues: nothing that the target holds, or that comes before, has a higher offset, and nothing that follows has
-    a lower one."""
+    """Return the rest of a plan that reaches at least to the ledger's ordinal `least`.
+
+    The runs are read up to the ordinal at which the lane continues in order: nothing that the target holds or that the
+    plan copies before it has a higher offset, and nothing that follows has a lower one.
+    """
     parts = _Parts(record, ordinal, least, held)
     later = [each for each in ascending_parts(record, ordinal, parts.until) if each.first > ordinal]
     kept: list[Run] = []
@@ -117,15 +119,17 @@ def _lost_from(record: LaneRecord, ordinal: int) -> int:
 
 
 def ahead(record: LaneRecord, ordinal: int) -> tuple[list[Run], Pieces]:
-    """Return what the ledger has from an ordinal on, each record once and without those that the target holds already,
-    up to where it is in order in any case. Return nothing if that is not after this ordinal."""
+    """Return what the ledger's runs name from an ordinal on, as runs and as pieces, up to the ordinal after which the
+    runs are in order. Each record occurs once, and records that the target holds already are omitted. Return nothing if
+    the runs are in order from this ordinal on."""
     parts = list(_Parts(record, ordinal, -1, HeldOffsets(record, ordinal)))
     return [run for run, _, _ in parts], [(run.ordinal, former, length) for run, former, length in parts]
 
 
 class _Parts:
-    """What the ledger has from an ordinal on, each record once and without those that the target holds already, as
-    (run, former ordinal, length): up to `least`, and to where it is in order in any case."""
+    """What the ledger's runs name from an ordinal on, as (run, former ordinal, length): up to `least`, and at least up
+    to the ordinal after which the runs are in order. Each record occurs once, and records that the target holds already
+    are omitted."""
 
     def __init__(self, record: LaneRecord, ordinal: int, least: int, held: HeldOffsets) -> None:
         self._record, self._ordinal, self._least, self._held = record, ordinal, least, held

@@ -51,7 +51,7 @@ def repair(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 
 def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
     """Return a hole without ordinals for a plan that is recorded again, if the one that the ledger has for it ends with
-    that: records may be left out of the plan on purpose, and the runs alone do not show how far it reaches."""
+    that: records may be omitted from the plan on purpose, and the runs alone do not show how far it reaches."""
     begin_at, holes = runs[0].ordinal, lane.record.holes if lane.record is not None else ()
     if len(runs) == 1 or not any(hole.first > hole.last and hole.first >= begin_at for hole in holes):
         return []
@@ -59,13 +59,13 @@ def kept_plan(lane: Lane, runs: Sequence[Run]) -> list[HoleFound]:
 
 
 def _without_ordinals(lane: Lane, runs: Sequence[Run]) -> HoleFound:
-    """Return a hole without ordinals, which shows how far a plan reaches from which records may be left out."""
+    """Return a hole without ordinals, which shows how far a plan reaches that may omit records on purpose."""
     begin_at = runs[0].ordinal
     return HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)
 
 
 def _may_leave_out(record: LaneRecord, runs: Sequence[Run]) -> bool:
-    """Return whether a plan passes over records that an older plan may have left out on purpose. The runs of this plan
+    """Return whether a plan passes over records that an older plan may have omitted on purpose. The runs of this plan
     do not show that either, once the source has lost what was copied after them."""
     if not any(hole.first > hole.last for hole in record.holes):
         return False

@@ -224,7 +224,7 @@ def _note_acknowledged(lane: Lane) -> None:
     may have another one: it is held back while a comparison is pending."""
     acked, resumed = lane.acked, lane.resumed_at
     later = [each for each in lane.acknowledged if each[0] > acked]
-    # The resume position itself tells the epoch of what is below it.
+    # The leader epoch of the resume position applies to what is below it.
     known = min(lane.resume_position.ordinal, lane.recorded_position.ordinal)
     kept = [each for each in lane.acknowledged if known < each[0] <= min(acked, resumed.ordinal)]
     if max(known, resumed.ordinal - 1) < acked and resumed.leader_epoch >= 0 and (not kept or kept[-1][0] < acked):
