@@ -11,7 +11,7 @@ from mirrord.model.intervals import ranges
 from mirrord.model.runs import Run
 from mirrord.replication.lane.source import source_epochs, truncation
 from mirrord.replication.lane.source.copied_pieces import mapped
-from mirrord.replication.lane.source.declared_runs import planned, rest
+from mirrord.replication.lane.source.declared_runs import jumps, rest
 from mirrord.replication.lane.source.source_epochs import carried, continues_at
 from mirrord.replication.lane.state import ResumePosition
 from mirrord.replication.lane.target import hole_repair, missing_ordinals
@@ -74,18 +74,22 @@ class Copying:
         if not self.plan and self.position >= self.end:
             self.skipped.update(range(self.position, self.position + count))
 
+    def mend(self, first: int, last: int, ordinal: int) -> None:
+        """The log lacks the ordinals first..last. The lane resumes at an ordinal after them, and copies them again."""
+        for at in range(first, last + 1):
+            del self.log[at]
+        lane, record = self.play.lane, self.play.record
+        lane.record, lane.resume_ordinal, lane.log.holes = record, ordinal, [(first, last)]
+        lane.position = continues_at(record, ordinal) or 0
+        self.play.fold(*hole_repair.repair(lane, record))
+        self.resume(ordinal)
+
     def hole(self, count: int, behind: int) -> None:
         """The target refuses some of the last records that were sent in this round."""
         first = self.next - behind - count
         if first < max(self.resumed, 1):
             return
-        for ordinal in range(first, first + count):
-            del self.log[ordinal]
-        lane, record = self.play.lane, self.play.record
-        lane.record, lane.resume_ordinal, lane.log.holes = record, self.next, [(first, first + count - 1)]
-        lane.position = continues_at(record, self.next) or 0
-        self.play.fold(*hole_repair.repair(lane, record))
-        self.resume(self.next)
+        self.mend(first, first + count - 1, self.next)
 
     def rebuild(self, count: int, by: int) -> None:
         """The last records of the log are those of offsets that are lower by some, so that some are doubled."""
@@ -138,13 +142,7 @@ class Copying:
         if first < 1 or any(at not in self.log for at in range(first, last + 1)):
             self.resume(ordinal)
             return
-        for at in range(first, last + 1):
-            del self.log[at]
-        lane, record = self.play.lane, self.play.record
-        lane.record, lane.resume_ordinal, lane.log.holes = record, ordinal, [(first, last)]
-        lane.position = continues_at(record, ordinal) or 0
-        self.play.fold(*hole_repair.repair(lane, record))
-        self.resume(ordinal)
+        self.mend(first, last, ordinal)
 
     def supersede(self, count: int, which: int) -> None:
         """The log goes back, and others have newer values of every third record that it lost."""
@@ -198,7 +196,7 @@ class Copying:
         record, lane = self.play.record, self.play.lane
         left, position = rest(record, ordinal), continues_at(record, ordinal)
         assert position is not None
-        runs = [Run(ordinal, position), *planned(record, ordinal)]
+        runs = [Run(ordinal, position), *jumps(record, ordinal, left)]
         lane.record, lane.resume_ordinal, lane.epoch, lane.history.epochs_again = record, ordinal, -1, ()
         is_ahead = source_epochs.is_recorded_ahead(lane, record) or any(hole.first >= ordinal for hole in record.holes)
         if is_ahead or (left is not None and left.differs):

@@ -35,11 +35,6 @@ class RestOfPlan(NamedTuple):
     """The ledger has other runs for that: with records that lower ordinals hold already, or that the source lost."""
 
 
-def planned(record: LaneRecord, ordinal: int) -> list[Run]:
-    """Return the jumps after an ordinal that the ledger has for what is still to be copied again."""
-    return jumps(record, ordinal, rest(record, ordinal))
-
-
 def jumps(record: LaneRecord, ordinal: int, left: RestOfPlan | None) -> list[Run]:
     """Return the jumps after an ordinal that the ledger has for the rest of a plan."""
     return [] if left is None else list(record.source_runs.beginning_in(ordinal + 1, left.until))

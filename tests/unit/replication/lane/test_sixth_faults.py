@@ -6,13 +6,19 @@ from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import OwnBatch
-from mirrord.replication.lane.source.source_epochs import continues_at
-from mirrord.replication.lane.target import hole_repair
 from tests.property.test_rest_of_a_plan import Copying
 from tests.unit.replication.lane.test_fourth_faults import offsets, retake
 from tests.unit.replication.lane.test_rebuilding import LANE
-from tests.unit.replication.lane.test_second_faults import BEGUN, opened
+from tests.unit.replication.lane.test_second_faults import BEGUN, Faulty, opened
 from tests.unit.replication.lane.test_third_faults import compared, plain
+
+
+def resumed_in(play: Faulty, log: tuple[OwnBatch, ...]) -> None:
+    """The lane resumes at a new leader, whose log consists of these batches."""
+    end = log[-1].base_offset + log[-1].count
+    found = compared(play, plain(play, play.ask_target(end, epoch=2), log))
+    while found:
+        found = play.bind_all(found)
 
 
 def test_a_hole_found_before_a_truncation_does_not_bring_back_runs_that_the_source_lost() -> None:
@@ -23,9 +29,7 @@ def test_a_hole_found_before_a_truncation_does_not_bring_back_runs_that_the_sour
     play.fold(SourceRun(LANE, 1, (Run(10, 4),), (Verdict(4, 9, "truncated"),), ((10, 1),)))
     retake(play, 11, 10, 5)
     log = (OwnBatch(0, 1, 0, 0, 1), OwnBatch(1, 2, 3, 0, 2))
-    found = compared(play, plain(play, play.ask_target(3, epoch=2), log))
-    while found:
-        found = play.bind_all(found)
+    resumed_in(play, log)
     assert (play.lane.phase, play.lane.next_ordinal, play.lane.position) == (Phase.COPYING, 5, 2)
     assert offsets(play, 5, 8) == [2, 1, 4, 5]
     assert [*play.lane.plan] == [Run(6, 1), Run(7, 4)]
@@ -44,13 +48,7 @@ class Holed(Copying):
     def back_to_hole(self, first: int, last: int, ordinal: int) -> None:
         """The log goes back to an ordinal, and lacks the ordinals first..last too."""
         assert self.shortened(self.next - ordinal) == ordinal
-        for each in range(first, last + 1):
-            del self.log[each]
-        lane, record = self.play.lane, self.play.record
-        lane.record, lane.resume_ordinal, lane.log.holes = record, ordinal, [(first, last)]
-        lane.position = continues_at(record, ordinal) or 0
-        self.play.fold(*hole_repair.repair(lane, record))
-        self.resume(ordinal)
+        self.mend(first, last, ordinal)
 
     def declare(self, count: int, gap: int) -> None:
         """The source has a gap after some more records. The ledger knows, and nothing of it was produced yet."""
@@ -62,7 +60,7 @@ class Holed(Copying):
 
 @pytest.mark.parametrize("more", [0, 6])
 def test_a_plan_that_may_leave_out_does_not_bring_back_runs_that_the_source_lost(more: int) -> None:
-    """With the hole without ordinals (`_may_leave_out`), the plan that `planned` moved is followed to its end."""
+    """With the hole without ordinals (`_may_leave_out`), the lane follows the moved plan to its end."""
     copying = Holed()
     copying.copy(6, 1)
     copying.supersede(2, 1)
@@ -83,8 +81,6 @@ def test_a_hole_whose_records_the_source_lost_does_not_move_the_position_into_it
     play.fold(SourceRun(LANE, 1, (Run(4, 1),), (Verdict(1, 4, "truncated"),), ((4, 1),)))
     retake(play, 7, 7, 4)
     log = (OwnBatch(0, 1, 0, 0, 1), OwnBatch(1, 1, 2, 0, 2))
-    found = compared(play, plain(play, play.ask_target(2, epoch=2), log))
-    while found:
-        found = play.bind_all(found)
+    resumed_in(play, log)
     assert (play.lane.phase, play.lane.next_ordinal) == (Phase.COPYING, 3)
     assert play.lane.position == 1

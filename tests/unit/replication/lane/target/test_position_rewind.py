@@ -24,7 +24,7 @@ from mirrord.replication.lane.signals import (
     Start,
     VisibleAnswer,
 )
-from mirrord.replication.lane.source.declared_runs import planned
+from mirrord.replication.lane.source.declared_runs import jumps, rest
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.step import step
 from mirrord.replication.lane.target import missing_ordinals, position_rewind
@@ -194,6 +194,8 @@ def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(8, 5), Run(9, 12))))
     play.lane.resume_position, play.lane.acknowledged = ResumePosition(9, 9, 1), ()
     assert missing_ordinals.lost_ordinals(play.lane, 8) == ((8, 8),)
-    assert planned(play.record, 8) == [Run(9, 12)]
+    assert jumps(play.record, 8, rest(play.record, 8)) == [Run(9, 12)]
     play.fold(SourceRun(LANE, 2, (Run(10, 14),)))
-    assert planned(play.record, 9) == []  # records between 12 and 14 may expire, as none was acknowledged
+    assert (
+        jumps(play.record, 9, rest(play.record, 9)) == []
+    )  # records between 12 and 14 may expire, as none was acknowledged
