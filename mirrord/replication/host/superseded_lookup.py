@@ -2,7 +2,7 @@
 (`mirrord.replication.lane.target.superseded_records`)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from mirrord.kafka.protocol.record import DecodedRecord
 from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, Header
 from mirrord.kafka.protocol.sequence import SEQUENCES
 from mirrord.model.errors import PolicyFault
+from mirrord.model.intervals import Interval
 from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
 from mirrord.replication.host.hosted_lane import HostedLane
 from mirrord.replication.host.record_policies import RecordPolicies
@@ -111,10 +112,24 @@ class SupersededLookup:
             return SupersededAnswer(asked.question, 0, trouble=f"records cannot be read: {error}")
         return judge.answer()
 
-    async def _expect(self, judge: SupersededJudge, missing: Iterable[Missing]) -> None:
-        wanted = await self._wanted(judge, missing)
+    async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing]) -> None:
+        end, begin = await bounds(self._source_asks, self._source_partition)
+        lost = [each for each in missing if each.kind != "last"]
+        await self._find(judge, self._wanted(judge, lost, (begin, end)), committed=False)
+        if len(lost) < len(missing):
+            # Such a record was not appended if the lane never copies it. Acknowledged ones were copied in any case,
+            # perhaps with another `isolation`.
+            if self._read_committed:
+                end = await last_stable_offset(self._source_asks, self._source_partition)
+            last = self._wanted(judge, [each for each in missing if each.kind == "last"], (begin, end))
+            await self._find(judge, last, committed=self._read_committed)
+
+    async def _find(
+        self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
+    ) -> None:
+        """Read missing records from the source. With `committed`, those of aborted transactions are never copied."""
         for first, last in _stretches(sorted(wanted)):
-            async for batch in self._source.read(self._source_partition, first, last, committed=self._read_committed):
+            async for batch in self._source.read(self._source_partition, first, last, committed=committed):
                 if batch.aborted or batch.header.attributes & CONTROL:
                     _never_copied(judge, wanted, batch.header)
                     continue
@@ -129,11 +144,12 @@ class SupersededLookup:
             for each, ordinal in places:
                 judge.gone(each, ordinal, by_retention=False)
 
-    async def _wanted(self, judge: SupersededJudge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
-        """Return the missing records that the source may still have, by source offset."""
-        end, begin = await bounds(self._source_asks, self._source_partition)
-        if self._read_committed:
-            end = await last_stable_offset(self._source_asks, self._source_partition)
+    def _wanted(
+        self, judge: SupersededJudge, missing: Iterable[Missing], readable: Interval
+    ) -> dict[int, list[tuple[Missing, int]]]:
+        """Return the missing records that the source may still have, by source offset. `readable`: the offsets
+        [start, end) that can be read."""
+        begin, end = readable
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
             for ordinal in truncations_within(self._record, each.first, each.last):

@@ -121,6 +121,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     ordinal = found.next_ordinal
     until = missing_ordinals.known_until(lane)
     went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
+    if ordinal >= max(lane.resume_position.ordinal, lane.acked):
+        went = f"ordinals {ordinal} to {until - 1}, which the target log lost earlier, are copied again"
     verdicts: list[Verdict] = []
     if kept is not None and lane.record is not None:
         missing_ordinals.go_back(lane, kept, ordinal)

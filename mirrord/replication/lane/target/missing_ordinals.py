@@ -95,7 +95,7 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    keeps_all = log.compacts is False and 0 <= lane.log.shared < lane.resume_position.target_offset
+    keeps_all = log.compacts is False and NOT_ASKED < lane.log.shared < lane.resume_position.target_offset
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
@@ -146,9 +146,12 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 def _displaced(lane: Lane, first: int) -> Iterator[tuple[int, int]]:
     """Yield the epochs (end, leader epoch) of the ordinals from this one on that were in the log before the resume
     position was taken, but no longer then: later ordinals took their places, and newer records superseded theirs. Their
-    last leader epoch is not known, but it was an earlier one."""
+    last leader epoch is not known, but it was an earlier one. A resume position that does not agree with the runs was
+    taken before these ordinals were displaced, and shows nothing."""
     position, record = lane.resume_position, lane.record
     if record is None or lane.notes or position.leader_epoch < 1:
+        return
+    if record.target_runs.offset_of(position.ordinal) != position.target_offset:
         return
     holes = [(hole.first, hole.last + 1) for hole in record.holes if not hole.is_open]
     for (ordinal, offset, _), (behind, place, _) in pairwise(record.target_runs.between(first, position.ordinal - 1)):
@@ -236,12 +239,9 @@ def note_lost(lane: Lane, ordinal: int) -> None:
     """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epoch it
     held them. Until they are acknowledged again, what others write counts as newer."""
     known = lane.resume_position
-    if (
-        ordinal < known.ordinal
-        and known.leader_epoch >= 0
-        and all(each[0] < known.ordinal for each in lane.acknowledged)
-    ):
-        lane.acknowledged = (*lane.acknowledged, (known.ordinal, known.leader_epoch))
+    if ordinal < known.ordinal and known.leader_epoch >= 0:
+        later = [each for each in lane.acknowledged if each[0] > known.ordinal]
+        lane.acknowledged = ((known.ordinal, known.leader_epoch), *later)
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:

@@ -13,6 +13,7 @@ from mirrord.ledger.facts.core import Progress, Rewound
 from mirrord.model.runs import Run, Runs
 from mirrord.replication.lane.phases import Phase
 from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, recorded_at
 from mirrord.replication.lane.state import Lane, ResumePosition
 from mirrord.replication.lane.target import missing_ordinals
 
@@ -21,16 +22,20 @@ RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.v
 holder, not of a former one."""
 
 
-def rewound_by(lane: Lane, runs: Sequence[Run], position: ResumePosition) -> Rewound | None:
+def rewound_by(
+    lane: Lane, runs: Sequence[Run], position: ResumePosition, epochs: Sequence[tuple[int, int]] = ()
+) -> Rewound | None:
     """Return what the fact about these runs has to record, or None if no older resume position can be higher.
 
-    `position`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned
-    are forgotten.
+    `position`: everything below it is known to be in the target log. `epochs`: the source's leader epochs (ordinal,
+    epoch) in the same fact. A record of another epoch is another record, even at the same source offset.
+    Acknowledgements of ordinals that are reassigned are forgotten.
     """
     record = lane.record
     if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
         return None
-    first = _first_changed(record.source_runs, runs)
+    others = (at for at, epoch in epochs if epoch > recorded_at(record.epochs, at) > UNKNOWN)
+    first = min(_first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
     if first >= missing_ordinals.known_until(lane):
         return None
     missing_ordinals.other_records_from(lane, first)
