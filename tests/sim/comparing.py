@@ -144,7 +144,7 @@ def _expect(world: "World", record: Any, judge: SupersededJudge, missing: Missin
         if missing.kind != "last":
             judge.gone(missing, ordinal, by_retention=False)
     elif number is not None and batch is not None:
-        if missing.kind != "last" or not is_of_later_epoch(record, ordinal, batch.epoch):
+        if not is_of_later_epoch(record, ordinal, batch.epoch):
             judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
     elif offset < world.source.end:
         judge.gone(missing, ordinal, by_retention=offset < world.source.start)

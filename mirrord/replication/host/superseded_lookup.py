@@ -114,15 +114,19 @@ class SupersededLookup:
 
     async def _expect(self, judge: SupersededJudge, missing: Sequence[Missing]) -> None:
         end, begin = await bounds(self._source_asks, self._source_partition)
-        lost = [each for each in missing if each.kind != "last"]
-        await self._find(judge, self._wanted(judge, lost, (begin, end)), committed=False)
-        if len(lost) < len(missing):
-            # Such a record was not appended if the lane never copies it. Acknowledged ones were copied in any case,
-            # perhaps with another `isolation`.
-            if self._read_committed:
-                end = await last_stable_offset(self._source_asks, self._source_partition)
-            last = self._wanted(judge, [each for each in missing if each.kind == "last"], (begin, end))
-            await self._find(judge, last, committed=self._read_committed)
+        stable = end
+        if self._read_committed:
+            stable = await last_stable_offset(self._source_asks, self._source_partition)
+        wanted = self._wanted(judge, missing, (begin, end))
+        below = {offset: places for offset, places in wanted.items() if offset < stable}
+        await self._find(judge, below, committed=self._read_committed)
+        # The lane copies nothing from here on, but it may have: with another `isolation`.
+        copied = {
+            offset: lost
+            for offset, places in wanted.items()
+            if offset >= stable and (lost := [each for each in places if each[0].kind != "last"])
+        }
+        await self._find(judge, copied, committed=False)
 
     async def _find(
         self, judge: SupersededJudge, wanted: dict[int, list[tuple[Missing, int]]], *, committed: bool
@@ -136,8 +140,8 @@ class SupersededLookup:
                 epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
                 for record in await _decoded(batch):
                     for each, ordinal in wanted.pop(record.offset, ()):
-                        if each.kind == "last" and is_of_later_epoch(self._record, ordinal, epoch):
-                            continue
+                        if is_of_later_epoch(self._record, ordinal, epoch):
+                            continue  # another record, which was not copied
                         changed = record if self._changing is None else self._changing(record)
                         judge.expect(each, ordinal, changed.key, record.time_ms)
         for places in wanted.values():

@@ -222,6 +222,8 @@ class SourceHistory:
     """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
     epochs_again: tuple[tuple[int, int], ...] = ()
     """(ordinal, epoch) of records that are copied again, as recorded in the ledger in this round."""
+    acknowledged_epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, epoch), ascending: the source's leader epochs of acknowledged records that the target log has lost."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
     found_equal: bool = False

@@ -122,6 +122,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     until = missing_ordinals.known_until(lane)
     went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
     if ordinal >= max(lane.resume_position.ordinal, lane.acked):
+        until = max(until, lane.log.lost_ordinals[-1][1] + 1) if lane.log.lost_ordinals else until
         went = f"ordinals {ordinal} to {until - 1}, which the target log lost earlier, are copied again"
     verdicts: list[Verdict] = []
     if kept is not None and lane.record is not None:

@@ -95,7 +95,11 @@ def _ask(lane: Lane, found: Reading, log: Log, missing: Sequence[Missing], lost:
     lane.log.scan, lane.log.lost_ordinals, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    keeps_all = log.compacts is False and NOT_ASKED < lane.log.shared < lane.resume_position.target_offset
+    went_back = 0 <= lane.log.shared < lane.resume_position.target_offset
+    if lane.log.shared == NOT_KNOWN:
+        # Gaps between the lane's batches may be the cleaner's, from the time when the topic was compacted.
+        went_back = bool(lost) and all(each.first >= lost[0][0] for each in missing)
+    keeps_all = log.compacts is False and went_back
     asked = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
 
@@ -236,12 +240,19 @@ def _note_acknowledged(lane: Lane) -> None:
 
 
 def note_lost(lane: Lane, ordinal: int) -> None:
-    """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epoch it
-    held them. Until they are acknowledged again, what others write counts as newer."""
-    known = lane.resume_position
-    if ordinal < known.ordinal and known.leader_epoch >= 0:
-        later = [each for each in lane.acknowledged if each[0] > known.ordinal]
-        lane.acknowledged = ((known.ordinal, known.leader_epoch), *later)
+    """Note that the target log has lost the acknowledged records from this ordinal on, and in which leader epochs of
+    target and source they were copied. Until they are acknowledged again, what others write counts as newer."""
+    known, record = lane.resume_position, lane.record
+    if ordinal >= known.ordinal or known.leader_epoch < 0 or record is None:
+        return
+    later = [each for each in lane.acknowledged if each[0] > known.ordinal]
+    lane.acknowledged = ((known.ordinal, known.leader_epoch), *later)
+    # The ledger has revoked the source's epochs of those that were lost earlier.
+    former = lane.history.acknowledged_epochs if later else ()
+    above = ((known.ordinal, source_epochs.recorded_at(former, known.ordinal)),) if former else ()
+    below = [each for each in record.epochs if each[0] < known.ordinal or not former]
+    after = [each for each in former if each[0] > known.ordinal]
+    lane.history.acknowledged_epochs = (*below, *above, *after)
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:

@@ -34,7 +34,8 @@ def rewound_by(
     record = lane.record
     if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
         return None
-    others = (at for at, epoch in epochs if epoch > recorded_at(record.epochs, at) > UNKNOWN)
+    copied = lane.history.acknowledged_epochs
+    others = (at for at, epoch in epochs if epoch > recorded_at(copied, at) > UNKNOWN)
     first = min(_first_changed(record.source_runs, runs), min(others, default=sys.maxsize))
     if first >= missing_ordinals.known_until(lane):
         return None

@@ -55,9 +55,9 @@ def known_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(superseded_lookup, "last_stable_offset", last_stable_offset)
 
 
-def written(offset: int, keys: str, *, attributes: int = 0, aborted: bool = False) -> ReadBatch:
+def written(offset: int, keys: str, *, attributes: int = 0, aborted: bool = False, leader_epoch: int = 4) -> ReadBatch:
     rows = [DecodedRecord(BASE + at, 1_000, key.encode(), b"value", ()) for at, key in enumerate(keys)]
-    data = batch(rows, base_offset=offset, attributes=attributes)
+    data = batch(rows, base_offset=offset, attributes=attributes, leader_epoch=leader_epoch)
     return ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
 
 

@@ -212,7 +212,15 @@ async def test_records_above_an_open_transaction_are_looked_up_if_they_were_copi
 
     monkeypatch.setattr(superseded_lookup, "bounds", bounds)
     monkeypatch.setattr(superseded_lookup, "last_stable_offset", last_stable_offset)
-    source = FakeLog([written(0, "ab"), written(2, "cde", attributes=TRANSACTIONAL), written(5, "f")], 6, 2)
+    source = FakeLog(
+        [
+            written(0, "ab", leader_epoch=0),
+            written(2, "cde", attributes=TRANSACTIONAL, leader_epoch=0),
+            written(5, "f", leader_epoch=0),
+        ],
+        6,
+        2,
+    )
     target = FakeLog([written(6, "f")], 7, 7)
     play = opened(*BEGUN)
     sides = (as_any(source), PARTITION), (as_any(target), PARTITION)
