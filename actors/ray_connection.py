@@ -35,6 +35,10 @@ TASKS = 1_000
 HEAD_LOST_S = 10
 """Time in seconds after which the processes of a Ray that mirrord started end once its head has died. Ray's default is
 60 s."""
+WORKER_NICENESS = 0
+"""Niceness of actors' processes. Ray's default is 15 (ray_config_def.h), which suits batch work. On a busy machine it
+starves actors: a supervisor does not start, and replicators lose their leases.
+"""
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - below it, the path of a Unix socket must fit into 107 characters
 """The parent of Ray's folder. Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
@@ -92,6 +96,7 @@ class RayConnection:
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_LOST_S))
+        os.environ.setdefault("RAY_worker_niceness", str(WORKER_NICENESS))
         for attempt in range(1, TRIES + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="mirrord-ray-", dir=SHORT_FOLDER))
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]

@@ -63,6 +63,10 @@ def is_copying(flow: FlowStatus, lanes: int = PARTITIONS) -> bool:
     return len(flow.replicators) == 2 and flow.totals.lanes == {"copying": lanes}
 
 
+def own_niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
 def replicator_of(flow: FlowStatus, partition: int) -> ReplicatorStatus:
     name = next(lane.host for lane in flow.lanes if lane.partition == partition)
     return next(each for each in flow.replicators if each.name == name)
@@ -87,6 +91,8 @@ def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing
         load.wait_for(2_000)
 
         flow = daemon.flow()
+        # By default, Ray gives its workers the niceness 15.
+        assert {os.getpriority(os.PRIO_PROCESS, each.pid) for each in flow.replicators} == {own_niceness()}
         victim = replicator_of(flow, 0)
         others = {lane.partition for lane in flow.lanes if lane.host != victim.name}
         assert 0 < len(others) < PARTITIONS, "both replicators have lanes"

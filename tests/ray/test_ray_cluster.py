@@ -68,7 +68,8 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
         # On one Ray cluster actors of the same program continue, under another supervisor.
         hosts = {each.pid for each in second.flow().replicators}
         with Daemon(other_path, "--upgrade", environment=TOKEN) as third:
-            assert second.process.wait(START_S) == 0, second.output
+            third.until(lambda: second.process.poll() is not None, START_S)
+            assert second.process.returncode == 0, second.output
             third.until(lambda: third.flow().totals.lanes == {"copying": 1})
             third.until(lambda: {each.pid for each in third.flow().replicators} == hosts)
             fill(source, other_topic, 1, 500, first=500)
