@@ -1,4 +1,4 @@
-"""`mirrord compact`: moves older runs of the offset map from the ledger into a dataset of Parquet files."""
+"""`mirrord compact`: moves older runs of the offset map from the ledger into a data set of Parquet files."""
 
 import argparse
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact the flows, and print how much was moved. Raises ConfigError, EnvironmentFault."""
+    """Compact the ledgers of the flows, and print how many runs were moved. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     settings = spark_settings(arguments)
     wanted = _wanted(arguments)
