@@ -1,7 +1,6 @@
 """Reads the source log and the target log of a lane whose ledger is lost, and determines the lane's position.
 
-Batch headers are compared first. Where headers are not sufficient, single records are compared
-(`mirrord.audit.rules.rebuild_placement`).
+Batch headers are compared first, and single records where necessary (`mirrord.audit.rules.rebuild_placement`).
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -42,16 +41,15 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000
-"""Maximum number of records of a lane that are decoded from the source or from the target. Each takes about 250 bytes
-of memory."""
+"""Maximum number of a lane's records that are decoded from either log. Each takes about 250 bytes of memory."""
 
 RIVAL_BATCHES = 20
 """Size of the samples that are taken of another producer's batches: this number of its first batches, and as many of
 its last batches. Their records are searched for in the source."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
-"""The largest gap, in offsets, between two wanted ranges that are fetched with a single read. Reading the gap is
-cheaper than another request to the broker."""
+"""The largest gap, in offsets, between two wanted ranges that are fetched with a single read instead of two
+requests."""
 RECORDS_AT_ONCE = 20_000
 """Number of records that are read at a time from the source or the target when records are matched one by one."""
 
@@ -87,8 +85,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     keeps: Callable[[DecodedRecord], bool] | None = None
     """The flow's record filter; None if it has no filter. The function may raise PolicyFault."""
     foreign: frozenset[int] = frozenset()
-    """The ids of producers that copied records from the target into the source topic. Their batches are not copied back
-    to the target."""
+    """The ids of producers that copied records from the target into the source topic. These records are not copied
+    back."""
 
 
 class _Own(msgspec.Struct):
@@ -201,8 +199,8 @@ class LaneLook:
     async def copies(
         self, named: TopicPartition, wanted: Sequence[CopiedRecords], *, timed: bool
     ) -> list[list[CopiedRecords]]:
-        """Read the wanted batches of the target, and return the single records of each batch. With `timed`, the digest
-        of a record includes its timestamp."""
+        """Read the wanted target batches. Return the records of each batch. With `timed`, digests include
+        timestamps."""
         made: dict[int, list[CopiedRecords]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -224,8 +222,8 @@ class LaneLook:
     async def originals(
         self, named: TopicPartition, wanted: Sequence[OriginalRecords], *, timed: bool
     ) -> list[list[OriginalRecords]]:
-        """Read the wanted batches of the source, and return the single records of each batch. With `timed`, the digest
-        of a record includes its timestamp."""
+        """Read the wanted source batches. Return the records of each batch. With `timed`, digests include
+        timestamps."""
         made: dict[int, list[OriginalRecords]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -241,8 +239,7 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Yield the batches in these ranges of offsets. Ranges that are close to each other are read together, with the
-        batches between them."""
+        """Yield the batches in these ranges of offsets, and the batches between ranges that are close to each other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
@@ -252,8 +249,7 @@ class LaneLook:
     async def _filtered(
         self, named: TopicPartition, reconstructed: ReconstructedLane, rules: Rules
     ) -> ReconstructedLane:
-        """Change the verdict of skipped records from `unexplained` to `filtered` if the flow's current filter skips
-        them."""
+        """Change the verdict on skipped records to `filtered` if the flow's current filter skips them."""
         if rules.keeps is None or not reconstructed.left_out:
             return reconstructed
         spans = [(each.start, each.end) for each in reconstructed.verdicts if each.reason == "unexplained"]
@@ -293,8 +289,8 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
-        """Return the lane's position, on the assumption that this producer wrote its records. Raises Unplaced if the
-        position is ambiguous.
+        """Return the lane's position, assuming that this producer wrote its records. Raises Unplaced if it is
+        ambiguous.
 
         Return None if the producer has copied no records that the source still holds.
         """
@@ -315,8 +311,7 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced if, after the lane's first batch, another producer has also written records of the source into
-        the target."""
+        """Raise Unplaced if another producer also copied records of the source, after the lane's first batch."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -330,11 +325,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer copied records of the source, although none of its batches equals a batch of the
-        source.
+        """Return whether a producer copied records of the source, although its batches equal no batch of the source.
 
-        A producer that rebuilds batches record by record leaves such batches. Only a sample of them is searched for in
-        the source.
+        The reason may be that the batches were rebuilt. Only a sample of them is searched for in the source.
         """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
@@ -364,15 +357,14 @@ class _Lane:
         return made
 
     def _timed(self, producer: tuple[int, int]) -> bool:
-        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some copies have
-        them."""
+        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them do."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
             raise Unplaced("only some of the records at the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """Find the source record of each copy. Where batches do not identify it, match single records. Raises Unplaced.
+        """Find the source record of each copy, by batches and, where necessary, by single records. Raises Unplaced.
 
         Return None if the source lacks some of the copied records, or if the copies are not in the order of the source.
         """
@@ -392,8 +384,8 @@ class _Lane:
     async def _matched_part(
         self, placed: Placed, part: UnmatchedUnits, *, timed: bool, may_expire: bool
     ) -> Matched | None:
-        """Match the records of one part of the logs. Both logs are read backwards, a few batches at a time. Return None
-        if the source lacks a record that it should still hold."""
+        """Match the records of one part of the logs, from the end of both logs to the beginning, a few batches at a
+        time. Return None if the source lacks a record that it should still hold."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])
         originals = _backwards(placed.originals[part.start : part.behind])
@@ -420,11 +412,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source records of the copies that batches alone do not identify, by counting offsets and by
-        comparing single records. Raises Unplaced.
-
-        More of the source is read until all copies are found, or until the whole source has been read.
-        """
+        """Find the source records that batches do not identify, by counting offsets and comparing records. Raises
+        Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
