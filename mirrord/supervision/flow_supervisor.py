@@ -159,8 +159,7 @@ class FlowSupervisor:
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return an empty string if this daemon is the holder or a standby of the flow. Otherwise return why it is
-        neither."""
+        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is one of them."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
@@ -178,8 +177,7 @@ class FlowSupervisor:
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
     def stands_by_for(self) -> str:
-        """Return the HTTP address of the daemon that this standby waits for. Empty if this daemon is no standby of the
-        flow."""
+        """Return the HTTP address of the daemon that this standby waits for. Empty if this is no standby."""
         lease = self._lease_status() if self._shown_state() == "standby" else None
         return lease.http if lease else ""
 
@@ -225,8 +223,7 @@ class FlowSupervisor:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # The supervisor itself was not cancelled. One of its tasks was cancelled and did not handle the
-            # cancellation.
+            # The supervisor was not cancelled. One of its tasks was, and did not handle the cancellation.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -288,8 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """Adopt or end the replicators that an earlier process left running, and run the flow as the holder of its
-        lease."""
+        """Adopt or end the replicators of earlier processes, and run the flow as the holder of the lease."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
