@@ -1,4 +1,4 @@
-"""`mirrord compact`: moves older runs of the offset map from the ledger into a data set of Parquet files."""
+"""`mirrord compact`: moves older runs of the offset map from the ledger into a dataset of Parquet files."""
 
 import argparse
 from collections.abc import Sequence
