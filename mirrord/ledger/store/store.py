@@ -1,4 +1,4 @@
-"""The interface to a flow's ledger: append facts, learn which took effect, see the facts of others, write snapshots.
+"""Reads a flow's ledger, appends facts and reports which of them took effect, and writes snapshots.
 
 A store reads both topics and folds entries as it reads them. `append` returns when its facts were read back in the
 order of the ledger, so every other reader sees the same result. The state is read-only. It must always be accessed
@@ -77,8 +77,7 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
     ) -> None:
-        """Create the store unopened. `memory` limits the memory for runs
-        (`mirrord.ledger.store.spill_file.run_memory`)."""
+        """Create the store unopened. `memory` holds the runs (`mirrord.ledger.store.spill_file.run_memory`)."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -145,8 +144,7 @@ class LedgerStore:
 
     @property
     def is_long(self) -> bool:
-        """Whether a trim is due: many entries follow the last snapshot, or snapshots contain runs moved into a
-        dataset."""
+        """Whether a trim is due: many entries follow the last snapshot, or snapshots contain moved runs."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
@@ -235,33 +233,30 @@ class LedgerStore:
             await self._changed.wait()
 
     def on_entry(self, callback: OnEntry) -> Callable[[], None]:
-        """Call `callback(offset, entry, bound)` for every entry folded from now on. Return a function that ends
-        this."""
+        """Call `callback(offset, entry, bound)` for every entry folded from now on. Return a function to end it."""
         return _subscribe(self._on_entry, callback)
 
     def on_record(self, callback: OnRecord) -> Callable[[], None]:
-        """Call `callback` with every record read from the state topic from now on. Return a function that ends this."""
+        """Call `callback` with every record read from the state topic from now on. Return a function to end it."""
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
         """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots,
-        and calls no other callbacks for those entries. Return a function that ends this."""
+        and calls no other callbacks for those entries. Return a function to end it."""
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
-        """Call `callback` when the store ends, after `failure` was set. Return a function that ends this."""
+        """Call `callback` when the store ends, after `failure` was set. Return a function to end it."""
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs below the log starts of both source and target, and return their number. A trim makes it
-        permanent."""
+        """Drop a lane's runs below both log start offsets. Return their number. The next trim makes this permanent."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
         """Write snapshots, then delete the entries that they contain. Only the lease holder may call this method.
 
-        After an interruption, the ledger is still readable, and the next trim completes the work. Raises
-        LedgerUnavailable.
+        If it is interrupted, the ledger stays readable, and the next trim completes it. Raises LedgerUnavailable.
         """
         await self.read_to_end()
         forgotten = list(self._state.forgotten_lanes)
@@ -454,8 +449,7 @@ class LedgerStore:
         self._wake()
 
     def _keep_proof(self) -> None:
-        """Save the proof that facts are lost in the background, so that every process that opens the ledger later finds
-        it."""
+        """Save the proof of a loss in the background, so that every process that opens the ledger finds it."""
         self._watch.note_loss()
         if not self._read_only:
             self._proof = asyncio.create_task(self._watch.keep_proof())
@@ -470,7 +464,7 @@ class LedgerStore:
 async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
     """Append a fact under the current lease, whichever daemon holds it. Return whether the fact took effect.
 
-    If another lease is taken in the meantime, the append is repeated. Raises LedgerUnavailable.
+    If another lease is taken in the meantime, the append is repeated a few times. Raises LedgerUnavailable.
     """
     for _ in range(APPEND_TRIES):
         epoch = store.state.lease_epoch
