@@ -1,9 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
-A daemon must not mistake a partly written ledger for a complete one. It would copy again every record that the ledger
-does not mention yet. The first step therefore records in the state topic that a different ledger is expected. From then
-on, every client that opens the ledger stops with the error `LedgerWentBack`. The last step records the correct end of
-the ledger. An interrupted rebuild has to be repeated from the beginning.
+A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would copy again every record that
+the ledger does not mention yet. The first step therefore records in the state topic that a different ledger is
+expected. From then on, every client that opens the ledger stops with the error `LedgerWentBack`. The last step records
+the correct end of the ledger. An interrupted rebuild has to be repeated from the beginning.
 """
 
 import asyncio

@@ -60,7 +60,7 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str = ""
     """Why the lane is not audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """The fact that says up to where earlier audits have proven the lane. The ranges begin there."""
+    """The newest fact of an audit that has proven a part of the lane. The ranges begin where this part ends."""
     is_from_begin: bool = True
     """Whether no range is omitted at the beginning. The first range then begins where earlier audits ended or, if there
     are none, at the lane's first record."""
@@ -257,7 +257,7 @@ def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
 
 
 class _Clusters(msgspec.Struct, frozen=True):
-    """What the two clusters report about the topics of the lanes."""
+    """The properties of the lanes' topics and partitions, as the two clusters report them."""
 
     source_ids: Mapping[str, str]
     target_ids: Mapping[str, str]

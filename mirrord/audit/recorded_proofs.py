@@ -1,4 +1,4 @@
-"""Records in the ledger up to where an audit has proven each lane (`RangeAudited`)."""
+"""Records the results of an audit in the ledger: which range of each lane it has proven (`RangeAudited`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
-    """Append the facts of an audit that say what it has proven. Lanes whose map has changed since the audit are
+    """Append the facts that record the proofs of an audit. Lanes whose map has changed since the audit are
     omitted.
 
     The map is checked immediately before the append. In between, the target could lose the end of its log, and ordinals

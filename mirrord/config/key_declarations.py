@@ -1,4 +1,4 @@
-"""How the keys of conf.toml are declared: each of them once, at its field in a struct of the schema.
+"""Declares the keys of conf.toml. Each key is declared once, at its field in a struct of the schema:
 
     rpo_ms: Annotated[
         int | None,
@@ -6,8 +6,8 @@
     ] = None
 
 The reader, the writer, the suggestions for misspelled keys and docs/reference/configuration.md are derived from these
-declarations. A field whose type is a struct is a table, described by the struct's docstring. All other fields without a
-`Key` are not in the file.
+declarations. A field with the type of a struct is a table, and the struct's docstring describes the table. All other
+fields without a `Key` are not in the file.
 """
 
 import functools

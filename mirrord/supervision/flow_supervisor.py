@@ -1,6 +1,6 @@
 """Supervises one flow: opens its ledger, takes the lease, runs its lanes on replicators, and releases the lease.
 
-After a failure, the status reports the reason, and the flow is tried again. Other flows are not affected.
+After a failure, the status reports the reason, and the supervisor tries again. Other flows are not affected.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ class MapPiece(msgspec.Struct, frozen=True, array_like=True):
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    Neither at the source nor at the target is there a gap or an overlap between the ranges of a lane, so each offset is
+    The ranges of a lane have no gaps and no overlaps, neither at the source nor at the target. Each offset is therefore
     examined once. A truncated part of the map belongs to the range only at the target. A range without any part of the
     map covers only source offsets, and the ledger has verdicts on all of them.
     """

@@ -117,7 +117,7 @@ def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False)
     """Return the points of each series by name, for at most `MOST_SERIES` series.
 
     If there are more, the series with the oldest last point are kept. Among equally old ones, those with the lowest
-    last value are kept, or with `highest`, those with the highest last value.
+    last value are kept. With `highest`, those with the highest last value are kept instead.
     """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:

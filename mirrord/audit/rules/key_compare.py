@@ -111,8 +111,8 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
       removed it.
     - If another client wrote a newer record into the target, this function does not report it. The comparison by
       offsets does.
-    - If such a record was also copied into the source and is the newest one there, the newest target record must not be
-      an older record of this lane.
+    - The other client's record may also have been copied into the source and be the newest one there. Then the newest
+      target record must not be an older record of this lane.
     - The target may lack a tombstone and all records that the tombstone deletes.
     - If the source itself no longer holds a copied record, its newest record is older than the copy. That is no
       difference.

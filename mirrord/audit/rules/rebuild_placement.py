@@ -20,7 +20,7 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""Number of source records that are read at first in addition to the records whose position is searched."""
+"""Number of source records that are read at first in addition to the records whose positions are needed."""
 NOWHERE = -1
 GONE = object()
 """Stands for an unknown content: the records were in the target, and its log cleaner has removed them."""

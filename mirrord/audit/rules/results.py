@@ -53,8 +53,8 @@ record in spite of one of these other verdicts, the record is missing at the tar
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions that may explain a deviation: what happened to the source log or the target log after the copy, or may
-    have happened."""
+    """Conditions that may explain a deviation: certain or possible events in the source log or the target log after the
+    copy."""
 
     source_log_start: int = 0
     target_log_start: int = 0

@@ -22,8 +22,8 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
 
-    The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last of these
-    runs has been recorded since then.
+    The fact takes effect under two conditions. `number` is that of the last `CompactionBegan`. Since then, no run has
+    been recorded that begins at or below the last ordinal of the moved runs.
     """
 
     number: int

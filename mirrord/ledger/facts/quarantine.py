@@ -22,9 +22,10 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     skip: bool = False
     """Whether the flow's policy skips the records."""
     letters: int = -1
-    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
+    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    parked."""
     letters_at: int = -1
-    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
+    """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
@@ -39,9 +40,10 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
+    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    parked."""
     letters_at: int = -1
-    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
+    """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
