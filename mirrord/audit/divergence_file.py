@@ -28,7 +28,8 @@ _SCHEMA: Any = arrow.schema(
 
 
 class AtomicParquetFile:
-    """A Parquet file that appears completely or not at all."""
+    """The Parquet file of diverging records. It is written under a temporary name and appears only when it is
+    complete."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "divergence.parquet"
@@ -43,8 +44,8 @@ class AtomicParquetFile:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
 
     def take(self, stretch_columns: dict[str, object], record: DecodedRecord) -> None:
-        """Add one record. `stretch_columns` holds the columns that are the same for all records of an offset range:
-        flow, side, topic and so on."""
+        """Add one record. `stretch_columns` holds the columns that all records of an offset range share: flow, side,
+        reason, topic and partition."""
         headers = [{"key": name, "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
         self._rows.append({**stretch_columns, **row, "headers": headers})

@@ -31,7 +31,8 @@ PATIENCE_S = 10.0
 
 
 class Diverging(msgspec.Struct, frozen=True, kw_only=True):
-    """A range of offsets whose records exist on one side only, with the number of these records."""
+    """A range of offsets whose records exist only at the source or only at the target, with the number of these
+    records."""
 
     flow: str
     side: Side
@@ -39,7 +40,7 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     why: Why
     start: int
-    """The first record's offset."""
+    """The offset of the first record."""
     end: int
     """The offset after the last record."""
     records: int
@@ -111,7 +112,8 @@ async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: S
 
 
 async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[LaneState]:
-    """Return the lanes whose topics exist on both sides, limited to topics that match one of the regexes, if any."""
+    """Return the lanes whose source and target topics both still exist. If `topics` holds regexes, return only the
+    lanes whose source topic matches one of them."""
     patterns = [re.compile(pattern) for pattern in topics]
     wanted = [
         lane
@@ -137,8 +139,8 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Return the producer ids of all lanes that write into the same target topic as this lane. Their batches are
-    copies, even after the last known resume position."""
+    """Return the producer ids of all lanes that write into the same target topic as this lane. Batches of these
+    producers are copies, even above the last known resume position."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -154,8 +156,9 @@ async def _since(
     waiting: Sequence[TopicPartition],
     since_ms: int | None,
 ) -> Since:
-    """Return, for each partition, the offset and the time of the first record with the given time or a later one: first
-    for the source, then for the target. Without a given time, return (None, None)."""
+    """Return two maps from partition to (offset, timestamp), one for the source and one for the target. Each entry
+    describes the partition's first record with a timestamp of at least `since_ms`. If `since_ms` is None, return (None,
+    None)."""
     if since_ms is None:
         return None, None
     source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)
@@ -185,8 +188,8 @@ async def _read(
     *,
     committed: bool,
 ) -> Diverging:
-    """Read the records of a range as a consumer would, except for copies. Return their number and the range that they
-    span."""
+    """Read the records of a range as a consumer would, but without the copies that mirrord wrote. Return the number of
+    records, and the range from the first to the last one. If `rows` is given, store each record in it."""
     stretch_columns: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     stretch_columns |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

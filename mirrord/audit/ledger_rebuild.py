@@ -1,9 +1,9 @@
 """Rebuilds a flow's ledger from the logs on both clusters.
 
-A ledger under construction must not be mistaken for a complete one. A daemon that found half of a ledger would copy the
-records that it does not mention again. The first step is therefore to write into the state topic that a different
-ledger is expected. Every client that opens the ledger then stops with the error `LedgerWentBack`. The correct end of
-the ledger is written last. If a rebuild is interrupted at any point, it has to be repeated from the beginning.
+A daemon must not mistake a partly written ledger for a complete one. Otherwise, it would copy again every record that
+the ledger does not mention yet. The first step therefore records in the state topic that a different ledger is
+expected. From then on, every client that opens the ledger stops with the error `LedgerWentBack`. The last step records
+the correct end of the ledger. An interrupted rebuild has to be repeated from the beginning.
 """
 
 import asyncio
@@ -45,9 +45,10 @@ PATIENCE_S = 30.0
 LEASE_EPOCH = 1
 BY = "mirrord rebuild"
 BEING_MADE = LedgerEnd(TopicId("being rebuilt"), (1 << 63) - 1, 0)
-"""A recorded end that matches no ledger. A client that finds it raises the error that facts are lost."""
+"""An end of the ledger that no real ledger can have. A client that reads it from the state topic raises
+`LedgerWentBack`."""
 TOGETHER = 500
-"""Maximum number of facts in one ledger entry. An entry with large facts holds fewer."""
+"""Maximum number of facts in one ledger entry. An entry is also ended when its facts reach 256 KiB."""
 STEP_S = 0.1
 DRAINED = "drained"
 """The lane state in the progress records. It says that no batch of the lane is in flight."""
@@ -56,18 +57,19 @@ log = structlog.get_logger()
 
 
 class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a flow's rebuilt ledger, before or after it is written."""
+    """The reconstructed lanes of a flow, from which its new ledger is written."""
 
     flow: str
     lost: str
-    """What is wrong with the existing ledger."""
+    """What is wrong with the old ledger."""
     source_cluster: ClusterId
     target_cluster: ClusterId
     lanes: tuple[LaneRebuilt, ...]
 
 
 async def find_positions(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
-    """Determine each lane's position from both logs, without altering anything. Raises EnvironmentFault."""
+    """Determine the position of each lane of a flow from the source log and the target log. Nothing is written. `why`
+    says what is wrong with the old ledger. Raises EnvironmentFault."""
     survey = await survey_of(config, flow)
     lanes = survey.preview.plan.lanes
     rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
@@ -124,9 +126,9 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: RecordPolicies) -> 
 
 
 async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
-    """Write the rebuilt ledger as the flow's ledger. Raises EnvironmentFault.
+    """Replace the flow's ledger by the rebuilt one. Raises EnvironmentFault.
 
-    After an error the topics hold no usable ledger, and the rebuild can be repeated.
+    After an error, the flow has no usable ledger, and the rebuild can be repeated.
     """
     runtime = config.runtime
     await _until_still(config, flow, found, (runtime.lease_ttl_ms + runtime.request_timeout_ms) / 1000)
@@ -160,10 +162,11 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 
 
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
-    """Wait until no records of the flow can still arrive.
+    """Wait until no more records of the flow can arrive at the target.
 
-    A daemon that lost its ledger stops when its lease ends, and its last requests end one request timeout later. Raises
-    EnvironmentFault if records have arrived since the lanes were examined, or if a daemon still renews the lease.
+    A daemon that lost its ledger stops when its lease expires, and its last requests end one request timeout later.
+    Raises EnvironmentFault if a daemon still renews the lease, or if records have arrived since the lanes were
+    examined.
     """
     before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
@@ -182,7 +185,8 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
 
 
 async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
-    """Return the newest renewal by the lease holder; None if no daemon holds the lease or no ledger can be read."""
+    """Return the newest renewal of the lease as (lease epoch, number of the renewal). Return None if no daemon holds
+    the lease, or if the ledger cannot be read."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
@@ -196,7 +200,7 @@ async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
 
 
 async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:
-    """Return whether a batch that may belong to the lane has arrived since the lane was examined."""
+    """Return whether a batch that may belong to the lane has arrived at the target since the lane was examined."""
     _, end = await logs.bounds(named, committed=False)
     async for batch in logs.read(named, lane.target_end, end, committed=False):
         header = batch.header
@@ -208,7 +212,7 @@ async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bo
 
 
 async def _forbid(ledger: KafkaLog) -> None:
-    """Mark the ledger as invalid, so that no client uses it from here on, and remove all other state records."""
+    """Mark the ledger as invalid in the state topic, so that no client uses it, and delete all other state records."""
     stale = {row.key async for row in ledger.load_state()} - {LEDGER_END_KEY}
     await ledger.save([StateRow(LEDGER_END_KEY, encode_state(BEING_MADE))])
     if stale:
@@ -216,7 +220,7 @@ async def _forbid(ledger: KafkaLog) -> None:
 
 
 async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
-    """Delete the old ledger topic, and wait until it is gone."""
+    """Delete the old ledger topic, and wait until the topic no longer exists. Raises EnvironmentFault."""
     upkeep = ClusterAccess(config, PATIENCE_S).upkeep(flow.target)
     try:
         refused = (await upkeep.delete([topic_id])).get(topic_id, "")
@@ -240,7 +244,7 @@ async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
 
 
 def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -> Iterator[Entry]:
-    """Yield all entries of the new ledger."""
+    """Yield all entries of the new ledger, in order."""
     now_ms = SystemClock().wall_ms()
     writer = secrets.token_hex(6)
     opened = FlowOpened(found.flow, found.source_cluster, found.target_cluster)
@@ -274,7 +278,7 @@ def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFac
 
 
 def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
-    """Divide the facts into groups, each of which is written as one ledger entry."""
+    """Divide the facts into groups that are small enough for one ledger entry each."""
     some: list[AnyFact] = []
     size = 0
     for fact in all_facts:
@@ -288,8 +292,8 @@ def _together(all_facts: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
 
 
 def _check(entries: Sequence[Entry]) -> None:
-    """Check that every fact takes effect. This is called before anything is written. Raises EnvironmentFault if one
-    does not."""
+    """Check that every fact will take effect, before any entry is written. Raises EnvironmentFault if a fact would
+    not."""
     state = FlowState()
     for offset, entry in enumerate(entries):
         for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):
@@ -298,7 +302,7 @@ def _check(entries: Sequence[Entry]) -> None:
 
 
 def _progress_records(found: FlowRebuilt) -> Iterator[Progress]:
-    """Yield the progress record of each lane."""
+    """Yield the progress record of each reconstructed lane."""
     now_ms = SystemClock().wall_ms()
     for lane in found.lanes:
         reconstructed = lane.reconstructed

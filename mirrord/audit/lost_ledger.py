@@ -1,5 +1,5 @@
-"""Finds out whether a flow's ledger is lost: it is missing, corrupt, empty or shorter than before, or it does not know
-records that the target holds."""
+"""Finds out whether a flow's ledger is lost. A lost ledger is missing, corrupt, empty or shorter than before, or it
+does not account for records in the target topics."""
 
 from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerWentBack
@@ -13,7 +13,7 @@ PATIENCE_S = 30.0
 async def lost(config: Config, flow: FlowConfig) -> str:
     """Return what is wrong with the flow's ledger, or an empty string if the ledger is complete.
 
-    Raises EnvironmentFault if that cannot be determined.
+    Raises EnvironmentFault if the state of the ledger cannot be determined.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
@@ -40,7 +40,8 @@ async def lost(config: Config, flow: FlowConfig) -> str:
 
 
 async def survey_of(config: Config, flow: FlowConfig) -> FlowSurvey:
-    """Return the survey of one flow. Raises EnvironmentFault."""
+    """Return the survey of one flow: the topics that it finds on both clusters, and the lanes that it plans. Raises
+    EnvironmentFault."""
     survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
     if not isinstance(survey, FlowSurvey):
         raise survey

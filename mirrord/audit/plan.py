@@ -1,4 +1,5 @@
-"""Plans an audit from a flow's ledger: the lanes, their ranges, and the data that are needed to compare them."""
+"""Plans an audit from a flow's ledger: the lanes, the ranges of each lane, and what is needed to compare these
+ranges."""
 
 import asyncio
 import re
@@ -35,10 +36,11 @@ from mirrord.topics.rules.retention import is_compacted
 
 PATIENCE_S = 10.0
 RANGE_RECORDS = 100_000
-"""Largest range, in records. If its records must be compared, those of both sides are held in memory at once."""
+"""Maximum number of records in a range. If its records have to be compared, the records of source and target are held
+in memory at once."""
 BEGIN_S = 5.0
-"""A running daemon has twice this time to begin copying a partition before the audit reports the partition as not
-copied."""
+"""The interval between two checks whether a daemon has begun to copy a partition. After two intervals, the audit
+reports the partition as not copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -49,33 +51,35 @@ class LaneAuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     audited: AuditedLane
     ranges: tuple[AuditRange, ...] = ()
     verdicts_are_known: bool = False
-    """Whether the ledger still holds every verdict that it ever recorded for this lane; if not, it was trimmed."""
+    """Whether the ledger still holds every verdict that it ever recorded for this lane. It does not if it was
+    trimmed."""
     target_log: tuple[int, int] = (0, 0)
-    """The log start offset and the log end of the target partition. They are requested after the ledger was read."""
+    """The log start offset and the log end offset of the target partition, requested after the ledger was read."""
     source_start: int = 0
     """The log start offset of the source partition."""
     skipped: str = ""
-    """Why nothing of the lane is audited; empty if it is audited."""
+    """Why the lane is not audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """What earlier audits have proven of the lane. The ranges begin after it."""
+    """The newest fact of an audit that has proven a part of the lane. The ranges begin where this part ends."""
     is_from_begin: bool = True
-    """Whether the first range begins where earlier audits ended, or at the lane's first record."""
+    """Whether no range is omitted at the beginning. The first range then begins where earlier audits ended or, if there
+    are none, at the lane's first record."""
     left_out: int = 0
-    """Number of ranges that this audit was asked to omit, because they are older than `since_ms`."""
+    """Number of ranges that the audit omits because they are older than `since_ms`."""
     lost: int = 0
     """Number of records that were copied into a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
-    """The source offsets [start, end) of a partition of which nothing is copied."""
+    """The source offsets [start, end) of the partition, if none of its records is copied; otherwise (0, 0)."""
     losses: tuple[Explained, ...] = ()
-    """Losses that the ledger records for offsets outside of the ranges."""
+    """Losses that the ledger records for source offsets outside the ranges."""
     waiting: int = 0
-    """Number of newer source offsets that are not copied yet."""
+    """Number of source offsets above the resume position, which are not copied yet."""
     beyond: int = 0
-    """Number of target offsets after the last record that the ledger knows."""
+    """Number of target offsets above the last record that the ledger knows."""
     has_nothing: bool = False
-    """Whether the source partition has nothing that could be copied."""
+    """Whether the source partition holds nothing to copy."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """The source offsets of this lane whose records a repair has copied into a separate topic."""
+    """The ranges of source offsets whose records a repair has copied into a separate topic."""
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +90,9 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
     target: Alias
     lanes: tuple[LaneAuditPlan, ...]
     history: tuple[RangeAudited, ...] = ()
-    """What earlier audits have proven, if the ledger still holds it."""
+    """The results of all earlier audits that the ledger still holds."""
     trouble: str = ""
-    """Why the flow cannot be audited, in one line for operators; empty if it can be."""
+    """Why the flow cannot be audited, as one line for operators; empty if it can be audited."""
 
 
 async def plan_flow(
@@ -102,12 +106,12 @@ async def plan_flow(
 ) -> FlowPlan:
     """Return the parts of a flow that have to be audited.
 
-    These are all offsets below the resume positions of the flow, and every selected partition of which nothing is
-    copied. `topics` are regexes that limit this to the topics that match one of them. Of a topic that was created
-    again, only the newest copy is audited.
+    The plan contains all offsets below the resume positions of the flow, and every selected partition without any
+    copied record. If `topics` holds regexes, the plan contains only source topics that match one of them. If a topic
+    was deleted and created again, only the newest topic of that name is audited.
 
-    Ranges that earlier audits have proven at least as closely as `level` are skipped, if `level` is "digest" or
-    "records" and `again` is false. With `since_ms`, only offsets after the source's first record of that time are
+    If `level` is "digest" or "records", ranges that an earlier audit has proven at this level or a stricter one are
+    skipped. `again` turns this off. With `since_ms`, only offsets after the source's first record of that time are
     audited. Raises EnvironmentFault.
     """
     for tries_left in (2, 1, 0):
@@ -122,7 +126,8 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """Return the plan, and whether a daemon may begin to copy uncopied partitions at any moment."""
+    """Return the plan for the current state of the ledger, and whether a daemon may begin to copy an uncopied partition
+    at any moment."""
     try:
         state, gaps, history = await read_ledger(config, flow)
     except LedgerMissing:
@@ -158,8 +163,8 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]) -> list[LaneAuditPlan]:
-    """Return the planned lanes, completed by the partitions of which no record is copied. Each of these gets its
-    uncopied offsets, and the reason if it is known."""
+    """Return the planned lanes, extended by the partitions of which no record is copied. Each of these partitions gets
+    its uncopied offsets and, if it is known, the reason."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -176,8 +181,8 @@ def _with_uncopied(planned: Sequence[LaneAuditPlan], missing: Sequence[Uncopied]
 def _former_losses(
     state: FlowState, planned: Sequence[LaneAuditPlan], verdicts: Mapping[LaneId, Sequence[Verdict]]
 ) -> dict[TopicPartition, list[Explained]]:
-    """Return, by source partition, the losses that the ledger records for lanes of earlier topics of the same name, or
-    for lanes into earlier target topics."""
+    """Return the losses that the ledger records for older lanes, by source partition. An older lane copied an earlier
+    source topic of the same name, or copied into an earlier target topic."""
     newest = {each.lane for each in planned}
     found: dict[TopicPartition, list[Explained]] = {}
     for lane in state.lanes.values():
@@ -197,7 +202,8 @@ def _with_losses(
     former: Mapping[TopicPartition, Sequence[Explained]],
     since: Mapping[TopicPartition, int] | None,
 ) -> LaneAuditPlan:
-    """Return the same lane, with the losses that none of its ranges contains and that no earlier audit has counted."""
+    """Return the lane with its losses that no range contains and no earlier audit has counted. The first audit of a
+    partition also counts the losses of its older lanes (`former`)."""
     proven_to = lane.proven.source_offset if lane.proven else 0
     begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
     looked = [(each.source_start, each.source_end) for each in lane.ranges]
@@ -213,8 +219,8 @@ def _with_losses(
 
 
 def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
-    """Return the same lane. Its ranges now list the target offsets at which `mirrord quarantine replay` has appended
-    skipped records."""
+    """Return the lane with its replayed records: each range lists the target offsets of the skipped records that
+    `mirrord quarantine replay` has appended there."""
     there = [each.position for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
@@ -231,7 +237,7 @@ def _with(lane: LaneAuditPlan, returned: Iterable[Returned]) -> LaneAuditPlan:
 
 
 def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
-    """Return what the ledger and the ends of both logs prove about the lane's ranges, without reading a record."""
+    """Return, for each range of the lane, what the ledger and the ends of both logs prove. No record is read."""
     return [
         RangeResult(
             lane=lane.lane,
@@ -251,7 +257,7 @@ def audit_by_ledger(lane: LaneAuditPlan) -> list[RangeResult]:
 
 
 class _Clusters(msgspec.Struct, frozen=True):
-    """What both clusters report about the lanes' topics."""
+    """The properties of the lanes' topics and partitions, as the two clusters report them."""
 
     source_ids: Mapping[str, str]
     target_ids: Mapping[str, str]
@@ -265,12 +271,13 @@ class _Clusters(msgspec.Struct, frozen=True):
 
     @staticmethod
     async def read(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
-        """Request these data from both clusters. Raises EnvironmentFault."""
+        """Request topic ids, cleanup policies and log offsets from both clusters. Raises EnvironmentFault."""
         sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The resume positions were read earlier, so the target's log end is above them unless something is lost.
+        # The resume positions were read earlier, so the log end offset of the target is at or above them, unless the
+        # target lost records.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None
@@ -366,7 +373,7 @@ def _plan(
 
 
 def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
-    """Return the source and target offsets up to which an earlier audit has proven a lane."""
+    """Return the source offset and the target offset up to which an earlier audit has proven a lane."""
     if proven is None:
         return None, None
     last = lane.target_runs.offset_of(proven.end - 1)
@@ -374,7 +381,7 @@ def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
 
 
 def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:
-    """Return whether the ledger was trimmed and lacks verdicts on records that the source may still have."""
+    """Return whether the ledger was trimmed and therefore lacks verdicts on records that the source may still hold."""
     withheld = WITHHELD.union({"compacted"} if audited.source_compacted else ())
     withheld = withheld.union(() if audited.committed else {"aborted"})
     known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason in withheld)
@@ -391,9 +398,11 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 
 
 async def read_ledger(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
-    """Read the ledger with its resume positions, and every verdict that it still holds.
+    """Read the flow's state with its resume positions, every verdict that the ledger still holds, and the results of
+    earlier audits.
 
-    The resume positions are read first. The ledger that is read after them therefore explains everything below them.
+    The resume positions are read first, and the ledger after them. The ledger therefore explains every offset below the
+    resume positions.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

@@ -1,5 +1,5 @@
-"""Reads a range from both logs and compares the two sides: first by batches, and by records if batches prove
-nothing."""
+"""Reads a range from the source log and the target log and compares the records. Batch headers are compared first, and
+single records only if the headers prove nothing."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -23,17 +23,17 @@ from mirrord.model.names import TopicPartition
 from mirrord.runtime.rate_limit import Pace
 
 TRIES = 3
-"""How often a range is read again if retention deletes records in the meantime."""
+"""How often a range is read again after retention has deleted some of its records during the read."""
 _KEY_BYTES = 16
 
 
 class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a lane that are needed to read its logs and to compare them."""
+    """The properties of a lane that are needed to read its source log and its target log and to compare them."""
 
     source: TopicPartition
     target: TopicPartition
     committed: bool
-    """Whether the source was read with the isolation level `read_committed` when it was copied."""
+    """Whether the lane read the source with the isolation level `read_committed` when it copied the records."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
@@ -43,14 +43,15 @@ class RangeReader:
     """Compares ranges of the lanes of one flow."""
 
     def __init__(self, source: LogReader, target: LogReader, *, by_records: bool, pace: Pace | None = None) -> None:
-        """With `by_records`, a batch header never counts as proof."""
+        """Store the readers of both logs. With `by_records`, every range is compared record by record. `pace` limits
+        the rate of reading."""
         self._source = source
         self._target = target
         self._pace = pace or Pace(None)
         self._by_records = by_records
 
     async def audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
-        """Compare a range. Raises EnvironmentFault when a log cannot be read."""
+        """Compare a range of a lane between source and target. Raises EnvironmentFault if a log cannot be read."""
         for _ in range(TRIES):
             try:
                 return await self._audit(lane, wanted)
@@ -61,10 +62,10 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return the newest record of each key in a range, the facts about the target topic that decide about missing
-        keys (`KeyedCopy`), and the number of bytes read.
+        """Return three values: the newest records of each key in a range, the properties of the target partition that
+        decide which keys it may lack, and the number of bytes read. The source is only read if `with_source` is set.
 
-        Raises EnvironmentFault when a log cannot be read.
+        Raises EnvironmentFault if a log cannot be read.
         """
         for _ in range(TRIES):
             try:
@@ -96,7 +97,7 @@ class RangeReader:
 
 
 class _Both:
-    """One range in both logs."""
+    """One range, as it is read from the source log and from the target log."""
 
     def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange, pace: Pace) -> None:
         self._source_log = source
@@ -109,7 +110,7 @@ class _Both:
         self._newest_ms = -1
 
     async def read_bounds(self) -> None:
-        """Find out where both logs begin and end."""
+        """Request the log start offset and the log end offset of the source and of the target."""
         self._source_bounds = await self._source_log.bounds(self._lane.source, committed=self._lane.committed)
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
 
@@ -124,13 +125,13 @@ class _Both:
 
     @property
     def is_whole(self) -> bool:
-        """Whether both logs still cover the whole range."""
+        """Whether the source log and the target log still contain every offset of the range."""
         source, target, wanted = self._source_bounds, self._target_bounds, self._wanted
         inside = source[0] <= wanted.source_start and wanted.source_end <= source[1]
         return inside and target[0] <= wanted.target_start and wanted.target_end <= target[1]
 
     def result(self, by: Literal["batches", "records"], compared: Compared) -> RangeResult:
-        """Return the result for this range. `by` says what was compared."""
+        """Return the result for this range. `by` says whether batches or records were compared."""
         return RangeResult(
             lane=self._wanted.lane,
             first=self._wanted.first,
@@ -142,7 +143,8 @@ class _Both:
         )
 
     async def batches(self) -> Compared | None:
-        """Compare the range by batch headers. Return None if they do not prove that both sides are equal."""
+        """Compare the range by batch headers. Return None if the headers do not prove that source and target are
+        equal."""
         source = [_header(batch) async for batch in self._source_batches()]
         target = [_header(batch) async for batch in self._target_batches()]
         return compare_batches(self._wanted, source, target, others_write=self._lane.others_write)
@@ -175,7 +177,8 @@ class _Both:
                 yield row
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
-        """Return the records of a batch, without those before `start`. Those belong to the preceding range."""
+        """Return the records of a batch from offset `start` on. Earlier records of the batch belong to the preceding
+        range."""
         return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:

@@ -1,6 +1,6 @@
-"""Reads both logs of a lane whose ledger is lost, and determines the lane's position.
+"""Reads the source log and the target log of a lane whose ledger is lost, and determines the lane's position.
 
-Batch headers are compared first, and records where headers are not enough (`mirrord.audit.rules.rebuild_placement`).
+Batch headers are compared first, and single records where necessary (`mirrord.audit.rules.rebuild_placement`).
 """
 
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -41,53 +41,56 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 MOST_RECORDS = 2_000_000
-"""Largest number of records that are decoded from either side of a lane; each takes about 250 bytes of memory."""
+"""Maximum number of a lane's records that are decoded from either log. Each takes about 250 bytes of memory."""
 
 RIVAL_BATCHES = 20
-"""Number of another producer's first batches, and of its last batches, whose records are searched for in the source."""
+"""Size of the samples that are taken of another producer's batches: this number of its first batches, and as many of
+its last batches. Their records are searched for in the source."""
 ORIGINALS_AT_ONCE = 1_000
 READ_OVER = 1_000
-"""Largest gap of unneeded offsets that is read through instead of sending another request to the broker."""
+"""The largest gap, in offsets, between two wanted ranges that are fetched with a single read instead of two
+requests."""
 RECORDS_AT_ONCE = 20_000
-"""Number of records that are read from either log at a time, when records are matched one by one."""
+"""Number of records that are read at a time from the source or the target when records are matched one by one."""
 
 _Unit = TypeVar("_Unit", CopiedRecords, OriginalRecords)
 RebuildOutcome = Literal["rebuilt", "new", "refused"]
 """What happens to a lane. "rebuilt": it resumes at its position. "new": none of the records that the source holds was
-ever copied, so it begins like every new lane. "refused": its position cannot be determined, and it is paused."""
+ever copied, so the lane begins like every new lane. "refused": its position cannot be determined, and it is paused."""
 
 
 class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane as it was reconstructed from both logs."""
+    """A lane and the result of its reconstruction from the source log and the target log."""
 
     planned: PlannedLane
     outcome: RebuildOutcome
     why: str = ""
-    """Why the lane is refused; for other outcomes, a remark on the lane."""
+    """Why the lane is refused. For other outcomes, this is a remark about the lane."""
     reconstructed: ReconstructedLane | None = None
     producer: tuple[int, int] = (-1, -1)
     """The lane's producer id and epoch."""
     target_end: int = 0
-    """Offset up to which the target was read."""
+    """The log end offset of the target partition when it was read."""
     source_end: int = 0
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of a flow that decide how the logs of its lanes are read and judged."""
+    """The properties of a flow that decide how the logs of a lane are read and how their records are judged."""
 
     committed: bool
     begins_late: bool
     """Whether a lane without a history would begin at the end of the source log (`start = "latest"`)."""
     refused: str = ""
-    """Why the position of this topic's lanes cannot be determined. It is empty if the attempt can be made."""
+    """Why the positions of this topic's lanes cannot be determined. The text is empty if the rebuild may try."""
     keeps: Callable[[DecodedRecord], bool] | None = None
-    """The record filter, if there is one. It raises PolicyFault."""
+    """The flow's record filter; None if it has no filter. The function may raise PolicyFault."""
     foreign: frozenset[int] = frozenset()
-    """Producers that wrote copies into the source topic; their batches are not copied back."""
+    """The ids of producers that copied records from the target into the source topic. These records are not copied
+    back."""
 
 
 class _Own(msgspec.Struct):
-    """The batches that one producer wrote into the target."""
+    """The batches that one producer wrote into the target partition."""
 
     batches: list[SequencedBatch]
     keys: list[Hashable]
@@ -96,23 +99,23 @@ class _Own(msgspec.Struct):
 
 
 class _Target(msgspec.Struct):
-    """A target log, as read from its batch headers."""
+    """The target log of a lane, as read from its batch headers."""
 
     start: int
     end: int
     producers: dict[tuple[int, int], _Own]
-    """The producers by id and epoch; the ones that wrote last come last."""
+    """The producers by producer id and epoch. The producer of the newest batch comes last."""
     vacant_behind: Mapping[tuple[int, int], int]
 
 
 class _Source(msgspec.Struct):
-    """A source log, as read from its batch headers."""
+    """The source log of a lane, as read from its batch headers."""
 
     start: int
     originals: list[OriginalRecords]
     others: list[Other]
     is_filtered: bool
-    """Whether the flow has a filter that may skip some of its records."""
+    """Whether the flow has a filter, which may have skipped some of the source records."""
 
 
 class LaneLook:
@@ -123,7 +126,7 @@ class LaneLook:
         self._target = target
 
     async def at(self, lane: PlannedLane, rules: Rules) -> LaneRebuilt:
-        """Determine a lane's position. Raises EnvironmentFault when a log cannot be read."""
+        """Determine a lane's position from both logs. Raises EnvironmentFault if a log cannot be read."""
         source = TopicPartition(lane.source_topic, lane.key.partition)
         target = TopicPartition(lane.target_topic, lane.key.partition)
         found = await self._read_target(target)
@@ -196,7 +199,8 @@ class LaneLook:
     async def copies(
         self, named: TopicPartition, wanted: Sequence[CopiedRecords], *, timed: bool
     ) -> list[list[CopiedRecords]]:
-        """Read the wanted batches of the target, and return each as single records."""
+        """Read the wanted target batches. Return the records of each batch. With `timed`, digests include
+        timestamps."""
         made: dict[int, list[CopiedRecords]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -218,7 +222,8 @@ class LaneLook:
     async def originals(
         self, named: TopicPartition, wanted: Sequence[OriginalRecords], *, timed: bool
     ) -> list[list[OriginalRecords]]:
-        """Read the wanted batches of the source, and return each as single records."""
+        """Read the wanted source batches. Return the records of each batch. With `timed`, digests include
+        timestamps."""
         made: dict[int, list[OriginalRecords]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
@@ -234,8 +239,7 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        """Yield the batches of these ranges of offsets, and also the batches between two ranges that are close to each
-        other."""
+        """Yield the batches in these ranges of offsets, and the batches between ranges that are close to each other."""
         wide = joined((start, end + READ_OVER) for start, end in spans)
         for start, end in wide:
             async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
@@ -245,7 +249,7 @@ class LaneLook:
     async def _filtered(
         self, named: TopicPartition, reconstructed: ReconstructedLane, rules: Rules
     ) -> ReconstructedLane:
-        """Give the verdict `filtered` to records that the lane skipped and that the filter skips today."""
+        """Change the verdict on skipped records to `filtered` if the flow's current filter skips them."""
         if rules.keeps is None or not reconstructed.left_out:
             return reconstructed
         spans = [(each.start, each.end) for each in reconstructed.verdicts if each.reason == "unexplained"]
@@ -262,7 +266,7 @@ class LaneLook:
 
 
 def _leaves(rules: Rules, record: DecodedRecord) -> bool:
-    """Return whether the filter skips the record today. If the filter fails, the record counts as kept."""
+    """Return whether the flow's current filter skips the record. If the filter fails, the record counts as kept."""
     try:
         return rules.keeps is not None and not rules.keeps(record)
     except PolicyFault:
@@ -270,7 +274,7 @@ def _leaves(rules: Rules, record: DecodedRecord) -> bool:
 
 
 class _Lane:
-    """The search for the position of one lane in both logs."""
+    """The search for the position of one lane in the source log and the target log."""
 
     def __init__(
         self, look: LaneLook, source: TopicPartition, target: TopicPartition, found: _Target, read: _Source
@@ -285,8 +289,8 @@ class _Lane:
         self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> ReconstructedLane | None:
-        """Return the lane's position, on the assumption that its records were written by this producer. Raises
-        Unplaced.
+        """Return the lane's position, assuming that this producer wrote its records. Raises Unplaced if it is
+        ambiguous.
 
         Return None if the producer has copied no records that the source still holds.
         """
@@ -307,8 +311,7 @@ class _Lane:
         return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
-        """Raise Unplaced if another producer has also written records of the source into the target, after the lane's
-        first batch."""
+        """Raise Unplaced if another producer also copied records of the source, after the lane's first batch."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
@@ -322,9 +325,9 @@ class _Lane:
                 )
 
     async def _is_from_source(self, own: _Own, begin: int) -> bool:
-        """Return whether a producer's records come from the source although its batches equal no batch of the source.
+        """Return whether a producer copied records of the source, although its batches equal no batch of the source.
 
-        This is the case if the batches were rebuilt. Only a sample of them is searched for in the source.
+        The reason may be that the batches were rebuilt. Only a sample of them is searched for in the source.
         """
         late = [batch for batch in own.batches if batch.offset > begin]
         some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
@@ -354,17 +357,16 @@ class _Lane:
         return made
 
     def _timed(self, producer: tuple[int, int]) -> bool:
-        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them have."""
+        """Return whether the copies have the timestamps of the source. Raises Unplaced if only some of them do."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
             raise Unplaced("only some of the records at the target have the timestamps of the source")
         return True in timed
 
     async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
-        """Find the source record of each copy; where batches do not suffice, by matching single records. Raises
-        Unplaced.
+        """Find the source record of each copy, by batches and, where necessary, by single records. Raises Unplaced.
 
-        Return None if the source lacks some of the copied records, or if the copies are not in the source's order.
+        Return None if the source lacks some of the copied records, or if the copies are not in the order of the source.
         """
         parts = stretches(placed, filtered=self._is_filtered)
         if not parts:
@@ -382,7 +384,8 @@ class _Lane:
     async def _matched_part(
         self, placed: Placed, part: UnmatchedUnits, *, timed: bool, may_expire: bool
     ) -> Matched | None:
-        """Match the records of one part of the logs. Both logs are read backwards, a few batches at a time."""
+        """Match the records of one part of the logs, from the end of both logs to the beginning, a few batches at a
+        time. Return None if the source lacks a record that it should still hold."""
         matching = Matching(may_expire=may_expire)
         copies = _backwards(placed.copies[part.first : part.end])
         originals = _backwards(placed.originals[part.start : part.behind])
@@ -409,11 +412,8 @@ class _Lane:
         return matching.found()
 
     async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
-        """Find the source records of the copies that the batches alone do not identify, by counting and by comparing
-        single records. Raises Unplaced.
-
-        More of the source is read until all copies are found, or until the whole source has been read.
-        """
+        """Find the source records that batches do not identify, by counting offsets and comparing records. Raises
+        Unplaced."""
         around, last = LOOK_AROUND, -1
         while True:
             here, there = doubtful(placed, around)
@@ -449,7 +449,7 @@ def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
 
 
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
-    """Return the outcome for a lane whose target holds no records that the source still has."""
+    """Return the outcome for a lane of which the target holds no record that the source still has."""
     if found.end > 0 and found.start > 0 and not is_empty:
         why = "the target has deleted some records, and the rest is not in the source: all may be copied already"
         return msgspec.structs.replace(made, why=why)
@@ -460,7 +460,7 @@ def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty
 
 
 def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
-    """Return a key that is equal only for batches with the same records
+    """Return a key for a batch. Two keys are equal only if the batches hold the same records
     (`mirrord.replication.lane.target.batch_compare.same_bytes`)."""
     header = batch.header
     length = header.last_offset_delta + 1
@@ -471,7 +471,7 @@ def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
 
 
 def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
-    """Return why a batch of the source is not copied; None if it is copied."""
+    """Return the reason why a batch of the source is not copied, or None if it is copied."""
     if batch.is_old:
         return None
     if batch.header.attributes & CONTROL:

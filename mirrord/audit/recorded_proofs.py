@@ -1,4 +1,4 @@
-"""Records in the ledger what an audit has proven (`RangeAudited`)."""
+"""Records the results of an audit in the ledger: which range of each lane it has proven (`RangeAudited`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,11 +16,12 @@ log = structlog.get_logger()
 
 
 async def record_proof(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
-    """Append the facts that an audit has proven. Lanes whose map has changed since the audit are omitted.
+    """Append the facts that record the proofs of an audit. Lanes whose map has changed since the audit are
+    omitted.
 
-    The map is checked right before the append. If ordinals below the resume position were mapped again between the
-    check and the append, the next audit would not check them. That can only happen if the target loses the end of its
-    log at exactly that time. Raises EnvironmentFault.
+    The map is checked immediately before the append. In between, the target could lose the end of its log, and ordinals
+    below the resume position could be mapped again. The next audit would then not check those ordinals. Raises
+    EnvironmentFault.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)

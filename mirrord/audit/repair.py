@@ -1,9 +1,9 @@
 """Copies records that an audit found to be missing or altered into a separate topic, each record once.
 
-The topic is like the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its original
-topic, partition and offset, and the writer first reads the records that are already there. The repair is recorded in
-the ledger after the records have been written (`RangeRepaired`). After a crash in between, the repair is repeated: the
-topic shows which records it holds, and then the ledger is updated.
+The topic has the format of the dead-letter topic (`mirrord.replication.dead_letters.topic`). Each record carries its
+original topic, partition and offset. Before it writes, a repair reads which records the topic already holds. The repair
+is recorded in the ledger (`RangeRepaired`) after the records have been written. If the process crashes between these
+two steps, the repair can be repeated: it finds the records in the topic and only updates the ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ REPAIRED: tuple[RepairedKind, ...] = get_args(RepairedKind)
 
 
 class Damage(msgspec.Struct, frozen=True, order=True):
-    """A damaged range of a lane: source offsets [start, end)."""
+    """A damaged range of a lane: the source offsets [start, end)."""
 
     flow: str
     lane: LaneId
@@ -42,7 +42,7 @@ class Damage(msgspec.Struct, frozen=True, order=True):
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """A damaged range, and the state of its repair."""
+    """A damaged range of source offsets, and the state of its repair."""
 
     flow: str
     topic: str
@@ -52,22 +52,22 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     kind: RepairedKind
     into: str
     records: int
-    """Number of the range's records that are in the repair topic."""
+    """Number of records of the range that are in the repair topic."""
     at: int | None
-    """Offset of the first of these records in the repair topic; None if there are none."""
+    """Offset in the repair topic of the range's first record there; None if the topic holds none of the range."""
     lacks: int | None = None
-    """The first source offset of the range whose record is not in the repair topic, if other records of the range
-    are."""
+    """If only some records of the range are in the repair topic: the source offset of the first record that is not.
+    Otherwise None."""
     trouble: str = ""
     """Why the range cannot be repaired; empty if it can."""
     by: str = ""
-    """Who repaired it, according to the ledger; empty if the ledger records no repair."""
+    """The operator who repaired the range, according to the ledger; empty if the ledger records no repair."""
     at_ms: int | None = None
-    """When it was repaired, by the wall clock of the repairing machine."""
+    """When the range was repaired, by the clock of the machine that repaired it."""
 
 
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
-    """Return the ranges to be repaired, according to the results of an audit."""
+    """Return the ranges that have to be repaired, according to the results of an audit."""
     reported = sorted(
         Damage(flow, result.lane, each.source, each.source + each.length, kind)
         for (flow, *_), result in found.items()
@@ -79,7 +79,8 @@ def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
 
 
 def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
-    """Join adjacent ranges into one, and remove overlaps."""
+    """Join adjacent or overlapping ranges of the same lane and kind. Where ranges of different kinds overlap, the
+    earlier range keeps the common offsets."""
     last: Damage | None = None
     for damage in damaged:
         each = damage
@@ -96,9 +97,10 @@ def _joined(damaged: Iterable[Damage]) -> Iterator[Damage]:
 
 
 async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
-    """Examine each range; with an `origin`, also copy it and record the repair in the ledger.
+    """Examine each damaged range. With an `origin`, also copy its records and record the repair in the ledger.
 
-    Return the repairs, and a line for each ledger that could not record them. Raises ConfigError, EnvironmentFault.
+    Return the repairs, and one line for each ledger that could not record its repairs. Raises ConfigError and
+    EnvironmentFault.
     """
     flows: dict[str, list[Damage]] = {}
     for each in found:
@@ -113,7 +115,7 @@ async def repair(config: Config, found: Iterable[Damage], origin: Origin | None)
         try:
             made += await _flow(config, known[name], some, origin, receipts)
         finally:
-            # The facts are also recorded when a range cannot be read: the ranges before it have been copied.
+            # The facts are also recorded when a range cannot be read, because the ranges before it have been copied.
             line = await record_repairs(config, known[name], receipts) if receipts else ""
             lines += [line] if line else []
     if flows and not made:
@@ -169,7 +171,7 @@ async def _flow(
 
 
 def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
-    """Return a repair with the details that the ledger records."""
+    """Return the repair with the details that the ledger already records."""
     return msgspec.structs.replace(
         result,
         into=before.topic,
@@ -181,7 +183,7 @@ def _as_recorded(result: Repair, before: RangeRepaired) -> Repair:
 
 
 def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
-    """Return the facts for the offsets that were repaired.
+    """Return the facts that record which source offsets were repaired.
 
     A damaged range may hold fewer records than offsets by now, for example because the source is compacted.
     """

@@ -13,9 +13,10 @@ PATIENCE_S = 10.0
 
 
 async def record_repairs(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
-    """Append the facts that the ledger does not have yet. Return why that failed, or an empty string.
+    """Append the facts that the ledger does not hold yet. Return the reason if they cannot be written, or an empty
+    string.
 
-    After a failure the repaired records are in their topic in any case, and the next repair records them in the ledger.
+    Even then, the repaired records are in their topic. The next repair records them in the ledger.
     """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:

@@ -1,7 +1,7 @@
-"""The stored results of an audit: Parquet files in a folder, and the totals that are shown to people.
+"""The stored results of an audit: Parquet files in a folder, and the totals that are computed from them.
 
-A file is written completely under another name and then renamed, so a reader only ever sees complete files. An
-interrupted audit can continue with the results that are already stored (`--resume`).
+Each file is written under a temporary name and then renamed, so a reader only sees complete files. An interrupted audit
+can continue with the results that are already stored (`--resume`).
 """
 
 import hashlib
@@ -57,8 +57,8 @@ MINUTE_MS = 60_000
 _MAP_BYTES = 16
 
 RangeKey = tuple[str, LaneId, int, int, str]
-"""Identifies a range as it was audited: flow, lane, first ordinal, ordinal after the last one, and a digest of the part
-of the map that says which records correspond."""
+"""Identifies an audited range: flow, lane, first ordinal, ordinal after the last one, and a digest. The digest covers
+the part of the offset map that says which source and target records correspond."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
@@ -68,7 +68,7 @@ def range_key(flow: str, wanted: AuditRange) -> RangeKey:
 
 
 class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one range, with the topics of its lane."""
+    """The result for one range, with the source partition and the target topic of its lane."""
 
     flow: str
     source: TopicPartition
@@ -86,7 +86,7 @@ class Results:
         self.folder = folder
 
     def known(self, level: str) -> dict[RangeKey, RangeResult]:
-        """Return what an interrupted audit has found at this level.
+        """Return the results that an interrupted audit of this level has stored.
 
         Raises ConfigError if the folder does not exist, and EnvironmentFault if it cannot be read.
         """
@@ -100,7 +100,7 @@ class Results:
         return found
 
     def found(self) -> list[FoundThen]:
-        """Return the totals of all audits that stored results here, for each flow and minute. Raises
+        """Return the totals of all audits that stored results in this folder, for each flow and minute. Raises
         EnvironmentFault."""
         equal: Counter[tuple[int, str]] = Counter()
         kinds: dict[tuple[int, str], Counter[str]] = {}
@@ -120,7 +120,7 @@ class Results:
             yield from table.to_pylist()
 
     def begin(self) -> None:
-        """Create the folder, so that an audit can be resumed however soon it is interrupted.
+        """Create the folder at the start of an audit, so that `--resume` works however early the audit is interrupted.
 
         Raises EnvironmentFault.
         """
@@ -185,7 +185,8 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLevel, at_ms: int) -> RangeAudited | None:
-    """Return what a lane's results prove together with earlier audits, or None if they prove nothing new."""
+    """Return the fact that records what a lane's results prove together with earlier audits. Return None if they prove
+    nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None
@@ -212,7 +213,7 @@ def proven(lane: LaneAuditPlan, results: Iterable[RangeResult], level: AuditLeve
 
 
 def summary(flow: FlowPlan, lane: LaneAuditPlan, results: Iterable[RangeResult], *, level: AuditLevel) -> LaneSummary:
-    """Return the totals of a lane's results. The level `ledger` proves nothing about records."""
+    """Return the totals of a lane's results. An audit of level `ledger` proves nothing about records."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()

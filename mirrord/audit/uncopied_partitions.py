@@ -1,4 +1,5 @@
-"""Finds selected partitions that have no copy at all, using the configuration, both clusters and the flow's ledger."""
+"""Finds selected partitions of which no record is copied, from the configuration, both clusters and the flow's
+ledger."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,24 +21,24 @@ _Begun = Mapping[tuple[TopicId, int], int]
 
 
 class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
-    """A selected partition of which no record is copied."""
+    """A partition that the configuration selects, but of which no record is copied."""
 
     source: TopicPartition
     target: TopicPartition
     start: int
-    """The source offsets [start, end) are not copied; not every one of these offsets needs to hold a record."""
+    """The first of the source offsets [start, end) that are not copied. Not every one of them has to hold a record."""
     end: int
     why: str
-    """Why the partition is not copied. Empty if no reason is known: a daemon may be about to begin."""
+    """Why the partition is not copied; empty if no reason is known. A daemon may then be about to begin."""
 
 
 async def uncopied(
     config: Config, flow: FlowConfig, state: FlowState | None, topics: Sequence[str], patience_s: float
 ) -> list[Uncopied]:
-    """Return the uncopied partitions of selected topics.
+    """Return the selected partitions of which no record is copied.
 
-    `topics` are regexes that limit this to the topics that match one of them, if there are any. `state` is None if the
-    flow has no ledger. Raises EnvironmentFault.
+    If `topics` holds regexes, only topics that match one of them are returned. `state` is None if the flow has no
+    ledger. Raises EnvironmentFault.
     """
     survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
     if isinstance(survey, EnvironmentFault):
@@ -76,7 +77,7 @@ def _selected(preview: DiscoveryPreview) -> Iterator[TopicPartition]:
 
 
 def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
-    """Return the source partitions of which the ledger contains a copied record."""
+    """Return the source partitions of which the ledger contains at least one copied record."""
     if state is None:
         return ()
     return {
@@ -87,10 +88,10 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 
 
 def _positions(state: FlowState | None, preview: DiscoveryPreview) -> dict[TopicPartition, int]:
-    """Return the source positions of lanes that have progress records.
+    """Return the source offset of each lane's resume position, by source partition.
 
-    They matter for lanes that have copied nothing: all offsets below the position have verdicts or are not to be
-    copied.
+    The result matters for lanes that have copied nothing yet. Offsets below this position have verdicts or are not to
+    be copied.
     """
     ids = {topic.topic_id for topic in preview.source.topics.values()}
     found: dict[TopicPartition, int] = {}

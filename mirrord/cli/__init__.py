@@ -1,6 +1,6 @@
-"""The command line: one module for each verb, and the formatting of the output.
+"""The command line: one module for each verb, and the modules that format the output.
 
-A verb module has `register(verbs)`, which adds its parser, and `run(arguments)`, which returns the exit code: 0 ok, 1
-failed, 2 usage or configuration, 3 difference found. The input is arguments, the output is tables or JSON. The packages
-below this one do the actual work. `main` turns every error into one message.
+Each module of a verb has two functions. `register(verbs)` adds the parser of the verb. `run(arguments)` runs the verb
+and returns the exit code: 0 success, 1 failure, 2 wrong usage or configuration, 3 a difference was found. The output is
+tables or JSON. Other packages do the actual work. `main` turns every error into one message.
 """

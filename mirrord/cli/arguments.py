@@ -1,4 +1,4 @@
-"""Arguments that several verbs share."""
+"""Command-line arguments that several verbs share."""
 
 import argparse
 import re
@@ -12,7 +12,7 @@ from mirrord.config.schema import Config
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
-    """The return type of `add_subparsers`, for which argparse has no public name."""
+    """The return type of `ArgumentParser.add_subparsers`, for which argparse has no public name."""
 else:
     Verbs = object
 
@@ -20,10 +20,11 @@ UNJUDGED = Unjudged()
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Accepts positional arguments and options in any order, and suggests the closest match for an unknown one.
+    """A parser that accepts positional arguments and options in any order, and suggests the closest match for an
+    unknown one.
 
-    argparse assigns all positional arguments that it can before the first option, so CONF gets its default. It then
-    rejects a CONF that follows an option (Python issue 59317, before 3.12.7).
+    Before 3.12.7, argparse assigns all positional arguments before the first option (Python issue 59317). CONF then
+    gets its default, and a CONF after an option is rejected.
     """
 
     _within = False
@@ -32,8 +33,8 @@ class VerbParser(argparse.ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse the arguments like argparse, but with positional arguments and options in any order, and exit if any
-        are unknown."""
+        """Parse the arguments like argparse, but accept positional arguments and options in any order. Exit if any
+        argument is unknown."""
         into = argparse.Namespace() if namespace is None else namespace
         if self._within:
             return super().parse_known_args(args, into)
@@ -51,14 +52,14 @@ class VerbParser(argparse.ArgumentParser):
         return known
 
     def error(self, message: str) -> NoReturn:
-        """Report an error and exit, like argparse. An unknown option is reported first, because it usually causes the
-        other errors."""
+        """Report an error and exit, like argparse. If there are unknown options, report only these, because they
+        usually cause the other errors."""
         strange = list(self._strange())
         super().error("; ".join(strange) if strange else message)
 
     def _strange(self) -> Iterator[str]:
-        """Yield a line for each unknown option. Every word that looks like an option is checked, because argparse does
-        not accept values that look like options."""
+        """Yield a message for each unknown option. Every word that looks like an option is checked, because argparse
+        does not accept such a word as a value."""
         known = {option.lstrip("-"): option for option in self._option_string_actions}
         for word in self._given:
             if word == "--" or (self._subparsers is not None and not word.startswith("-")):
@@ -80,8 +81,8 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-    """Return a new parser for one verb. `summary` is one sentence; `epilog` may hold examples, which
-    keep their lines."""
+    """Add a parser for one verb and return it. `summary` is one sentence. `epilog` may contain examples, so its line
+    breaks are kept."""
     return verbs.add_parser(
         name,
         help=summary[0].lower() + summary[1:].rstrip("."),
@@ -99,7 +100,7 @@ def add_conf(parser: argparse.ArgumentParser) -> None:
 
 
 def add_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add `--clusters`, which selects the flows into certain clusters."""
+    """Add `--clusters`, which selects the flows into the named target clusters."""
     parser.add_argument(
         "--clusters",
         metavar="ALIAS",
@@ -115,7 +116,7 @@ def add_flow(parser: argparse.ArgumentParser) -> None:
 
 
 def add_some_flows(parser: argparse.ArgumentParser) -> None:
-    """Add `--flow` and `--clusters`, which select some flows instead of all; `some_flows` applies them."""
+    """Add `--flow` and `--clusters`, which select some flows instead of all. `some_flows` applies the selection."""
     parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
     add_clusters(parser)
 
@@ -131,22 +132,23 @@ def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
 
 
 def offset(word: str) -> int:
-    """Parse an offset for argparse. Raises ArgumentTypeError."""
+    """Parse an offset, as the `type` of an argparse argument. Raises ArgumentTypeError."""
     if not (word.isascii() and word.isdecimal()):
         raise argparse.ArgumentTypeError(f'found "{word}"; allowed: an offset, 0 or more')
     return int(word)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add `--json` and `--watch`, which determine how the output is printed."""
+    """Add `--json` and `--watch`, which select the output format and whether the output is refreshed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
     parser.add_argument("--watch", action="store_true", help="refresh every second, until Ctrl-C")
 
 
 def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:
-    """Load the configuration file that CONF names. `policies` is for verbs that use policies.
+    """Load the configuration file that CONF names. By default, policies are not loaded. Verbs that use policies pass a
+    `PolicyCheck` that loads them.
 
-    Raises ConfigError, also if `--flow` names a flow that is not in the file.
+    Raises ConfigError if the file is invalid or if `--flow` names a flow that is not in the file.
     """
     config = load_file(arguments.conf, policies).config
     if getattr(arguments, "flow", None) is not None:

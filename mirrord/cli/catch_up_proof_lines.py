@@ -1,4 +1,4 @@
-"""Formats the proof that a migration has caught up as lines of text."""
+"""Formats as text the proof that a migration is complete: what was copied, what was lost, and what differs."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,8 @@ from mirrord.operations.catch_up import FlowProof
 
 
 def proof_lines(proof: FlowProof) -> Iterator[str]:
-    """Yield the lines for one flow: its result, what was not copied and why, and one line for each difference."""
+    """Yield the lines for one flow: its result, the offsets that were not copied and why, and one line for each
+    difference."""
     caught_up = "caught up, with LOSSES" if proof.losses else "caught up"
     outcome = "NOT everything is explained" if proof.differences else caught_up
     losses = proof.losses

@@ -1,4 +1,4 @@
-"""Describes facts of the ledger in words, one line for each."""
+"""Describes the facts of a ledger in words, one line for each fact."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -70,7 +70,7 @@ def _holder(holder: Holder) -> str:
 
 
 def describe(fact: AnyFact, name: LaneName) -> str:
-    """Return a line that says what the fact records. `name` returns the display name of a lane."""
+    """Return one line that says what the fact records. `name` returns the display name of a lane."""
     if isinstance(fact, _Named):
         return _describe_named(fact, name)
     match fact:
@@ -250,7 +250,7 @@ def _describe_audit(fact: AuditFact) -> str:
 
 
 def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
-    """Return the text for a fact about what a lane found in the target or in the source."""
+    """Return the text for a fact that records what a lane found in the target log or the source log."""
     match fact:
         case Quarantined():
             policy = ", skipped by policy" if fact.skip else ""
@@ -270,7 +270,7 @@ def _describe_found(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarant
 
 
 def describe_inherited(fact: CopyInherited) -> str:
-    """Return a text about the position that a lane inherited from MirrorMaker 2, and how well it was confirmed."""
+    """Return a text that describes the position which a lane inherited from MirrorMaker 2, and how it was confirmed."""
     words = {
         "verified": f"the target's last {fact.looked_at:,} records agree",
         "behind": f"but the target ends before that, according to its last {fact.looked_at:,} records",
@@ -299,13 +299,13 @@ def _runs(fact: SourceRun) -> str:
 
 
 def _epochs(fact: SourceRun) -> str:
-    """Describe where the source's leader epoch changes."""
+    """Describe the ordinals at which the leader epoch of the source changes."""
     epochs = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
     return f"; source epoch {', '.join(epochs)}" if epochs else ""
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:
-    """Describe the offsets that were skipped, by reason."""
+    """Describe the ranges of skipped offsets, each with its reason."""
     ranges: dict[str, list[str]] = {}
     for verdict in verdicts:
         ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")

@@ -1,4 +1,4 @@
-"""Formats findings of `mirrord check` and `mirrord plan` as lines for a terminal."""
+"""Formats the findings of `mirrord check` and `mirrord plan` as lines for a terminal."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield one line for each finding, and a second line with what to do about it."""
+    """Yield a line for each finding. If something can be done about it, yield a second line that says what to do."""
     for finding in findings:
         flow = f"flow {finding.flow}, " if finding.flow else ""
         head = f"[{_STYLES[finding.severity]}]{finding.severity}[/] {escape(flow)}{escape(finding.where)}"

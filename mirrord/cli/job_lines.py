@@ -13,7 +13,7 @@ _STYLES = {"differences": "bold red", "failed": "red", "stopped": "yellow"}
 
 
 def job_lines(jobs: Sequence[JobStatus]) -> Iterator[str]:
-    """Yield one line for each kind of job. It describes the last run and says when the next one is due."""
+    """Yield one line for each kind of job. The line describes the last run and says when the next run is due."""
     for job in jobs:
         parts = [_last(job)]
         if job.next_ms is not None:

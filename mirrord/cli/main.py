@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, runs it, and turns every error into one message and an exit code."""
+"""The entry point: runs the requested verb, and turns every error into one message and an exit code."""
 
 import argparse
 import importlib
@@ -16,7 +16,8 @@ from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
 from mirrord.runtime.logs import default_directory, quiet
 
-# These are names and not modules, so that a verb loads only what it needs: `status` does not wait for Ray.
+# The table holds names instead of modules, so a verb imports only what it needs. `status`, for example, does not import
+# Ray.
 VERBS = {
     "start": "mirrord.cli.verbs.start",
     "stop": "mirrord.cli.verbs.stop",
@@ -50,7 +51,7 @@ class VerbModule(Protocol):
     """The interface that every verb module has."""
 
     def register(self, verbs: Verbs) -> None:
-        """Add the verb's parser."""
+        """Add the parser of the verb."""
         ...
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         modules = {name: _verb(name)} if name else {each: _verb(each) for each in VERBS}
         parsed = parser(modules).parse_args(arguments)
-        # A verb that runs a daemon sets up its own logs.
+        # A verb that runs a daemon configures its own logging.
         quiet()
         code = modules[parsed.verb].run(parsed)
         sys.stdout.flush()
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader, such as `head`, has closed the pipe; the rest of the buffer must not cause an error at exit.
+        # The reader of the pipe, such as `head`, has closed it. The rest of the buffer must not cause an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - a user never sees a traceback: it goes to a file
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser(modules: dict[str, VerbModule]) -> argparse.ArgumentParser:
-    """Return the parser for a command line with these verbs."""
+    """Return the command-line parser that knows the given verbs."""
     top = VerbParser(prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once.")
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
     verbs: Verbs = top.add_subparsers(

@@ -1,5 +1,5 @@
-"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`: it finds the daemon, sends the
-operator command, and prints the answer."""
+"""The shared part of `pause`, `resume`, `move`, `drain`, `seek` and `quarantine`. It finds the daemon that runs the
+flow, sends the operator command to it, and prints the answer."""
 
 import argparse
 import asyncio
@@ -27,14 +27,15 @@ changed; 3: with --dry-run, the command would change something."""
 
 
 def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
-    """Add the arguments of a command that takes a single name; `name` is its metavar."""
+    """Add the arguments of an operator command that applies to a single named object. `name` is the metavar of that
+    argument, and `what` its help text."""
     parser.add_argument("name", metavar=name, help=what)
     add_order_options(parser)
 
 
 def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
-    """Add the options that all commands accept after their positional arguments. `reason` is the name of the option
-    that takes the reason for the command."""
+    """Add the options that all operator commands accept. `reason` is the name of the option that takes the reason for
+    the command."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "the reason, which is recorded and shown"
@@ -57,8 +58,8 @@ def give(
     until: int = -1,
     reason_option: str = "--reason",
 ) -> int:
-    """Send the command to its daemon, print the answer, and return the exit code. Raises ConfigError,
-    EnvironmentFault."""
+    """Send the operator command to the daemon that runs its flow, print the answer, and return the exit code. Raises
+    ConfigError or EnvironmentFault."""
     config = load_conf(arguments)
     order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
     dry_run: bool = arguments.dry_run
@@ -86,7 +87,7 @@ def order_of(
 
 
 def print_result(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
-    """Print the result of a command and return the exit code."""
+    """Print the daemon's answer to an operator command, and return the exit code."""
     dry_run: bool = arguments.dry_run
     if arguments.json:
         print(msgspec.json.encode(answer).decode())
@@ -97,7 +98,8 @@ def print_result(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
 
 
 async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Send the command to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
+    """Send the operator command to the daemon that runs its flow, and return the answer. Raises ConfigError or
+    EnvironmentFault."""
     _, views = await ledgers_meant(config, order.name, order.flow)
     addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
     if not addresses:
@@ -109,7 +111,7 @@ async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
 
 
 def _me() -> str:
-    """Return the user who runs the command, as user@host."""
+    """Return the current user and machine as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Shows the progress of a job on stderr: as one line that is redrawn on a terminal, or otherwise as a line every ten
+"""Shows the progress of a job on stderr. On a terminal, one line is redrawn. Otherwise, a new line is printed every ten
 seconds."""
 
 import sys
@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Self
 
 EVERY_S = 10.0
-"""Interval between two lines if stderr is not a terminal."""
+"""Interval in seconds between two progress lines if stderr is not a terminal."""
 
 
 class ProgressLine:
-    """The progress line of one job, as a context manager around the job. Any thread may update it."""
+    """The progress line of one job. It is used as a context manager around the job, and any thread may update it."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -32,7 +32,7 @@ class ProgressLine:
                 print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
 
     def show(self, done: int, every: int, units: str, more: str = "") -> None:
-        """Report `done` of `every` units; `more` is appended to the line."""
+        """Show that `done` of `every` units are done. `more` is appended to the line."""
         share = f"{100 * done // every}%" if every else "100%"
         line = f"mirrord: {self._what}: {share}: {done:,} of {every:,} {units}{f', {more}' if more else ''}"
         with self._lock:

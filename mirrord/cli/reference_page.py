@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mirrord.cli.main import VERBS, main
 
 COLUMNS = "100"
-"""Width of the help texts, the same as in tests/golden/help."""
+"""Width of the help texts in columns, the same as in tests/golden/help."""
 
 _HEAD = """\
 # Commands
@@ -23,7 +23,7 @@ found. [Change a running mirror](../how-to/operator-commands.md) shows how the c
 
 
 def page(texts: Mapping[str, str]) -> str:
-    """Return the text of the page. `texts` holds the help texts by verb, in order; the empty name is that of `mirrord`
+    """Return the text of docs/reference/cli.md. `texts` maps verbs to help texts, in order; the empty name is `mirrord`
     itself."""
     names = {verb: f"mirrord {verb}".strip() for verb in texts}
     contents = ", ".join(f"[{verb}](#{name.replace(' ', '-')})" for verb, name in names.items() if verb)
@@ -32,7 +32,7 @@ def page(texts: Mapping[str, str]) -> str:
 
 
 def help_texts() -> dict[str, str]:
-    """Return the help text of every verb, as `mirrord VERB --help` prints it."""
+    """Return the help text of every verb, as `mirrord VERB --help` prints it, and that of `mirrord` itself."""
     os.environ["COLUMNS"] = COLUMNS
     return {verb: _help_text(verb) for verb in ("", *VERBS)}
 

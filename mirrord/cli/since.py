@@ -1,4 +1,4 @@
-"""Parses the option `--since`: a moment, or a duration before now."""
+"""Parses the option `--since`: a time, or a duration before now."""
 
 from mirrord.config.units import duration_ms
 from mirrord.config.value_parsers import start_point
@@ -9,7 +9,7 @@ _RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds,
 
 
 def since_ms(given: str | None) -> int | None:
-    """Return the moment as epoch milliseconds, or None if none was given. Raises ConfigError."""
+    """Return the given time as milliseconds since 1970, or None if the option was not given. Raises ConfigError."""
     if given is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The arguments that verbs share if they run on Spark."""
+"""The command-line arguments that are shared by the verbs that run Spark jobs."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """Add `--topics`, which selects source topics, and `--spark`, which passes settings to Spark."""
+    """Add `--topics`, which selects source topics, and `--spark`, which sets properties of Spark."""
     parser.add_argument(
         "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
     )
@@ -20,7 +20,7 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def check_topics(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if one of the patterns of `--topics` is not a valid regex."""
+    """Raise ConfigError if a pattern of `--topics` is not a valid regex."""
     for pattern in arguments.topics:
         try:
             re.compile(pattern)
@@ -29,7 +29,7 @@ def check_topics(arguments: argparse.Namespace) -> None:
 
 
 def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the Spark settings given on the command line. Raises ConfigError."""
+    """Return the Spark properties that were given on the command line. Raises ConfigError."""
     settings: dict[str, str] = {}
     for given in arguments.spark:
         match = _SETTING.fullmatch(given)

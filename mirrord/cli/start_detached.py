@@ -1,4 +1,4 @@
-"""`mirrord start --detach`: starts a daemon in the background, which reports to the command that started it."""
+"""`mirrord start --detach`: starts a daemon in the background and waits for its report over a pipe."""
 
 import asyncio
 import os
@@ -14,16 +14,16 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 READY_S = 30.0
-"""How long a daemon waits until all its flows are running or on standby. After that it reports that it runs, and names
-the flows that are not ready."""
+"""How many seconds a daemon in the background waits until all its flows are running or on standby. It then reports that
+it runs, and names the flows that are not ready."""
 TOLD_S = 240.0
-"""How long the command waits for the daemon's report. It covers a start of Ray on a busy machine, with several
-attempts."""
+"""How many seconds the command waits for the report of the daemon. The time suffices for several attempts to start Ray
+on a busy machine."""
 POLL_S = 0.2
 
 
 class DaemonReport(msgspec.Struct, frozen=True):
-    """What a daemon in the background reports to the command that started it."""
+    """The report of a daemon in the background to the command that started it."""
 
     pid: int
     http: str
@@ -32,9 +32,10 @@ class DaemonReport(msgspec.Struct, frozen=True):
 
 
 def start_detached(conf: str, options: Sequence[str]) -> int:
-    """Start the daemon with these additional options, print its address, and return the exit code.
+    """Start a daemon for the configuration file `conf` with these options, print its address, and return the exit code.
 
-    An error that prevents the start is printed as usual.
+    If the daemon cannot start, its error message is printed. Raises EnvironmentFault if the daemon does not report in
+    time.
     """
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "mirrord.cli.main", "start", conf, "--tell-fd", str(writing), *options]
@@ -63,8 +64,8 @@ def start_detached(conf: str, options: Sequence[str]) -> int:
 
 
 async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[Status | None]]) -> None:
-    """Report this daemon's address to the command that started it, once the flows run or after a timeout. Then detach
-    from the command."""
+    """Report the address of this daemon to the command that started it, over the pipe `fd`. The report is sent when all
+    flows run or are on standby, at the latest after `READY_S`. Then detach stderr from the command."""
     deadline = time.monotonic() + READY_S
     waiting: dict[str, str] = {}
     while True:
@@ -78,13 +79,13 @@ async def report_to_parent(fd: int, http: str, status: Callable[[], Awaitable[St
         await asyncio.sleep(POLL_S)
     with os.fdopen(fd, "wb") as pipe:
         pipe.write(msgspec.json.encode(DaemonReport(os.getpid(), http, waiting)))
-    # The command reads stderr only until it ends, so later output must go elsewhere.
+    # The command stops reading stderr when it ends, so later output must go elsewhere.
     with open(os.devnull, "wb") as nowhere:  # noqa: ASYNC230, PTH123 - opens at once
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
 
 
 def _read(fd: int, deadline: float) -> bytes | None:
-    """Read from the pipe until the other end closes it. Return None if that takes too long."""
+    """Read from the pipe until the writer closes it. Return None if that does not happen before the deadline."""
     parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))

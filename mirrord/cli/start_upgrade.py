@@ -1,5 +1,5 @@
-"""The part of `mirrord start --upgrade` on the command line: it finds the daemon that will be replaced, and reports the
-replacement."""
+"""The command-line part of `mirrord start --upgrade`: it finds the running daemon that will be replaced, and reports
+the replacement."""
 
 import argparse
 import sys
@@ -20,14 +20,15 @@ log = structlog.get_logger()
 
 
 def check_upgrade(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if --upgrade is combined with an incompatible option."""
+    """Raise ConfigError if `--upgrade` is combined with an incompatible option."""
     if arguments.upgrade and (arguments.dry_run or arguments.until_caught_up):
         other = "--dry-run" if arguments.dry_run else "--until-caught-up"
         raise ConfigError(f"--upgrade takes over from a daemon that keeps copying: it cannot be combined with {other}")
 
 
 async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
-    """Find the daemon that runs exactly these flows. Raises ConfigError, EnvironmentFault."""
+    """Find the daemon that runs the flows of this configuration, and print its version. Raises ConfigError or
+    EnvironmentFault if there is no such daemon, or if it cannot be taken over from."""
     http = _address(await read_ledgers(config, access))
     try:
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
@@ -49,7 +50,7 @@ async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor
 
 
 def print_replacement(successor: Successor) -> None:
-    """Print which daemon has replaced this one."""
+    """Print which daemon has replaced this daemon."""
     print(f"mirrord {program()} is replaced by mirrord {successor.program} at {successor.http}", file=sys.stderr)
 
 
@@ -67,8 +68,8 @@ def _address(views: dict[str, LedgerView | MirrordError]) -> str:
 
 
 def _check(http: str, terms: HandoverTerms, config: Config) -> None:
-    """Raise ConfigError if that daemon runs other flows than this configuration, or under another name or lease
-    time."""
+    """Raise ConfigError if the running daemon differs from this configuration in its flows, its instance name or its
+    lease time."""
     there, here = set(terms.flows), {flow.name for flow in config.flows}
     if there != here:
         raise ConfigError(

@@ -40,7 +40,7 @@ _STATE_STYLES = {
 
 
 def status_table(status: Status) -> RenderableType:
-    """Return a table with one line for each flow, followed by a line for everything that needs attention."""
+    """Return a table with one line for each flow, followed by one line for each thing that needs attention."""
     table = _table(
         "flow", "state", "from → to", "lanes", numbers=("records/s", "bytes/s", "lag", "time lag", "in flight", "raw")
     )
@@ -62,7 +62,7 @@ def status_table(status: Status) -> RenderableType:
 
 
 def lag_table(status: Status) -> RenderableType:
-    """Return a table of all lanes. Halted lanes come first, and then the lane with the largest lag."""
+    """Return a table of all lanes. Halted lanes come first, then the other lanes by descending lag."""
     table = _table(
         "flow", "partition", "target", "state", "replicator",
         numbers=("copied up to", "source end", "lag", "time lag", "records/s", "proven up to"),
@@ -86,7 +86,7 @@ def lag_table(status: Status) -> RenderableType:
 
 
 def styled(state: str) -> str:
-    """Return a state, marked with the colour in which it is shown."""
+    """Return a state with markup for the colour in which it is shown."""
     style = _STATE_STYLES.get(state)
     return f"[{style}]{state}[/]" if style else state
 
@@ -114,7 +114,7 @@ def _origin(status: Status) -> str:
 
 
 def _remarks(status: Status) -> Iterator[str]:
-    """Yield a line for each thing that needs attention, at most ten for each flow."""
+    """Yield one line for each thing that needs attention, at most ten for each flow."""
     for flow in status.flows:
         lines = list(_flow_remarks(flow))
         yield from (f"{escape(flow.name)}: {line}" for line in lines[:10])
@@ -162,8 +162,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
 
 
 def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
-    """Yield one line for each topic with losses in lanes that are not shown, because the topic or its
-    copy was deleted."""
+    """Yield one line for each topic with losses in deleted lanes. The source topic of such a lane, or its target topic,
+    no longer exists."""
     topics: Counter[tuple[str, str]] = Counter()
     for loss in losses:
         topics[loss.topic, loss.reason] += loss.offsets
@@ -173,7 +173,7 @@ def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
 
 
 def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
-    """Yield a line for each halted lane and each lane that an open transaction delays, and then the lanes that wait,
+    """Yield one line for each halted lane and each lane that an open transaction delays. Then yield the waiting lanes,
     grouped by what they wait for."""
     waiting: dict[str, list[str]] = {}
     for lane in lanes:
@@ -197,7 +197,7 @@ def _foreign_lines(offsets: int) -> Iterator[str]:
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
-    """Yield the nodes that replicators run on, if there is more than one, and the replicators that
+    """Yield the nodes that the replicators run on if there is more than one node. Then yield the replicators that
     cannot be reached."""
     at_work = [each for each in replicators if each.state != "unknown"]
     nodes = Counter((each.node[:8], each.host) for each in at_work)

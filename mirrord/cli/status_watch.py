@@ -1,4 +1,4 @@
-"""Prints status documents, once or every second."""
+"""Prints the status of the flows, once or every second."""
 
 import argparse
 import contextlib
@@ -17,18 +17,19 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.operations.status_report import gather_status
 
-# The width of the output if it is not a terminal. Every table fits, so nothing is cut off in a file or a pipe.
+# The width of the output in columns if it is not a terminal. Every table fits, so nothing is cut off in a file or a
+# pipe.
 _WIDTH_COLUMNS = 180
 
 
 def console() -> Console:
-    """Return a console for the terminal, or a wide one if the output is not a terminal."""
+    """Return a console with the width of the terminal, or a wide console if the output is not a terminal."""
     return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
 
 
 def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:
-    """Gather the status and print it, once or repeatedly, as the arguments of `add_output` say. Raises ConfigError, and
-    EnvironmentFault if it is printed once."""
+    """Print the status of the flows; with `--watch`, print it every second. Raises ConfigError. Raises EnvironmentFault
+    without `--watch`."""
     config = load_conf(arguments)
     if arguments.watch:
         with contextlib.suppress(KeyboardInterrupt):
@@ -67,7 +68,7 @@ def _watch(config: Config, arguments: argparse.Namespace, render: Callable[[Stat
 
 
 def _answers(config: Config, flow: str | None) -> Iterator[Status | str]:
-    """Yield a status every second, or the reason why there is none."""
+    """Yield the status every second. If it is not available, yield the reason as text."""
     while True:
         try:
             yield _gather(config, flow)

@@ -1,2 +1,2 @@
-"""The configuration: conf.toml and MirrorMaker 2's properties file, with their structs, readers and checks. Pure: files
-and environment variables are read, but no network, clock or client library is used."""
+"""The configuration: the structs of conf.toml, the readers of conf.toml and of MirrorMaker 2's properties file, and the
+checks. Pure: files and environment variables are read, but no network, clock or client library is used."""

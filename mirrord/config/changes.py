@@ -1,13 +1,13 @@
-"""Compare two configurations of a running daemon: what changes for which flow, and what needs a restart.
+"""Compares two configurations of a running daemon: what changes for which flow, and which changes need a restart.
 
-Topics, groups and synced configs change while lanes keep copying. Settings that the lanes themselves use (limits,
-names, isolation, the start) take effect after all lanes of that flow were drained; other flows are not affected. The
-number of replicators and their placement apply to all flows: lanes move, a few at a time. Changes to clusters in use
-and to the daemon's other settings need a restart.
+Topics, groups and synced configs change while lanes keep copying. Settings that lanes use (limits, names, isolation,
+the start) take effect after all lanes of the flow were drained; other flows are not affected. Changes to the number of
+replicators and to placement apply to all flows, and lanes move a few at a time. Changes to clusters in use and to the
+daemon's other settings need a restart.
 
-A configuration that arrives over HTTP may change less than one from the daemon's own file. It must not change a
-cluster, a file reference, a folder, a Spark setting or a class. A client that may give commands must not thereby get
-access to the daemon's secrets or files, or choose the code that it runs.
+A configuration that arrives over HTTP may change less than a configuration from the daemon's own file. It must not
+change a cluster, a file reference, a folder, a Spark setting or a class. Otherwise, a client with permission to give
+operator commands could access the daemon's secrets and files, or choose the code that the daemon runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,8 +43,8 @@ LIVE = frozenset(
 )
 """Fields of a flow that its lanes do not use. They can change while the lanes keep copying."""
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
-"""Sections that may differ between two daemons of the same flows. They say where each daemon runs, writes and can be
-reached."""
+"""Sections that may differ between two daemons that run the same flows. They say where a daemon runs, where it writes
+logs, and how it can be reached."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
 _OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
@@ -58,35 +58,35 @@ class FlowChange(msgspec.Struct, frozen=True):
     flow: str
     kind: Literal["added", "removed", "changed"]
     lines: tuple[str, ...] = ()
-    """The changed values, for people and for the ledger."""
+    """The changed values, one line each, for operators and for the ledger."""
     topics: tuple[str, ...] = ()
     """Topics that start or stop being copied, one line each."""
     restarts: bool = False
-    """Whether all lanes of this flow are drained and started again."""
+    """Whether all lanes of this flow are drained and started again, because they use a changed setting."""
 
 
 class ConfigChanges(msgspec.Struct, frozen=True):
-    """All differences between two configurations."""
+    """All differences between two configurations of a daemon."""
 
     flows: tuple[FlowChange, ...] = ()
     replicators: tuple[str, ...] = ()
-    """Changes to the replicators' number and placement, one line each. They apply to all flows."""
+    """Changes to the number and the placement of replicators, one line each. They apply to all flows."""
     refused: tuple[str, ...] = ()
-    """Changes that cannot be applied while the daemon runs. If there are any, nothing is applied."""
+    """Changes that cannot be applied while the daemon runs, one line each. If there are any, no change is applied."""
     jobs: tuple[str, ...] = ()
     """Changes to the scheduled audits and compactions, one line each. They apply to all flows."""
 
     @property
     def for_all(self) -> tuple[str, ...]:
-        """The changes that apply to all flows."""
+        """The changes that apply to all flows, one line each."""
         return (*self.replicators, *self.jobs)
 
 
 def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     """Return the changes that lead from `old` to `new`.
 
-    `own_file` means that `new` was read from the daemon's own file. It may then name other clusters, classes, folders
-    and Spark settings.
+    `own_file` means that `new` was read from the daemon's own file. Only then may it contain new clusters, classes,
+    folders and Spark settings.
     """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
@@ -130,9 +130,9 @@ def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
 
 
 def _lines(path: str, old: object, new: object) -> Iterator[str]:
-    """Yield one line for each value that differs. A list shows its added and removed items.
+    """Yield one line for each value that differs. The line for a list shows its added and removed items.
 
-    A value whose name looks like that of a secret is not shown.
+    A value is not shown if its name suggests that it is a secret.
     """
     match old, new:
         case dict(), dict():
@@ -163,7 +163,7 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
 
 
 def from_order(old: Config, new: Config) -> Config:
-    """Return `old` with those parts of `new` that a command may change. All other parts stay as they are in `old`."""
+    """Return `old` with the parts of `new` that an operator command may change. All other parts remain as in `old`."""
     return msgspec.structs.replace(
         old,
         flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
@@ -187,9 +187,9 @@ def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
 
 
 def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
-    """Yield a line for each change that a client with permission to give commands may not make.
+    """Yield one line for each change that is forbidden to a client over HTTP.
 
-    This includes settings that no flow uses, because a later command could use them.
+    Settings that no flow uses are included, because a later command could use them.
     """
     used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
     for alias in sorted(used | new.clusters.keys()):
@@ -203,7 +203,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
                 yield f"{table}.{key}: it is {_OWN_FILE}"
     known = {policy for flow in old.all_flows for policy in _loads(flow)}
     for flow in new.all_flows:
-        # Loading a policy runs code.
+        # Loading a policy executes its code.
         for key, text, _ in sorted(_loads(flow) - known):
             yield f'flow {flow.name}: {key}: "{text}" is {_OWN_FILE}'
         if flow.archive != new.compact.path:
@@ -211,7 +211,7 @@ def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
 
 
 def _faults(config: Config) -> list[str]:
-    """Return what the rules of conf.toml find wrong in a configuration that was not read from a file."""
+    """Return the faults of a configuration that was not read from a file, according to the rules of conf.toml."""
     whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
     try:
         read = load_text(conf_toml(whole), "the configuration", Unjudged())

@@ -1,15 +1,17 @@
-"""Check that flows are consistent with each other.
+"""Checks that flows are consistent with each other.
 
-No two flows may have the same name or write to the same topic, and no ring of flows may copy its own output.
+No two flows may have the same name or write to the same topic. No ring of flows may copy its own output.
 
 If clusters copy topics to each other under the same names, a copy is never copied further
-(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic and may form a
-ring, as long as every two of the clusters copy to each other.
+(`mirrord.replication.lane.source.loop_detection`). Such flows may therefore write to the same topic. They may also form
+a ring if every two clusters of the ring copy to each other.
 
-Whether two lists of regexes select a common topic cannot be decided from their texts alone. Two flows that write to one
-topic are therefore refused if an example proves it; the daemon detects the other cases when it sees the actual topics.
-A ring of flows whose topic names do not show where records come from (identity and templates) would copy its own output
-forever. It is refused unless the texts prove that no record can travel around the ring.
+Whether two lists of regexes select a common topic cannot be decided from the regexes alone. Two flows that write to one
+topic are therefore refused if an example topic proves it. The daemon detects all other cases when it sees the actual
+topics.
+
+With the naming `identity` or a template, topic names do not show where records come from. A ring of such flows would
+copy its own output forever. It is refused unless the regexes prove that no record can travel around the ring.
 """
 
 import re
@@ -26,7 +28,7 @@ _SPECIAL = set(".^$*+?{}[]|()\\")
 def check_flows(
     flows: Sequence[FlowConfig], tells_origin: Callable[[FlowConfig], bool] = BuiltIn.tells_origin
 ) -> Iterator[tuple[int, str]]:
-    """Yield every fault between flows, as the index of the flow that is reported (the later one) and a message.
+    """Yield every fault between flows: the index of the later flow, which the fault is reported for, and a message.
 
     `tells_origin` is `mirrord.config.policy_checks.PolicyCheck.tells_origin`.
     """
@@ -84,10 +86,10 @@ def goes_back(one: FlowConfig, other: FlowConfig) -> bool:
 
 
 def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
-    """Yield a line for each task that both flows perform although only one of them may.
+    """Yield one line for each task that both flows perform although only one of them may perform it.
 
-    It applies to two flows that copy the same topics to each other: each would follow the changes that the other makes,
-    forever.
+    The check concerns two flows that copy the same topics to each other. Each of them would follow the changes that the
+    other flow makes, without end.
     """
     if not goes_back(one, other):
         return
@@ -111,8 +113,8 @@ def both_ways(one: FlowConfig, other: FlowConfig) -> Iterator[str]:
 
 
 def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield a line if `groups.both_ways` cannot work: a flow does not keep topic names, or a third cluster's records
-    are copied into the same topics."""
+    """Yield one line for each reason why `groups.both_ways` cannot work. Either a flow does not keep topic names, or
+    records of a third cluster are copied into the same topics."""
     last = flows[index]
     if last.groups.both_ways and last.naming != "identity":
         yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
@@ -131,9 +133,9 @@ def _counted_both_ways(flows: Sequence[FlowConfig], index: int) -> Iterator[str]
 
 
 def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
-    """Yield a line for each conflict with `on_recreated = "fresh"`.
+    """Yield one line for each conflict with `on_recreated = "fresh"`.
 
-    With this setting, a recreated topic gets a separate target topic, whose name ends in a number.
+    With this setting, a recreated source topic gets a separate target topic with a name that ends in a number.
     """
     last = flows[index]
     if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
@@ -151,7 +153,8 @@ def _own_copies(flows: Sequence[FlowConfig], index: int) -> Iterator[str]:
 
 
 def _path_back(flows: Sequence[FlowConfig], first: FlowConfig, needed: FlowConfig) -> list[FlowConfig]:
-    """Return flows, including `needed`, that may carry the output of `first` back to its source, or an empty list."""
+    """Return a path of flows, including `needed`, that may carry the output of `first` back to its source. Return an
+    empty list if there is none."""
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig]:
         for flow in flows:
@@ -171,22 +174,22 @@ def _copies_between(flows: Sequence[FlowConfig], source: str, target: str) -> bo
 
 
 def _exchange(flows: Sequence[FlowConfig], one: str, other: str) -> bool:
-    """Return whether two clusters copy to each other under the same names."""
+    """Return whether two clusters copy topics to each other under the same names."""
     return _copies_between(flows, one, other) and _copies_between(flows, other, one)
 
 
 def share_topics(flows: Sequence[FlowConfig], one: FlowConfig, other: FlowConfig) -> bool:
-    """Return whether two flows into one cluster may write to the same topics.
+    """Return whether two flows into the same cluster may write to the same topics.
 
-    They may if their source clusters copy the topics to each other, and therefore hold the same records.
+    They may if their source clusters copy the topics to each other, because the topics then hold the same records.
     """
     return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
 
 
 def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
-    """Return whether every two clusters of a ring copy to each other under the same names.
+    """Return whether every two clusters of a ring copy topics to each other under the same names.
 
-    In that case no record needs to travel around the ring.
+    Records then reach every cluster directly and need not travel around the ring.
     """
     clusters = [flow.source for flow in ring]
     pairs = ((one, other) for one in clusters for other in clusters if one < other)
@@ -194,10 +197,8 @@ def _is_mesh(flows: Sequence[FlowConfig], ring: Sequence[FlowConfig]) -> bool:
 
 
 def _not_forwarded(flows: Sequence[FlowConfig], index: int) -> str:
-    """Return a line if a flow would have to forward copies that another flow made under the same name.
-
-    Return an empty string otherwise.
-    """
+    """Return a message if a flow would have to forward copies that another flow made under the same name; otherwise an
+    empty string."""
     flow = flows[index]
     for other in flows[:index]:
         for former, later in ((other, flow), (flow, other)):
@@ -218,19 +219,19 @@ def _same_target_names(one: FlowConfig, other: FlowConfig) -> bool:
         return False
     if one.naming == "prefix":
         return one.source == other.source and one.separator == other.separator
-    # Only the daemon can see which names a third-party policy gives for another source.
+    # Only the daemon can determine which names a third-party policy gives to topics of another source.
     return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
 
 
 def selects(flow: FlowConfig, topic: str) -> bool:
-    """Return whether the flow's lists select a topic, by its name alone."""
+    """Return whether the lists `topics` and `exclude` of the flow select this topic name."""
     if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
         return False
     return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
 
 
 def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
-    """Return a topic name that both flows select, or None if a few attempts find none."""
+    """Return a topic name that both flows select. Return None if none of a few candidates is selected by both."""
     prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
     for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
         if candidate and selects(one, candidate) and selects(other, candidate):
@@ -239,7 +240,7 @@ def common_topic(one: FlowConfig, other: FlowConfig) -> str | None:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return a text with which every match of the pattern begins. It may be shorter than possible, but never wrong."""
+    """Return a text with which every match of the regex begins. It may be shorter than the longest such text."""
     if "|" in pattern:
         return ""
     prefix: list[str] = []
@@ -257,14 +258,14 @@ def literal_prefix(pattern: str) -> str:
 
 
 def _may_share(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the regexes prove that both flows select no common name."""
+    """Return False only if the regexes prove that no topic name is selected by both flows."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
     return _overlap(ours, theirs)
 
 
 def _may_feed(one: FlowConfig, other: FlowConfig) -> bool:
-    """Return False only if the regexes prove that `other` selects no name that `one` writes."""
+    """Return False only if the regexes prove that `other` selects no topic name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
     if not is_built_in(one.naming):
@@ -279,7 +280,7 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
 
 
 def _one_language(flows: Sequence[FlowConfig]) -> bool:
-    """Return whether each of these flows can interpret the names that any other of them wrote."""
+    """Return whether each of these flows can interpret the topic names that the other flows write."""
     if all(flow.naming == "prefix" for flow in flows):
         return True
     return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
@@ -288,8 +289,8 @@ def _one_language(flows: Sequence[FlowConfig]) -> bool:
 def _ring(
     flows: Sequence[FlowConfig], start: int, tells_origin: Callable[[FlowConfig], bool]
 ) -> list[FlowConfig] | None:
-    """Return a ring through `flows[start]` in which a topic's name does not reveal every cluster that the topic has
-    passed. Return None if there is none."""
+    """Return a ring through `flows[start]` that could copy its own output, because a topic name does not reveal every
+    cluster that the topic has passed. Return None if there is none."""
     first = flows[start]
 
     def walk(path: list[FlowConfig]) -> list[FlowConfig] | None:
@@ -298,7 +299,7 @@ def _ring(
         for flow in flows:
             if flow.source != former.target or not _may_feed(former, flow) or flow.target in passed[1:]:
                 continue
-            # A topic that keeps its name must be selected by every flow on the way.
+            # If a topic keeps its name, every flow on the path must select this name.
             if all(each.naming == "identity" for each in path) and not _may_share(first, flow):
                 continue
             here = [*path, flow]

@@ -1,4 +1,4 @@
-"""How messages show a wrong value, and suggest the known name that a wrong name resembles."""
+"""Helpers for fault messages: they format a wrong value, and suggest the known name that a wrong name resembles."""
 
 import difflib
 import json
@@ -12,20 +12,20 @@ TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a table",
 }
-"""The words with which messages name the types of TOML values."""
+"""The words for the types of TOML values in fault messages."""
 
 
 def closest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to this one, or None if no name is similar."""
+    """Return the known name that is most similar to `name`, or None if no known name is similar."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.55)
     return by_lower_case[matches[0]] if matches else None
 
 
 def shown(value: object) -> str:
-    """Return a value as a fault line shows it: on one line, and short.
+    """Return a value in the form that fault messages show: short, and on one line.
 
-    A value that may hold secrets (a table) is shown only by its kind.
+    A table may hold secrets, so only the fact that it is a table is shown.
     """
     if isinstance(value, str | int | float):
         text = json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The tasks of a flow besides copying records.
+"""The tasks of a flow in addition to copying records.
 
 These are syncing groups, topic configs and ACLs, and writing heartbeats and records for Kafka's own tools. Each struct
 is one table of a flow in conf.toml. Regexes match whole names.
@@ -43,21 +43,21 @@ UNWANTED_CONFIGS = (
 MONTH_MS = 30 * 86_400_000
 EVERY = duration(100, MONTH_MS)
 REFRESH = either("never", EVERY, None)
-"""An interval of polling. With "never", only what is found when the daemon starts is used."""
+"""The kind of an interval between polls. "never" means that nothing is polled after the daemon's start."""
 _FACTOR = either("broker", number(1, 32_767))
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def topic_name(found: object) -> str:
-    """Return a topic name if it is valid. Raises ValueError."""
+    """Return the topic name if it is valid. Raises ValueError."""
     if not isinstance(found, str) or not _TOPIC.fullmatch(found):
         raise ValueError('a topic: up to 249 letters, digits, ".", "_" and "-"')
     return found
 
 
 def separator(found: object) -> str:
-    """Return a separator for the parts of a topic's name if it is valid. Raises ValueError."""
+    """Return the separator for the parts of a topic name if it is valid. Raises ValueError."""
     if not isinstance(found, str) or not _SEPARATOR.fullmatch(found):
         raise ValueError('up to 16 letters, digits, ".", "_" and "-", such as "." or "__"')
     return found
@@ -286,5 +286,5 @@ class RecordsConfig(msgspec.Struct, frozen=True):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is any policy."""
+        """Whether any policy is configured."""
         return bool(self.filter or self.transform)

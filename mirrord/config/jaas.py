@@ -1,4 +1,4 @@
-"""The value of `sasl.jaas.config`: one login module with its options, as Kafka's JaasConfig reads it."""
+"""Parses the value of `sasl.jaas.config`, as Kafka's JaasConfig does: one login module with its options."""
 
 import re
 
@@ -13,7 +13,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v
 
 
 class JaasEntry(msgspec.Struct, frozen=True):
-    """A login module and its options. The values may be secrets: they may be passed on, but not shown."""
+    """A login module and its options. The values of the options may be secrets, so they must never be shown."""
 
     module: str
     options: dict[str, str]
@@ -25,12 +25,12 @@ class JaasEntry(msgspec.Struct, frozen=True):
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """Parse `MODULE required NAME="VALUE" ...;`.
+    """Return the parsed text `MODULE required NAME="VALUE" ...;`.
 
-    Raises ValueError with a phrase that reveals nothing of the text.
+    Raises ValueError with a message that reveals nothing of the text.
     """
     words = _words(text)
-    # With a single module the control flag does not matter, but it is mandatory.
+    # With a single login module, the value of the control flag does not matter, but a flag is mandatory.
     if len(words) < 3 or words[-1] != ";" or {words[0], words[1]} & {"=", ";"}:
         raise ValueError('LOGIN-MODULE required NAME="VALUE" ...; with a semicolon at its end')
     options: dict[str, str] = {}

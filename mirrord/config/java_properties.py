@@ -1,8 +1,8 @@
-"""The syntax of Java's properties files, exactly as java.util.Properties reads it.
+"""Parses the syntax of Java's properties files exactly as java.util.Properties does.
 
-A logical line is a key, a separator (`=`, `:` or blanks) and a value. A line that ends in an odd number of backslashes
-continues in the next line, whose leading blanks are dropped. `#` and `!` begin a comment line. This module does not
-interpret the values.
+A logical line is a key, a separator (`=`, `:` or blanks) and a value. If a line ends in an odd number of backslashes,
+the logical line continues in the next line, and the leading blanks of that line are dropped. `#` and `!` begin a
+comment line. This module does not interpret the values.
 """
 
 import re
@@ -18,7 +18,7 @@ _COMMA = re.compile(r"\s*,\s*")
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One entry of a file. `line` is the number of its first line, counted from 1."""
+    """One property of a file. `line` is the number of its first line, counted from 1."""
 
     key: str
     value: str
@@ -26,9 +26,9 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, file_name: str) -> tuple[Property, ...]:
-    r"""Return every entry in the order of the file, including those of a repeated key (the last one counts).
+    r"""Return every property in the order of the file. A repeated key is returned each time; its last value applies.
 
-    Raises ConfigError for a malformed `\uXXXX`, the only input that Java refuses.
+    Raises ConfigError for a malformed `\uXXXX`, which is the only input that Java refuses.
     """
     entries: list[Property] = []
     for line, number in _logical_lines(text):
@@ -41,7 +41,7 @@ def parse(text: str, file_name: str) -> tuple[Property, ...]:
 
 
 def decode(data: bytes) -> str:
-    """Decode a file as UTF-8, or as ISO-8859-1 (which Java assumes for every file) if it is not valid UTF-8."""
+    """Decode a file as UTF-8. If it is not valid UTF-8, decode it as ISO-8859-1, which Java assumes for every file."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -54,7 +54,7 @@ def split_list(value: str) -> tuple[str, ...]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each logical line with the number of its first natural line."""
+    """Yield each logical line with the number of the line of the file in which it begins."""
     naturals = re.split(r"\r\n|\r|\n", text)
     if naturals[-1] == "" and not text.endswith("\r\n"):
         del naturals[-1]
@@ -63,7 +63,7 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     open_end = False
     for number, natural in enumerate(naturals, start=1):
         stripped = natural.lstrip(_BLANKS)
-        # After a lone backslash the logical line is still empty, so comments and empty lines keep their meaning.
+        # After a lone backslash, the logical line is still empty, so comments and empty lines are still recognized.
         if not buffer and (not stripped or stripped[0] in "#!"):
             open_end = False
             continue
@@ -74,7 +74,7 @@ def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
         else:
             yield buffer + stripped, begun
             buffer = ""
-    # Java treats even a lone backslash at the very end as an entry, with neither key nor value.
+    # Java treats even a lone backslash at the end of the file as a property, with an empty key and an empty value.
     if buffer or open_end:
         yield buffer, begun
 
@@ -115,5 +115,5 @@ def _unescape(raw: str) -> str:
             position += 4
         else:
             parts.append(_ESCAPES.get(escaped, escaped))
-    # Java's characters are UTF-16, so two escapes may form one character.
+    # Java's characters are UTF-16 units, so two escapes may form one character.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,5 @@
-"""The periodic jobs that run alongside the daemon: `[audit]` and `[compact]`. Both apply to all flows of the file."""
+"""The configuration of the scheduled jobs, which run alongside the daemon: `[audit]` and `[compact]`. Both tables apply
+to all flows of the file."""
 
 import re
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ _NO_SCHEDULE = "only when the command is called"
 
 
 def spark_settings(found: object) -> dict[str, str]:
-    """Read Spark's own settings, and return them by their full names.
+    """Return the properties of Spark in the table `spark` of conf.toml, by their full names.
 
-    In conf.toml they are the keys of a table `spark`, so a line such as `spark.master = "local[2]"` sets one of them.
+    A line such as `spark.master = "local[2]"` sets one property, because TOML reads it as the key `master` of the table
+    `spark`.
     """
     if not isinstance(found, dict):
         raise ValueError(_SPARK_RULE)
@@ -32,7 +34,7 @@ def spark_settings(found: object) -> dict[str, str]:
 
 
 def check_master(settings: dict[str, str]) -> None:
-    """Raise ValueError if `spark.master` is not valid."""
+    """Raise ValueError if the property `spark.master` has an invalid value."""
     master = settings.get("spark.master", "local")
     if not _MASTER.fullmatch(master):
         raise ValueError(f'spark.master {MASTER_RULE} (found "{master}")')
@@ -40,7 +42,7 @@ def check_master(settings: dict[str, str]) -> None:
 
 def _flat(path: str, table: dict[str, object]) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
-        # A key in quotes may be the full name of a setting.
+        # A quoted key may be the full name of a property.
         name = key if path == "spark" and key.startswith("spark.") else f"{path}.{key}"
         if isinstance(value, dict):
             yield from _flat(name, cast(dict[str, object], value))

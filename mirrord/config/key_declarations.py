@@ -1,4 +1,4 @@
-"""How the keys of conf.toml are declared: each of them once, at its field in a struct of the schema.
+"""Declares the keys of conf.toml. Each key is declared once, at its field in a struct of the schema:
 
     rpo_ms: Annotated[
         int | None,
@@ -6,8 +6,8 @@
     ] = None
 
 The reader, the writer, the suggestions for misspelled keys and docs/reference/configuration.md are derived from these
-declarations. A field whose type is a struct is a table, described by the struct's docstring. All other fields without a
-`Key` are not in the file.
+declarations. A field with the type of a struct is a table, and the struct's docstring describes the table. All other
+fields without a `Key` are not in the file.
 """
 
 import functools
@@ -19,16 +19,17 @@ from mirrord.config.value_kinds import ValueKind
 
 
 class Key(msgspec.Struct, frozen=True):
-    """The declaration of a key, in the `Annotated` type of its field. The field's default is the key's default."""
+    """The declaration of a key. It is part of the `Annotated` type of a field. The default of the field is the default
+    of the key."""
 
     kind: ValueKind
     help: str
-    """What the key does, in one line."""
+    """The description of the key, in one line."""
     name: str = ""
-    """The key in the file, if it is not the field's name."""
+    """The name of the key in the file; empty if it equals the name of the field."""
     unset: str = ""
-    """What applies if the key is absent, as text for the reference, for a default that cannot be written in a file. A
-    field without a default then gets the kind's placeholder, which the loader replaces."""
+    """What applies if the key is absent, as text for the reference page. It is set if the default cannot be written in
+    a file. A field without a default then gets the placeholder of the kind, which the loader replaces."""
 
 
 class DeclaredKey(NamedTuple):
@@ -38,11 +39,11 @@ class DeclaredKey(NamedTuple):
     name: str
     key: Key
     default: Any
-    """The value of the field if the key is absent, or REQUIRED."""
+    """The value of the field if the key is absent. REQUIRED if the key must be in the file."""
 
 
 class DeclaredTable(NamedTuple):
-    """A table within a table. Its field and its key have the same name."""
+    """A table within another table. The name of its key equals the name of its field."""
 
     name: str
     struct: type[msgspec.Struct]
@@ -61,7 +62,7 @@ def keys_of(struct: type[msgspec.Struct]) -> tuple[DeclaredKey, ...]:
 
 @functools.cache
 def key_of(struct: type[msgspec.Struct], field: str) -> DeclaredKey:
-    """Return the key of a field."""
+    """Return the declared key of a field."""
     return next(each for each in keys_of(struct) if each.field == field)
 
 

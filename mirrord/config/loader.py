@@ -1,4 +1,4 @@
-"""Load a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`.
+"""Loads a configuration file: a conf.toml, or a file for MirrorMaker 2 if its name ends in `.properties`.
 
 The structs of `mirrord.config.schema` get the values of the file, and defaults for all other keys. A file is either
 loaded as a consistent `Config`, or refused with one ConfigError that lists all its faults. The module does not connect
@@ -33,7 +33,7 @@ _NO_KINDS: Mapping[ValueKind, ValueKind] = {}
 
 
 class Loaded(NamedTuple):
-    """A configuration, and the remarks about its file: one line each."""
+    """A configuration and the remarks about its file, one line each."""
 
     config: Config
     remarks: tuple[str, ...] = ()
@@ -53,14 +53,14 @@ def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     translated = translate(text, path)
-    # As for Java, relative paths are resolved against the working directory of the command.
+    # As in Java, relative paths are resolved against the working directory of the command.
     return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))
 
 
 def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Load a conf.toml.
+    """Return the configuration of a conf.toml.
 
-    Relative paths in it are resolved against its folder. `policies` checks policies that are not built in. Raises
+    Relative paths in the file are resolved against its folder. `policies` checks policies that are not built in. Raises
     ConfigError if the file cannot be read or has any fault.
     """
     try:
@@ -75,7 +75,7 @@ def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
 
 
 def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
-    """Read the text of a configuration. `file_name` is used only in messages, and paths stay as they are written.
+    """Return the configuration in a text. `file_name` is only used in messages. Relative paths are not resolved.
 
     Raises ConfigError with all faults.
     """
@@ -105,10 +105,10 @@ def _read_struct(
     kinds: Mapping[ValueKind, ValueKind] = _NO_KINDS,
     **given: Any,
 ) -> S:
-    """Return the struct with the values of a table and of the tables within it. Records every fault.
+    """Return the struct with the values of a table and of the tables within it. Record every fault.
 
     `readers` read the tables that need additional checks, such as checks between keys. `kinds` replaces kinds whose
-    values depend on the rest of the file. `given` are fields that are not read from this table.
+    values depend on the rest of the file. `given` sets fields that are not read from this table.
     """
     for field, name, key, default in keys_of(struct):
         given[field] = kinds.get(key.kind, key.kind).take(table, name, default)
@@ -119,14 +119,15 @@ def _read_struct(
 
 
 def read_security(table: Table) -> Security:
-    """Read the table that says how to authenticate to a cluster. Records a fault for each key that has no effect."""
+    """Read a table `security`, which says how to authenticate to a cluster. Record a fault for each key that has no
+    effect."""
     security = _read_struct(table, Security)
     check_security(table, security)
     return security
 
 
 def _read_audit(table: Table) -> AuditConfig:
-    """Read the table `[audit]`. Records a fault for each key that has no effect at the chosen level."""
+    """Read the table `[audit]`. Record a fault for each key that has no effect at the chosen level."""
     found = _read_struct(table, AuditConfig)
     if found.level == "ledger":
         for key in ("sample", "rate", "spark"):
@@ -136,7 +137,7 @@ def _read_audit(table: Table) -> AuditConfig:
 
 
 def _read_compact(table: Table) -> CompactConfig:
-    """Read the table `[compact]`. Records a fault if compactions are scheduled and `path` is missing."""
+    """Read the table `[compact]`. Record a fault if compactions are scheduled and `path` is missing."""
     found = _read_struct(table, CompactConfig)
     if found.every_ms is not None and found.path is None:
         table.fault("path", 'missing beside every; allowed: a folder for the files, such as "/srv/maps"')

@@ -1,8 +1,8 @@
-"""The policies of a flow: which of them are third-party code, and whether they can be used.
+"""Checks the policies of a flow: which of them are third-party code, and whether they can be used.
 
 This module loads no policy. A caller that reads a file passes a `PolicyCheck` that can load policies
-(`policies.policy_trial.LOADING`). Without one, only the built-in names are known, and it is not checked whether a class
-at a dotted path is usable.
+(`policies.policy_trial.LOADING`). Otherwise, only the built-in names are known, and a dotted path to a class is
+accepted without a check.
 """
 
 import functools
@@ -19,7 +19,8 @@ class PolicyCheck(Protocol):
     """The interface for checks of policies. An implementation may load the policies."""
 
     def faults(self, flow: FlowConfig) -> Iterable[tuple[str, str]]:
-        """Yield each policy of the flow that cannot be used: its key within the flow, and one line that says why."""
+        """Yield a fault for each policy of the flow that cannot be used: its key within the flow, and one line with the
+        reason."""
         ...
 
     def tells_origin(self, flow: FlowConfig) -> bool:
@@ -28,7 +29,7 @@ class PolicyCheck(Protocol):
 
 
 class BuiltIn:
-    """A `PolicyCheck` that knows the built-in policies and loads nothing."""
+    """A `PolicyCheck` that only knows the built-in policies and loads no code."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         for key, text, _ in third_party(flow):
@@ -46,10 +47,10 @@ BUILT_IN = BuiltIn()
 
 
 class Unjudged:
-    """A `PolicyCheck` for callers that never use a policy. It accepts everything that can only be decided by loading a
-    policy.
+    """A `PolicyCheck` for callers that never use a policy. It accepts everything that cannot be decided without loading
+    the policy.
 
-    It allows a daemon to be inspected and stopped from a machine on which its policies are not installed.
+    With it, a daemon can be inspected and stopped from a machine on which its policies are not installed.
     """
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
@@ -61,12 +62,12 @@ class Unjudged:
 
 class _PolicyKey(NamedTuple):
     path: str
-    """The key within the flow, such as `records.filter`."""
+    """The key of the policy within the flow, such as `records.filter`."""
     table: str
-    """The table within the flow, or an empty string for the flow itself."""
+    """The table within the flow that contains the key; empty if the flow itself contains it."""
     field: str
     settings: str
-    """The field with the policy's settings."""
+    """The name of the field that holds the settings of the policy."""
     kind: PolicyKind
 
 
@@ -84,7 +85,8 @@ def _policy_keys() -> tuple[_PolicyKey, ...]:
 
 
 def _policies(flow: FlowConfig) -> Iterator[tuple[_PolicyKey, str, PolicySettings]]:
-    """Yield every key that names a policy, with its text, which may be empty, and its settings."""
+    """Yield every key that can name a policy, with the text that names it, which may be empty, and with its
+    settings."""
     for key in _policy_keys():
         struct = getattr(flow, key.table) if key.table else flow
         yield key, getattr(struct, key.field), getattr(struct, key.settings)
@@ -99,7 +101,7 @@ def third_party(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
 
 
 def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings]]:
-    """Yield the policies that inspect records, built in or not: the key within the flow, the text that names the
+    """Yield the policies for records, whether built-in or third-party: the key within the flow, the text that names the
     policy, and its settings."""
     for key, text, settings in _policies(flow):
         if text and key.table == "records":
@@ -107,8 +109,8 @@ def record_policies(flow: FlowConfig) -> Iterator[tuple[str, str, PolicySettings
 
 
 def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
-    """Yield a fault for settings that belong to no policy, or to a policy that takes none: the key within the flow, and
-    one line."""
+    """Yield a fault for settings without a policy, and for settings of a policy that takes none: the key within the
+    flow, and one line with the reason."""
     for key, text, settings in _policies(flow):
         path = f"{key.table}.{key.settings}" if key.table else key.settings
         if settings and not text:
@@ -118,9 +120,9 @@ def needless_settings(flow: FlowConfig) -> Iterator[tuple[str, str]]:
 
 
 def unknown(path: str, found: object, installed: Sequence[str]) -> str:
-    """Return the fault line for a text that names no policy. `path` is the key within the flow.
+    """Return the fault line for a text that does not name any policy. `path` is the key within the flow.
 
-    `installed` are the names that packages on this machine offer.
+    `installed` are the names of policies in the packages that are installed on this machine.
     """
     kind = next(key.kind for key in _policy_keys() if key.path == path)
     return f"found {shown(found)}; allowed: {kind.rule(found, installed)}"

@@ -1,4 +1,4 @@
-"""How a configuration names policies: the built-in ones, and those of third parties. This module loads no policy."""
+"""The names of policies in a configuration, for built-in and for third-party policies. This module loads no policy."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from mirrord.config.value_kinds import ValueKind
 
 Scalar = str | int | float | bool
 PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
-"""Keyword arguments with which a third-party policy is created, in addition to source and target."""
+"""The keyword arguments with which a third-party policy is created, in addition to source and target."""
 
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
@@ -21,7 +21,7 @@ _SETTINGS_RULE = "a table of texts, numbers, true or false, and lists of them; t
 
 
 def is_template(naming: str) -> bool:
-    """Return whether this text is a template with a placeholder for the topic's name."""
+    """Return whether this text is a template with a placeholder for the topic name."""
     return "{topic}" in naming
 
 
@@ -31,22 +31,23 @@ def is_class(text: str) -> bool:
 
 
 class PolicyKind(ValueKind, frozen=True):
-    """The kind of a key that names a policy: by a built-in name, by a name that an installed package offers, or by a
-    dotted path to a class."""
+    """The kind of a key that names a policy. The value is a built-in name, a name that an installed package offers, or
+    a dotted path to a class."""
 
     built_in: tuple[str, ...] = ()
-    """Names of built-in policies."""
+    """The names of built-in policies."""
     has_templates: bool = False
     """Whether a template for topic names counts as a built-in policy."""
     has_settings: bool = False
-    """Whether built-in policies take settings, as those of third parties do."""
+    """Whether built-in policies accept settings, as third-party policies do."""
 
     def is_built_in(self, text: str) -> bool:
-        """Return whether the policy that this text names needs no third-party code."""
+        """Return whether the policy that this text names is built in."""
         return text in self.built_in or (self.has_templates and is_template(text))
 
     def rule(self, found: object, installed: Sequence[str] = ()) -> str:
-        """Return what is allowed instead of `found`. `installed` are the names that packages on this machine offer."""
+        """Return a text that says what is allowed instead of `found`. `installed` are the names of policies in
+        installed packages."""
         names = [*self.built_in, *installed]
         allowed = [
             *(['a template such as "dr-{topic}"'] if self.has_templates else []),
@@ -64,7 +65,7 @@ class SettingsKind(ValueKind, frozen=True):
     """The kind of a key that holds the settings of a policy, as a table."""
 
     policy: str = ""
-    """The field, in the same struct, that names the policy."""
+    """The name of the field, in the same struct, that names the policy."""
 
 
 def _accepts(found: object, *, has_templates: bool = False) -> bool:
@@ -95,17 +96,19 @@ RECORD_TRANSFORM = _policy("headers", has_settings=True)
 
 
 def is_built_in(naming: str) -> bool:
-    """Return whether this naming policy needs no third-party code."""
+    """Return whether this naming policy is built in."""
     return NAMING.is_built_in(naming)
 
 
 def settings_of(policy: str) -> SettingsKind:
-    """Accept the settings of the policy in this field of the same struct."""
+    """Return the kind of a key that holds the settings of a policy. `policy` is the field, in the same struct, that
+    names the policy."""
     return SettingsKind(settings, "a table of strings, numbers, `true` or `false`, and lists of them", policy=policy)
 
 
 def settings(found: object) -> PolicySettings:
-    """Return the settings in a policy's table. Raises ValueError if the table holds anything else."""
+    """Return the settings in the table of a policy. Raises ValueError if the table contains anything other than
+    settings."""
     if not isinstance(found, dict):
         raise ValueError(_SETTINGS_RULE)
     return {_argument(name): _setting(value) for name, value in cast(dict[str, object], found).items()}

@@ -1,7 +1,6 @@
-"""Expressions `${provider:path:key}` in properties files, which are read in the same way as by Kafka's
-ConfigTransformer.
+"""Resolves expressions `${provider:path:key}` in properties files, as Kafka's ConfigTransformer does.
 
-The three providers that read plain files and the environment are recognised by their class names. Any other provider
+Kafka's three providers for plain files and the environment are recognized by their class names. Any other provider
 would be Java code, which mirrord does not run.
 """
 
@@ -24,7 +23,8 @@ CLASSES: dict[str, ProviderKind] = {
     "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
 }
 UNDECLARED: dict[str, ProviderKind] = {"env": "env", "file": "file", "dir": "directory", "directory": "directory"}
-"""The kinds of these providers if the file declares no provider of that name. Kafka would leave the text unchanged."""
+"""The kinds of well-known provider names, if the file does not declare a provider with that name. Kafka would leave
+such an expression unchanged."""
 _EXPRESSION = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 
 
@@ -37,7 +37,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The expression in the form that conf.toml uses for references."""
+        """The expression in the form in which conf.toml refers to secrets."""
         match self.kind:
             case "env":
                 return f"env:{self.key}"
@@ -47,7 +47,7 @@ class Expression(msgspec.Struct, frozen=True):
                 return f"file:{Path(self.path) / self.key}"
 
     def resolve(self) -> str:
-        """Return the text that the expression refers to. Raises EnvironmentFault if it does not exist."""
+        """Return the text to which the expression refers. Raises EnvironmentFault if it does not exist."""
         match self.kind:
             case "env":
                 if self.key not in os.environ:
@@ -60,7 +60,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Providers:
-    """The providers that a file declares: their names and kinds."""
+    """The providers that a file declares, with their names and kinds."""
 
     def __init__(self, declared: Mapping[str, ProviderKind]) -> None:
         self._kinds: dict[str, ProviderKind] = {**UNDECLARED, **declared}
@@ -76,14 +76,14 @@ class Providers:
         return Providers(found)
 
     def whole(self, value: str) -> Expression | None:
-        """Return the expression that makes up the whole value, or None if the value is anything else."""
+        """Return the expression if the whole value is a single expression; otherwise None."""
         match = _EXPRESSION.fullmatch(value.strip())
         return self._expression(match) if match else None
 
     def expand(self, value: str, resolve: Callable[[Expression], str] = Expression.resolve) -> str:
-        """Return the value with every expression replaced. Raises EnvironmentFault.
+        """Return the value with every expression replaced. Raises EnvironmentFault if an expression cannot be resolved.
 
-        An expression without a known provider is left unchanged.
+        An expression is left unchanged if its provider is not known.
         """
 
         def replace(match: re.Match[str]) -> str:
@@ -110,7 +110,7 @@ def read_text(path: str) -> str:
 def read_property(path: str, key: str) -> str:
     """Return the value of a key in a properties file, with its expressions replaced.
 
-    Raises EnvironmentFault, ConfigError.
+    Raises EnvironmentFault or ConfigError.
     """
     values = {entry.key: entry.value for entry in parse(read_text(path), path)}
     if key not in values:

@@ -37,7 +37,7 @@ applies a changed file.
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/reference/configuration.md."""
     return "\n".join([_HEAD, *(line for section in _sections() for line in section)])
 
 
@@ -66,7 +66,7 @@ def _section(title: str, text: str, struct: type[msgspec.Struct]) -> list[str]:
 
 
 def _applied() -> str:
-    """Return the paragraph that says what a changed key does to the lanes of a running flow."""
+    """Return the paragraph about the effect of a changed key on the lanes of a running flow."""
     keys = [f"`{each.name}`" for each in keys_of(FlowConfig) if each.field in LIVE]
     tables = [f"`{table.name}`" for table in tables_of(FlowConfig) if table.name in LIVE]
     text = (

@@ -67,7 +67,7 @@ _AUTO_OR_COUNT = either("auto", number(1, 10_000))
 _LEASE = duration(1_000, 300_000)
 _DAY_MS = 86_400_000
 DEFAULT_PORT = 8182
-"""The port at which a daemon answers over HTTP. If it is taken, the daemon uses the next free port."""
+"""The port of the daemon's HTTP API. If the port is taken, the daemon uses the next free port."""
 
 
 def _names(pattern: re.Pattern[str], length: int) -> ValueKind:
@@ -276,15 +276,15 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
     archive: str | None = None
-    """The folder of `[compact]`, which is the same for the whole file. It is no key of the flow."""
+    """The folder of `[compact]`, which is the same for all flows of the file. It is not a key of the flow."""
 
     @property
     def default_name(self) -> str:
-        """The name of a flow that is not named in the file."""
+        """The name of the flow if the file does not name it."""
         return f"{self.source}-{self.target}"
 
     def start_at(self, topic: str) -> StartPoint:
-        """Return where copying begins for a partition of this source topic, if it was never copied before."""
+        """Return where copying begins for a partition of this source topic that was never copied before."""
         for pattern, start in self.start_of.items():
             if re.fullmatch(pattern, topic):
                 return start
@@ -417,9 +417,9 @@ class Config(msgspec.Struct, frozen=True):
         return self.flows + self.elsewhere
 
     def only(self, flows: Sequence[FlowConfig]) -> "Config":
-        """Return the configuration with only these of its flows.
+        """Return the configuration with only these flows.
 
-        The others are kept as `elsewhere`, because checks need them.
+        All other flows are kept in `elsewhere`, because checks between flows need them.
         """
         chosen = {flow.name for flow in flows}
         others = tuple(flow for flow in self.flows if flow.name not in chosen)
@@ -456,7 +456,7 @@ class Config(msgspec.Struct, frozen=True):
     def below(self, folder: Path) -> "Config":
         """Return the configuration with relative paths resolved against this folder.
 
-        The absolute paths are also used by other processes, whose working directories differ.
+        Other processes also use these paths, and their working directories differ.
         """
         directory, token, path = self.logs.directory, self.http.token, self.compact.path
         archive = str(folder / path) if path else None

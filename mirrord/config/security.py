@@ -1,5 +1,5 @@
-"""How mirrord authenticates to a cluster. Secrets are references. Only the process that connects to the cluster
-resolves them."""
+"""The authentication of mirrord to a cluster. Secrets are references, which only the process that connects to the
+cluster resolves."""
 
 import os
 import re
@@ -32,20 +32,21 @@ _STORES = ("truststore", "keystore")
 
 
 def names_secret(key: str) -> bool:
-    """Return whether a value under this key may be a secret, judged by the key's name alone."""
+    """Return whether a value with this key may be a secret, according to the name of the key."""
     return _SECRET_NAME.search(key) is not None
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A reference to a secret, never the secret itself. It prints as `***`."""
+    """A reference to a secret. It never contains the secret, and it prints as `***`."""
 
     reference: str
 
     @staticmethod
     def parse(found: object) -> "Secret":
-        """Parse `env:NAME`, `file:PATH` or `properties:PATH#KEY`, optionally with `#OPTION`.
+        """Return the reference in a text: `env:NAME`, `file:PATH` or `properties:PATH#KEY`, optionally followed by
+        `#OPTION`.
 
-        Raises ValueError for anything else, because it would be a secret in plain text.
+        Raises ValueError for any other text, because it would be a secret in plain text.
         """
         kind, _, name = found.partition(":") if isinstance(found, str) else ("", "", "")
         parts = name.split("#")
@@ -60,7 +61,7 @@ class Secret(msgspec.Struct, frozen=True):
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """Return the text of the secret. A line end at the end of a file is removed.
+        """Return the secret. If it is in a file, a line end at the end of the file is removed.
 
         Raises EnvironmentFault if the secret is missing or blank.
         """
@@ -73,8 +74,8 @@ class Secret(msgspec.Struct, frozen=True):
             case _:
                 text = _file(name)
         if not any(letter.isprintable() and not letter.isspace() for letter in text):
-            # The secret may be a file that is being written or holds only a byte order mark, or an empty value in a
-            # properties file. If it were used as a token, it would grant access to every client.
+            # The secret may be in a file that is being written or only holds a byte order mark. It may also be an empty
+            # value in a properties file. An empty token would grant access to every client.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 

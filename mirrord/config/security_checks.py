@@ -1,4 +1,4 @@
-"""Check the `security` table of a cluster: which keys need each other, and which have no meaning together."""
+"""Checks the table `security` of a cluster: which keys require each other, and which keys contradict each other."""
 
 from mirrord.config.key_declarations import key_of
 from mirrord.config.security import Security
@@ -20,8 +20,8 @@ _TLS_KEYS = (
 
 
 def check_security(table: Table, security: Security) -> None:
-    """Record a fault for each key that is missing or has no effect."""
-    # The meaning of the other keys depends on the protocol. Without a valid one they cannot be checked.
+    """Record a fault for each key that is missing, and for each key that has no effect."""
+    # The meaning of the other keys depends on the protocol. Without a valid protocol, they cannot be checked.
     if not table.document.faulty(table.at("protocol")):
         _check_sasl(table, security)
         _check_tls(table, security)
@@ -75,5 +75,5 @@ def _check_tls(table: Table, security: Security) -> None:
 
 
 def _need(table: Table, name: str, reason: str) -> None:
-    """Record a fault if the key is absent."""
+    """Record a fault if the key is absent. `reason` says why it is needed."""
     table.needs(name, key_of(Security, name).key.kind.read, reason)

@@ -1,4 +1,4 @@
-"""Format values, keys and lists as TOML."""
+"""Formats values, keys and lists as TOML."""
 
 import json
 import re
@@ -10,9 +10,10 @@ _WIDTH = 110
 
 
 def format_value(value: object) -> str:
-    """Return a text, number, boolean, list or table as TOML. The result is on one line, except for a long list.
+    """Return a text, number, boolean, list or table as TOML. The result is a single line, unless a list is too long for
+    one.
 
-    Lists may be tuples.
+    A list may be given as a tuple.
     """
     if isinstance(value, dict):
         items = [f"{format_key(name)} = {format_value(item)}" for name, item in cast(dict[str, object], value).items()]
@@ -23,7 +24,8 @@ def format_value(value: object) -> str:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """Return a list of formatted items as TOML. If it is too long for one line, each item is on a separate line."""
+    """Return a list of formatted items as TOML. If the list is too long for one line, each item gets a separate
+    line."""
     line = f"[{', '.join(items)}]"
     return line if len(line) <= _WIDTH else "\n".join(["[", *(f"    {item}," for item in items), "]"])
 

@@ -1,9 +1,9 @@
-"""Read a TOML document key by key, and collect every fault instead of stopping at the first one.
+"""Reads a TOML document key by key, and collects all faults instead of stopping at the first one.
 
-A `Document` is the whole file, and a `Table` is one table of it. Reading a key from a table also declares that the key
-exists, what it may contain and what the default is. A key that was never read is reported as unknown. After a fault,
-reading continues with a placeholder value. No placeholder leaves this package, because `Document.finish` raises if
-there was any fault.
+A `Document` is the whole file, and a `Table` is one table of the file. Reading a key from a table also declares three
+things: that the key exists, which values it may have, and what its default is. Keys that were never read are reported
+as unknown. After a fault, reading continues with a placeholder value. No placeholder leaves this package, because
+`Document.finish` raises if there was any fault.
 """
 
 import re
@@ -28,8 +28,8 @@ def _key_path(dotted: str) -> str:
 def locate_keys(text: str) -> dict[str, int]:
     """Return the line number of each table header and key, by path such as `flows[1].topics`.
 
-    Each line is inspected separately; this is not a TOML parser. Keys inside an inline table are not listed, so a
-    caller falls back to the key that contains them.
+    The lines are inspected one by one, without a TOML parser. Keys inside an inline table are not included. For such a
+    key, the caller uses the line of the key that contains it.
     """
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -52,9 +52,9 @@ def locate_keys(text: str) -> dict[str, int]:
 
 
 class Document:
-    """One TOML document, and the faults found in it so far.
+    """One TOML document, and the faults that were found in it so far.
 
-    Raises ConfigError immediately if the text is not TOML, because then nothing else can be checked.
+    Raises ConfigError at once if the text is not TOML, because then nothing else can be checked.
     """
 
     def __init__(self, source: str, file_name: str) -> None:
@@ -81,11 +81,11 @@ class Document:
         self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
 
     def faulty(self, path: str) -> bool:
-        """Return whether a fault was recorded for exactly this key."""
+        """Return whether a fault was recorded for this key itself."""
         return path in self._faulty
 
     def finish(self) -> None:
-        """Raise ConfigError with every fault, in the order of the file, if there is any."""
+        """Raise ConfigError with every recorded fault, in the order of the file. Do nothing if there is none."""
         for table in self._tables:
             table.report_unknown_keys()
         self._tables.clear()
@@ -103,7 +103,7 @@ class Document:
 
 
 class Table:
-    """One table of a document. Every method that reads a key also marks the key as known."""
+    """One table of a document. A method that reads a key also marks the key as known."""
 
     def __init__(self, document: Document, path: str, values: dict[str, object]) -> None:
         self.document = document
@@ -127,7 +127,7 @@ class Table:
     def optional(self, key: str, convert: Convert[T], default: T, *, secret: bool = False) -> T:
         """Return the converted value of a key, or `default` if the key is absent.
 
-        With `secret`, a fault never shows the value.
+        With `secret`, fault messages never show the value.
         """
         found = self._take(key)
         if found is _MISSING:
@@ -165,7 +165,7 @@ class Table:
         return tuple(item for item in wrong if item is not None)
 
     def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
-        """Return the converted values of a table whose keys are chosen by the user, in the order of the file."""
+        """Return the converted values of a table whose keys the user chooses, in the order of the file."""
         found: dict[str, T] = {}
         for key in self._values:
             self._known.append(key)
@@ -180,7 +180,7 @@ class Table:
         return found
 
     def needs(self, key: str, convert: Convert[object], reason: str = "") -> None:
-        """Record a fault if the key is absent."""
+        """Record a fault if the key is absent. `reason` says why it is needed."""
         if key not in self._values:
             try:
                 convert(None)
@@ -188,12 +188,13 @@ class Table:
                 self.fault(key, f"missing{' ' + reason if reason else ''}; allowed: {rule}")
 
     def table(self, key: str) -> "Table":
-        """Return the table under this key, or an empty one if it is absent."""
+        """Return the table under this key, or an empty table if the key is absent."""
         found = self._take(key)
         return self._subtable(key, {} if found is _MISSING else found)
 
     def tables(self, key: str, required: str) -> list["Table"]:
-        """Return the tables of an array of tables. `required` says what is missing if the array is absent or empty."""
+        """Return the tables of an array of tables. If the array is absent or empty, record a fault with the text
+        `required`."""
         found = self._take(key)
         if found is _MISSING or found == []:
             self.document.fault(key, f"missing; {required}")
@@ -204,7 +205,8 @@ class Table:
         return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
 
     def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
-        """Return the tables under this key by their names. `required` says what is missing if there are none."""
+        """Return the tables under this key by their names. If there are none, record a fault with the text
+        `required`."""
         found = self._take(key)
         if found is _MISSING or found == {}:
             self.document.fault(key, f"missing; {required}")

@@ -1,7 +1,7 @@
-"""Durations, sizes and rates as users write them in conf.toml: a number with its unit.
+"""Converts durations, sizes and rates between the form in conf.toml, a number with a unit, and the base unit.
 
-Functions that read take the value from the file. They return the value in its base unit, or raise ValueError with one
-sentence that says what is allowed. Functions whose names end in `_text` do the reverse.
+Reading functions take the value from the file. They return the value in its base unit, or raise ValueError with one
+sentence that says what is allowed. Functions with names that end in `_text` do the reverse.
 """
 
 import re
@@ -35,19 +35,19 @@ def _text(value: int, units: dict[str, int]) -> str:
 
 
 def duration_ms(found: object) -> int:
-    """Return a duration in milliseconds. A bare number is refused, because it has no unit."""
+    """Return a duration in milliseconds. A number without a unit is refused."""
     if not isinstance(found, str):
         raise ValueError(DURATION_RULE)
     return _quantity(found, _DURATION_MS, DURATION_RULE)
 
 
 def duration_text(value_ms: int) -> str:
-    """Return a duration as a user would write it."""
+    """Return a duration in the form of conf.toml."""
     return _text(value_ms, _DURATION_MS)
 
 
 def size_bytes(found: object) -> int:
-    """Return a size in bytes. A bare number is a number of bytes."""
+    """Return a size in bytes. A number without a unit is a number of bytes."""
     if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
         return found
     if not isinstance(found, str):
@@ -56,13 +56,13 @@ def size_bytes(found: object) -> int:
 
 
 def size_text(value_bytes: int) -> str:
-    """Return a size as a user would write it, in binary units."""
+    """Return a size in the form of conf.toml, in binary units."""
     return _text(value_bytes, _BINARY_BYTES)
 
 
 def rate_bytes_per_s(found: object) -> int:
-    """Return a rate in bytes per second. Rates below 64 KiB per second are refused, because a batch must fit into a few
-    seconds."""
+    """Return a rate in bytes per second. A rate below 64 KiB per second is refused, because sending one batch would
+    then take more than a few seconds."""
     if not isinstance(found, str) or not found.endswith("/s"):
         raise ValueError(RATE_RULE)
     rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)
@@ -72,5 +72,5 @@ def rate_bytes_per_s(found: object) -> int:
 
 
 def rate_text(value_bytes_per_s: int) -> str:
-    """Return a rate as a user would write it, in binary units."""
+    """Return a rate in the form of conf.toml, in binary units."""
     return f"{size_text(value_bytes_per_s)}/s"

@@ -1,4 +1,4 @@
-"""The kinds of values that keys of conf.toml accept: how a value of each kind is read, written and described."""
+"""The kinds of values that keys of conf.toml accept. A kind defines how a value is read, written and described."""
 
 import re
 from collections.abc import Callable
@@ -33,25 +33,25 @@ from mirrord.config.value_parsers import (
 from mirrord.config.value_parsers import either as name_or
 
 REQUIRED = msgspec.NODEFAULT
-"""The default of a key that must be in the file."""
+"""Marks a key that must be in the file. It takes the place of the default."""
 
 
 class ValueKind(msgspec.Struct, frozen=True):
-    """What a key accepts: how its values are read, written and described."""
+    """The kind of a key: how its values are read, written and described."""
 
     read: Convert[Any]
-    """Converts a value of the file, or raises ValueError with a phrase that says what is allowed."""
+    """Converts a value of the file. Raises ValueError with a phrase that says what is allowed."""
     allowed: str
-    """What is allowed, as Markdown for the reference."""
+    """What is allowed, as Markdown for the reference page."""
     write: Callable[[Any], str] = format_value
     """Formats a value as TOML."""
     stand_in: Any = ""
-    """Placeholder for a required value that is missing or wrong."""
+    """The placeholder that replaces a required value if it is missing or wrong."""
     secret: bool = False
-    """Whether values must not be shown."""
+    """Whether the values must not be shown."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
-        """Return the value of a key, or `default` if the key is absent. Records a fault if the value is wrong."""
+        """Return the value of a key, or `default` if the key is absent. Record a fault if the value is wrong."""
         if default is REQUIRED:
             return table.required(name, self.read, self.stand_in)
         return table.optional(name, self.read, default, secret=self.secret)
@@ -62,10 +62,10 @@ class ValueKind(msgspec.Struct, frozen=True):
 
 
 class ListKind(ValueKind, frozen=True):
-    """A list. Its items are read and written one by one. A required list must not be empty."""
+    """The kind of a list. Its items are read and written one by one. A required list must not be empty."""
 
     def take(self, table: Table, name: str, default: Any) -> object:
-        """Return the list, or `default` if the key is absent. Records a fault for each wrong item."""
+        """Return the list, or `default` if the key is absent. Record a fault for each wrong item."""
         if default is REQUIRED:
             return table.list_of(name, self.read, required=True)
         return table.list_of(name, self.read, default=default)
@@ -76,22 +76,23 @@ class ListKind(ValueKind, frozen=True):
 
 
 class TableKind(ValueKind, frozen=True):
-    """A table whose keys are chosen by the user. Its values are read one by one."""
+    """The kind of a table whose keys the user chooses. Its values are read one by one."""
 
     read_name: Convert[str] = text
 
     def take(self, table: Table, name: str, default: Any) -> object:  # noqa: ARG002 - an absent table is empty
-        """Return the entries of the table. Records a fault for each wrong one."""
+        """Return the contents of the table. Record a fault for each wrong key or value."""
         return table.table(name).all_of(self.read_name, self.read)
 
 
 def _in_code(rule: str) -> str:
-    """Return a rule with its examples as Markdown code."""
+    """Return a rule about values, with its examples formatted as Markdown code."""
     return re.sub(r'"[^"]*"', lambda found: f"`{found[0]}`", rule)
 
 
 def _quantity(unit: Callable[[int], str]) -> Callable[[object], str]:
-    # A configuration that did not come from a file can hold other values. The reader then refuses the text.
+    # A configuration that did not come from a file can hold values that no file can express. The reader then refuses
+    # the text.
     return lambda value: format_text(unit(value)) if isinstance(value, int) else format_value(value)
 
 
@@ -119,14 +120,14 @@ def size(low_bytes: int, high_bytes: int) -> ValueKind:
 
 
 def one_of(names: Any) -> ValueKind:
-    """Return the kind of a text that must be one of the names of this Literal type."""
+    """Return the kind of a text that must be one of the names in the Literal type `names`."""
     choices = get_args(names)
     return ValueKind(choice(*choices), _alternatives([f'`"{name}"`' for name in choices]))
 
 
 def either(name: str, other: ValueKind, meaning: object = REQUIRED) -> ValueKind:
-    """Return the kind of a value that is this name, or that another kind accepts. `meaning` is the value of the name,
-    by default the name itself."""
+    """Return the kind of a value that is either `name` or a value of another kind. `meaning` is the value that `name`
+    stands for, by default `name` itself."""
     value = name if meaning is REQUIRED else meaning
     convert = name_or(name, other.read)
     return ValueKind(

@@ -1,7 +1,8 @@
-"""Parse and check single values of the configuration: texts, numbers, choices, start times, addresses, topic patterns.
+"""Parses and checks single values of the configuration: texts, numbers, choices, start times, addresses, topic
+patterns.
 
-A parser takes the value from the file. It returns the value, or raises ValueError with a phrase that says what is
-allowed. `mirrord.config.units` has the parsers of durations, sizes and rates.
+A parser takes the value from the file. It returns the parsed value, or raises ValueError with a phrase that says what
+is allowed. `mirrord.config.units` contains the parsers of durations, sizes and rates.
 """
 
 import re
@@ -15,11 +16,12 @@ from mirrord.config.fault_text import closest_name
 
 T = TypeVar("T")
 Convert = Callable[[object], T]
-"""Converts a value of the file. It returns the result, or raises ValueError with a phrase that says what is allowed."""
+"""A function that converts a value of the file. It returns the result, or raises ValueError with a phrase that says
+what is allowed."""
 
 StartPoint = Literal["earliest", "latest"] | int
-"""Where a new lane begins: at the first offset, at the end of the log, or at the first record with this time (epoch ms)
-or a later one."""
+"""Where a new lane begins: at the first offset, at the end of the log, or at the first record with the given timestamp
+(milliseconds since 1970) or a later one."""
 
 START_RULE = (
     '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
@@ -39,14 +41,14 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 def text(found: object) -> str:
-    """Return a text that is not empty. Raises ValueError for anything else."""
+    """Return the text if it is not empty. Raises ValueError for any other value."""
     if not isinstance(found, str) or not found:
         raise ValueError("a text")
     return found
 
 
 def boolean(found: object) -> bool:
-    """Return `true` or `false` as a bool. Raises ValueError for anything else."""
+    """Return the boolean. Raises ValueError for any other value."""
     if not isinstance(found, bool):
         raise ValueError("true or false")
     return found
@@ -64,9 +66,9 @@ def integer(low: int, high: int) -> Convert[int]:
 
 
 def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
-    """Return a parser that accepts what `convert` accepts, if the result is within [low, high].
+    """Return a parser that accepts the values that `convert` accepts, if the result is within [low, high].
 
-    `rule` states the bounds as a user would write them.
+    `rule` states the bounds in the units that users write.
     """
 
     def take(found: object) -> int:
@@ -93,7 +95,7 @@ def choice(*names: T) -> Convert[T]:
 
 
 def either(name: T, convert: Convert[int]) -> Convert[T | int]:
-    """Return a parser that accepts this name, or whatever `convert` accepts."""
+    """Return a parser that accepts `name`, and every value that `convert` accepts."""
 
     def take(found: object) -> T | int:
         if found == name:
@@ -107,9 +109,9 @@ def either(name: T, convert: Convert[int]) -> Convert[T | int]:
 
 
 def start_point(found: object) -> StartPoint:
-    """Return the point at which a new lane begins. TOML's own date-times are accepted too.
+    """Return the point at which a new lane begins. Date-times of TOML are accepted, too.
 
-    A time without a zone is refused, because it is ambiguous.
+    A time without a time zone is refused, because it is ambiguous.
     """
     if found == "earliest":
         return "earliest"
@@ -133,7 +135,7 @@ def start_point(found: object) -> StartPoint:
 
 
 def host_port(found: object) -> HostPort:
-    """Parse host:port. The port must be within 1 to 65535. Raises ValueError."""
+    """Return the address in a text host:port. The port must be between 1 and 65535. Raises ValueError."""
     match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
     if match is None or not 0 < int(match[2]) < 65_536:
         raise ValueError(HOST_RULE)
@@ -141,7 +143,7 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """Return a regular expression if it compiles. It is always matched against a whole name. Raises ValueError."""
+    """Return the regular expression if it compiles. It will be matched against whole names. Raises ValueError."""
     if not isinstance(found, str) or not found:
         raise ValueError("a regular expression that matches the whole name")
     try:

@@ -1,4 +1,5 @@
-"""Write a `Config` as the text of a conf.toml. Reading the text yields the same configuration. Defaults are omitted."""
+"""Writes a `Config` as the text of a conf.toml. Reading this text yields the same configuration. Defaults are
+omitted."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -11,7 +12,7 @@ from mirrord.config.toml_format import format_key, format_value
 
 
 def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
-    """Return the text of the conf.toml. Remarks become comments at its beginning."""
+    """Return the text of the conf.toml. The remarks become comments at the beginning of the text."""
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
     lines += _keys(config)
     for alias, cluster in config.clusters.items():
@@ -31,8 +32,8 @@ def _keys(struct: msgspec.Struct) -> Iterator[str]:
 
 
 def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
-    """Yield the lines of the tables within a table: those whose keys are chosen by the user, followed by those of the
-    schema."""
+    """Yield the lines of the tables within a table. Tables whose keys the user chooses come first, then the tables of
+    the schema."""
     before = f"{path}." if path else ""
     for each, value in _changed(struct):
         if isinstance(value, dict):
@@ -49,7 +50,7 @@ def _tables(path: str, struct: msgspec.Struct) -> Iterator[str]:
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[DeclaredKey, object]]:
-    """Yield the keys whose values differ from what applies if the key is absent, with their values."""
+    """Yield the keys whose values differ from their defaults, with these values."""
     for each in keys_of(struct.__class__):
         default = each.default
         if isinstance(struct, FlowConfig) and each.field == "name":

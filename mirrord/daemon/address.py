@@ -1,4 +1,4 @@
-"""The address at which a daemon answers over HTTP."""
+"""The address under which clients reach the HTTP API of a daemon."""
 
 import ipaddress
 import socket
@@ -8,16 +8,16 @@ from mirrord.config.value_parsers import HostPort
 
 
 def configured(http: HttpConfig) -> str:
-    """Return the address at which a daemon with this configuration is expected. It uses another port if this one was
-    taken."""
+    """Return the address at which a daemon with this configuration is expected. The daemon listens on another port if
+    the configured port is taken."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Return the address at which clients reach a daemon that listens on `listens`. If an address is given, it is used
-    unchanged.
+    """Return the address at which clients reach a daemon that listens on `listens`. If the address `given` is set,
+    return it unchanged.
 
-    The wildcard address is replaced by the host name, because clients cannot connect to it.
+    A wildcard address is replaced by the host name, because clients cannot connect to a wildcard address.
     """
     if given is not None:
         return given

@@ -1,5 +1,5 @@
-"""One daemon, with its flows and its HTTP interface. It runs on any engine, either in the foreground process or in the
-supervisor actor on Ray."""
+"""One daemon, with its flows and its HTTP API. It runs in the foreground process or in the supervisor actor on Ray,
+with any engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -43,35 +43,36 @@ from policies.policy_trial import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
-"""Time limit for closing the engine and the HTTP interface. A stop takes at most `STOP_S` + `CLOSE_S`. Together with
-the time that Ray needs to end, it stays within 10 s."""
+"""Time limit in seconds for closing the engine and the HTTP API. A stop takes at most `STOP_S` + `CLOSE_S`. Together
+with the time that Ray needs to end, it stays within 10 seconds."""
 
 log = structlog.get_logger()
 
 
 class DaemonAccess(ClusterAccess):
-    """A daemon's access to clusters and ledgers. In addition to what commands need, it writes records for MirrorMaker
-    2's clients and probes the target's brokers."""
+    """The access of a daemon to clusters and ledgers. In addition to the access that commands need, it can write
+    records for MirrorMaker 2's clients and probe the target's brokers."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
-        """Create the access. `patience_s` is how long a ledger may take to answer."""
+        """Create the access. A ledger may take up to `patience_s` seconds to answer."""
         super().__init__(config, patience_s)
         self._sent = SentBeats()
 
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """Return the component that writes a flow's records for MirrorMaker 2's clients, or None if the flow writes
-        none."""
+        """Return the component that writes the records of a flow for MirrorMaker 2's clients. Return None if the flow
+        writes no such records."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """Probe the brokers of the flow's target, and return what they do
+        """Probe the brokers of the flow's target, and return the result
         (`mirrord.supervision.broker_probe.probe_target`). Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
 class Supervisor:
-    """Runs all flows of one daemon. HTTP clients observe and control it (`mirrord.daemon.http_api.StatusSource`)."""
+    """Runs all flows of one daemon. HTTP clients observe and control it through
+    `mirrord.daemon.http_api.StatusSource`."""
 
     def __init__(
         self,
@@ -82,13 +83,13 @@ class Supervisor:
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
     ) -> None:
-        """Create the supervisor. `identity` identifies the daemon, even if one process of the daemon replaces another.
+        """Create the supervisor. `identity` stays the same when one process of the daemon replaces another.
 
-        `keep` saves the running configuration for the next process. `predecessor` is the daemon from which all flows
-        are to be taken over.
+        `keep` saves the current configuration for the next process of the daemon. If `predecessor` is given, all flows
+        of that daemon are taken over.
         """
         self.superseded = asyncio.Event()
-        """Set when another process of this daemon is found to have taken over. This process then has to end."""
+        """Set when another process of this daemon has taken over. This process then has to end."""
         self._identity = identity
         self._keep = keep
         self._config = config
@@ -104,7 +105,7 @@ class Supervisor:
         """Tasks of the daemon that belong to no flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
-        """The most recent ledger store of each flow."""
+        """The newest ledger store of each flow."""
         self._applying = asyncio.Lock()
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
@@ -113,10 +114,10 @@ class Supervisor:
         self._standby = StandbyLook(lambda: self._config, self._holders)
 
     async def start(self) -> str:
-        """Open the HTTP interface, start the flows, and return the interface's address. Raises EnvironmentFault."""
+        """Open the HTTP API, start the flows, and return the address of the HTTP API. Raises EnvironmentFault."""
         if faults := policy_faults(self._config):
-            # The process that read the file could load all policies. They may be missing on this machine, if it is
-            # another one.
+            # The process that read the configuration file could load all policies. If this process runs on another
+            # machine, they may be missing here.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._access.clock
@@ -148,19 +149,19 @@ class Supervisor:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows, if there is one."""
+        """The daemon that has taken over all flows; None until then."""
         return self._handover.replaced_by
 
     @property
     def config(self) -> Config:
-        """The configuration that the daemon currently runs."""
+        """The current configuration of the daemon."""
         return self._config
 
     async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
-        """Apply another configuration, and return the changes. With `dry_run`, or if any part is refused, change
+        """Apply another configuration, and return the changes. With `dry_run`, or if any change is refused, change
         nothing.
 
-        `own_file` means that the configuration was read from the daemon's own file. It may then also name clusters,
+        `own_file` means that the configuration was read from the daemon's own file. Only then may it contain clusters,
         classes, folders and Spark settings that the daemon does not know yet (`mirrord.config.changes`).
         """
         async with self._applying:
@@ -198,7 +199,8 @@ class Supervisor:
         return changes
 
     async def wait(self) -> None:
-        """Wait for `stop`, and then until every flow has ended, for at most `STOP_S`. Then close everything."""
+        """Wait until `stop` is called, then wait at most `STOP_S` until all flows have ended. Finally, close
+        everything."""
         try:
             await self._stopping.wait()
             late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
@@ -221,7 +223,7 @@ class Supervisor:
         return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
 
     def status(self) -> Status:
-        """Return the current status from memory."""
+        """Return the current status. No request is sent to a cluster."""
         return Status(
             version=version(),
             commit=commit() or None,
@@ -236,42 +238,44 @@ class Supervisor:
         return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
 
     def _holders(self) -> dict[str, str]:
-        """Return, for each flow that is on standby here, the address of the daemon that runs it."""
+        """Return, for each flow that is on standby in this daemon, the HTTP address of the daemon that runs the
+        flow."""
         held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
         return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Return the positions of consumer groups, for each flow whose groups are followed here.
+        """Return the positions of consumer groups, for each flow whose group follower runs in this daemon.
 
-        With `reverse`, return them only for flows that also sync groups back to the source.
+        With `reverse`, return the positions that are synced from the target to the source, for the flows that do so.
         """
         flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
         reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether every flow is running here or on standby, and a reason for each flow that is not."""
+        """Return whether this daemon runs each of its flows or is a standby for it. Also return a reason for each flow
+        that is neither running nor on standby."""
         reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
     def metrics_text(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
+        """Return the metrics in the text format of Prometheus."""
         return metrics_text(self.status())
 
     async def translate(self, question: Question) -> Answer:
-        """Return the offset at which a reader continues in the other cluster
-        (`mirrord.daemon.http_api.StatusSource`)."""
+        """Return the offset at which a reader resumes in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
         store = self._ledgers.get(self._config.flow(question.flow).name)
         if store is None or not store.state.flow:
             raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
         return await answer(self._config, await chart(store), question)
 
     async def stop(self) -> None:
-        """Begin to drain, and return immediately. It may be called again."""
+        """Begin to drain all flows, without waiting until they are drained. Further calls have no effect."""
         self._begin_stop()
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Answer a request of the daemon that replaces this one (`mirrord.supervision.upgrade.outgoing.Handover`)."""
+        """Answer a request of the daemon that replaces this daemon
+        (`mirrord.supervision.upgrade.outgoing.Handover`)."""
         return await self._handover.answer(
             call,
             HandoverTerms(
@@ -291,7 +295,8 @@ class Supervisor:
             flow.stop()
 
     async def _replace(self, succession: Succession) -> None:
-        """End the old daemon when no replicator of the old daemon is left, and take over its address."""
+        """Wait until none of the old daemon's replicators are left. Then end the old daemon, and take over its HTTP
+        address."""
 
         def left() -> bool:
             hosts = [flow.hosts() for flow in self._flows.values()]
@@ -324,7 +329,7 @@ class Supervisor:
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
 
     async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
-        """Return the change, with a line for each topic that starts or stops being copied because of it."""
+        """Return the change with a line for each topic that will start or stop being copied."""
         if change.kind != "changed":
             return change
         try:

@@ -1,7 +1,9 @@
-"""The daemon's HTTP API: health, status, metrics, translated offsets, a page for people, and operator commands.
+"""The HTTP API of the daemon: health, status, metrics, translated offsets, a status page in HTML, and operator
+commands.
 
-Reading is open to every client that can reach the address (loopback unless the configuration says otherwise). Commands
-are accepted from this machine or with the configured token, and never from a web page in a browser.
+Every client that can reach the address may read. The address is on the loopback interface unless the configuration says
+otherwise. Operator commands are accepted from this machine or with the configured token, but never from a web page in a
+browser.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
-"""Interval between two attempts to listen on the configured address, in seconds."""
+"""Interval in seconds between two attempts to listen on the configured address."""
 DENIED = "commands are accepted from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -47,30 +49,30 @@ class StatusSource(Protocol):
     """The interface through which HTTP clients observe and control the daemon."""
 
     def status(self) -> Status:
-        """Return the current status from memory, without waiting for any cluster."""
+        """Return the current status. No request is sent to a cluster."""
         ...
 
     def ready(self) -> tuple[bool, list[str]]:
-        """Return whether the daemon is ready, and the reasons if it is not. Lag and losses are never reasons; metrics
-        report them."""
+        """Return whether the daemon is ready and, if it is not, the reasons. Lag and losses are never reasons, because
+        metrics report them."""
         ...
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
-        """Return the positions of consumer groups and their lags, which are requested from the target.
+        """Return the positions of consumer groups and their lags. The lags require a request to the target.
 
-        With `reverse`, return how groups are synced back to the source, for the flows that do so.
+        With `reverse`, return the positions that are synced from the target to the source, for the flows that do so.
         """
         ...
 
     def metrics_text(self) -> bytes:
-        """Return the metrics in Prometheus's text format."""
+        """Return the metrics in the text format of Prometheus."""
         ...
 
     async def translate(self, question: Question) -> Answer:
         """Return the position at which a reader resumes in the other cluster.
 
         Raises ConfigError if the flow, topic or partition is not known. Raises EnvironmentFault if the ledger cannot
-        answer, or, for a question by time, if the cluster cannot.
+        answer the question. For a question about a time, it is also raised if the cluster cannot answer.
         """
         ...
 
@@ -81,28 +83,28 @@ class StatusSource(Protocol):
     async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
         """Carry out an operator command, such as pause, resume, move or drain.
 
-        Raises ConfigError if the command names nothing that exists or is impossible, and EnvironmentFault if it cannot
-        be accepted now.
+        Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault
+        if it cannot be accepted now.
         """
         ...
 
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
-        """Answer a request of the daemon that replaces this one."""
+        """Answer a request of the daemon that replaces this daemon."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain, and return immediately. It may be called again."""
+        """Begin to drain all flows, without waiting until they are drained. Further calls have no effect."""
         ...
 
 
 class HttpServer:
-    """An HTTP server for one `StatusSource` that runs until it is closed."""
+    """An HTTP server for one `StatusSource`. It runs until `close` is called."""
 
     def __init__(
         self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
     ) -> None:
-        """Create the server. With `elsewhere`, it starts at a default address if the configured one is taken, and
-        `move_in` later adds the configured address."""
+        """Create the server. With `elsewhere`, the server listens on a default address if the configured address is
+        taken. `move_in` later adds the configured address."""
         self._elsewhere = elsewhere
         self._source = source
         self._listen = listen
@@ -129,7 +131,8 @@ class HttpServer:
     async def start(self) -> HostPort:
         """Start to listen, and return the address.
 
-        Raises EnvironmentFault if the configured address, or every default address, is taken.
+        Raises EnvironmentFault if the server cannot listen on the configured address or, without one, on any default
+        address.
         """
         await self._runner.setup()
         reason = ""
@@ -150,7 +153,7 @@ class HttpServer:
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
 
     async def move_in(self) -> None:
-        """Wait until the configured address is free, and then listen on it as well."""
+        """Wait until the configured address is free. Then listen on it in addition to the default address."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
                 await self._listen_at(self._listen)
@@ -220,7 +223,7 @@ class HttpServer:
             config = msgspec.json.decode(await request.read(), type=Config)
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
-        # An HTTP request may not name clusters, files, classes or Spark settings: see `mirrord.config.changes`.
+        # An HTTP request may not introduce clusters, files, classes or Spark settings: see `mirrord.config.changes`.
         dry_run = "dry_run" in request.query
         return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
 
@@ -247,21 +250,21 @@ class HttpServer:
         return _json(await self._source.hand_over(call))
 
     def _may_order(self, request: web.Request) -> bool:
-        # A browser adds Origin to every POST. A foreign page must not be able to stop the daemon of a user who views
-        # it.
+        # A browser adds Origin to every POST. A page from another site must not be able to stop the daemon of a user
+        # who views that page.
         if "Origin" in request.headers:
             return False
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         shown = given.encode(errors="replace")
         if self._token and scheme == "Bearer" and hmac.compare_digest(shown, self._token.encode()):
             return True
-        # Behind a proxy on this machine every caller looks local.
+        # Behind a proxy on this machine, every caller appears to be local.
         forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
         return not forwarded and request.remote is not None and ipaddress.ip_address(request.remote).is_loopback
 
 
 def _question(query: Mapping[str, str]) -> Question:
-    """Parse a question from the query parameters. Raises ValueError."""
+    """Return the question that the query parameters contain. Raises ValueError."""
     unknown = sorted(query.keys() - set(Question.__struct_fields__))
     if unknown:
         raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")
@@ -273,7 +276,7 @@ def _question(query: Mapping[str, str]) -> Question:
 
 
 def losses(status: Status) -> dict[str, dict[str, int]]:
-    """Return the number of source offsets lost to the target, by flow and reason; flows without losses are omitted."""
+    """Return the number of lost source offsets by flow and reason. Flows without losses are omitted."""
     found = {
         flow.name: {reason: lost for reason in LOSSES if (lost := flow.totals.verdict_offsets.get(reason))}
         for flow in status.flows

@@ -1,5 +1,5 @@
-"""Turns the status document into metrics: values for the catalogue in `mirrord.model.metrics`, and Prometheus's text
-format."""
+"""Turns the status into metrics: values for the catalogue in `mirrord.model.metrics`, and the text format of
+Prometheus."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,16 +29,16 @@ class Sample(NamedTuple):
     """One value of one metric."""
 
     metric: str
-    """The metric's name in the catalogue."""
+    """The name of the metric in the catalogue `mirrord.model.metrics`."""
     labels: tuple[str, ...]
-    """The label values, in the catalogue's order."""
+    """The values of the labels, in the order of the catalogue `mirrord.model.metrics`."""
     value: float
     requests: RequestsStatus | None = None
-    """For a histogram, the requests that it counts. `value` is then their number."""
+    """The requests that a histogram counts; None for other metrics. `value` is then the number of requests."""
 
 
 def metrics_text(status: Status) -> bytes:
-    """Return the current metrics in Prometheus's text format, including metrics about the calling process."""
+    """Return the current metrics in the text format of Prometheus, including metrics about the calling process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_StatusCollector(status))
     ProcessCollector(registry=registry)
@@ -141,7 +141,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
-        # Zeros are included, because an alert compares a value with the one from before the loss.
+        # Zeros are included, because an alert compares the current value with the value before the loss.
         yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs

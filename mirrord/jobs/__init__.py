@@ -1,2 +1,2 @@
-"""Spark jobs. Only this package imports pyspark. The input is options or a configuration; the output is Arrow batches
-and reports."""
+"""The Spark jobs of mirrord: audits, compactions, and a data source for Kafka's record batches. Only this package
+imports pyspark."""

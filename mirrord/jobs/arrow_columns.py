@@ -1,4 +1,5 @@
-"""Record batches and records as Arrow columns, with their schemas in the notation of Spark and of Arrow."""
+"""Turns record batches and records into Arrow columns. Defines the schemas of these columns in the notation of Spark
+and of Arrow."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -9,7 +10,8 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_
 from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Codec names by their number in a batch's attributes (org.apache.kafka.common.record.CompressionType)."""
+"""The names of the codecs, in the order of their numbers in a batch's attributes
+(org.apache.kafka.common.record.CompressionType)."""
 
 _BATCH_TYPES: dict[str, Any] = {
     "topic": arrow.string(),
@@ -53,26 +55,26 @@ _SPARK_NAMES: dict[str, str] = {
     "binary": "binary",
 }
 _SEQUENCES = 1 << 31
-"""Number of sequence numbers before they wrap to 0."""
+"""Number of different sequence numbers. After the highest one, they wrap to 0."""
 
 
 class ColumnBuilder(Protocol):
-    """Collects rows of one partition that are returned together as one Arrow batch."""
+    """Collects rows of one partition, and returns them as one Arrow batch."""
 
     rows: int
     held_bytes: int
 
     def take(self, batch: ReadBatch) -> None:
-        """Add a record batch. Raises ValueError if its records cannot be read."""
+        """Add the row or rows of a record batch. Raises ValueError if its records cannot be read."""
         ...
 
     def arrow(self) -> RecordBatch:
-        """Return all rows as one Arrow batch."""
+        """Return all collected rows as one Arrow batch."""
         ...
 
 
 def spark_schema(*, records: bool) -> str:
-    """Return the schema as Spark DDL."""
+    """Return the schema of batches or, with `records`, of records in Spark's DDL notation."""
     types = _RECORD_TYPES if records else _BATCH_TYPES
     headers = "array<struct<key:string,value:binary>>"
     return ", ".join(
@@ -81,7 +83,7 @@ def spark_schema(*, records: bool) -> str:
 
 
 class BatchColumns:
-    """Collects one row for each record batch, from its header alone."""
+    """Collects one row for each record batch. The row is derived from the header alone."""
 
     def __init__(self, topic: str, partition: int) -> None:
         self.rows = 0
@@ -90,7 +92,7 @@ class BatchColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Add a record batch, without keeping any of its bytes."""
+        """Add the row of a record batch. None of the batch's bytes are kept."""
         header = batch.header
         size = batch.end - batch.start
         if batch.is_old:
@@ -131,7 +133,7 @@ class BatchColumns:
         self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """Return all rows as one Arrow batch."""
+        """Return all collected rows as one Arrow batch."""
         return _arrow(_BATCH_TYPES, self._place, zip(*self._values, strict=True))
 
 
@@ -147,7 +149,7 @@ class RecordColumns:
         self._values: list[tuple[Any, ...]] = []
 
     def take(self, batch: ReadBatch) -> None:
-        """Add the records of a record batch. Raises ValueError if they cannot be read."""
+        """Add the rows of a batch's records. Raises ValueError if the records cannot be read."""
         header = batch.header
         if not batch.is_old and header.attributes & CONTROL:
             return
@@ -166,12 +168,13 @@ class RecordColumns:
             self.rows += 1
 
     def arrow(self) -> RecordBatch:
-        """Return all rows as one Arrow batch."""
+        """Return all collected rows as one Arrow batch."""
         return _arrow(_RECORD_TYPES, self._place, zip(*self._values, strict=True))
 
 
 def codec_name(attributes: int) -> str:
-    """Return the name of the codec in a batch's attributes, or its number if the codec is unknown."""
+    """Return the name of the codec that a batch's attributes contain, or its number if mirrord does not know the
+    codec."""
     number = attributes & CODEC_MASK
     return CODECS[number] if number < len(CODECS) else str(number)
 

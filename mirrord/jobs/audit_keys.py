@@ -1,8 +1,8 @@
-"""Compares copies of compacted topics by key. Each Spark task reads ranges of both logs, and Spark groups the records
-of each key.
+"""Compares the copies of compacted topics by key. Spark tasks read ranges of the source log and the target log, and
+Spark groups the records of each key.
 
-Every log is read once, and no process holds more keys than its ranges contain. Spark's shuffle spills to disk when
-memory is full. Only differences reach the driver.
+Every log is read once, and no process holds more keys than the ranges of its task contain. The shuffle of Spark spills
+to disk when memory is full. Only differences reach the driver.
 """
 
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ RANGES_A_TASK = 4
 _NEVER = 1 << 62
 LaneNumber = int
 Keyed = tuple[LaneNumber, bytes]
-"""A key of a lane: the number of the lane, and a digest of the key."""
+"""A record key within a lane: the number of the lane, and a digest of the record key."""
 RangeName = tuple[str, LaneId, int, int]
 """Identifies a range: flow, lane, first ordinal, and the ordinal after the last one."""
 
 
 class KeyWork(msgspec.Struct, frozen=True):
-    """A range whose keys are to be compared, in the form in which a Spark task receives it."""
+    """A range whose keys have to be compared, in the form in which a Spark task receives it."""
 
     number: LaneNumber
     flow: str
@@ -42,12 +42,13 @@ class KeyWork(msgspec.Struct, frozen=True):
     lane: AuditedLane
     wanted: AuditRange
     with_source: bool = True
-    """Whether the source is read, too. If not, the task only looks for newer records at the target."""
+    """Whether the source is read in addition to the target. Otherwise, the task only searches the target for newer
+    records."""
 
 
 def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[KeyWork]:
-    """Return the ranges that must be read in order to compare the keys of the chosen ranges. For each compacted lane,
-    these are the chosen ranges on both sides, and all later ranges at the target only."""
+    """Return the ranges that must be read to compare the keys of the chosen ranges. Of each compacted lane, these are
+    the chosen ranges at source and target, and all later ranges at the target only."""
     found: list[KeyWork] = []
     lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
     for number, (plan, lane) in enumerate(lanes):
@@ -63,7 +64,7 @@ def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[
 
 
 class KeyTask:
-    """The callable that Spark runs with the ranges of one task. It yields the newest record of each key in each
+    """The callable that Spark runs with the ranges of one task. It yields the newest record of each key, for each
     range."""
 
     def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
@@ -90,7 +91,7 @@ class KeyTask:
 
 
 def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> tuple[Newest, KeyedCopy]:
-    # Retention may have moved the log start offset in the meantime.
+    # Retention may have raised the log start offset between the two reads.
     return merged(one[0], other[0]), max(one[1], other[1], key=lambda copy: copy.target_log_start)
 
 
@@ -110,8 +111,8 @@ def stale_keys(
     read: Any,
     rate_bytes_per_s: int | None,
 ) -> dict[tuple[str, LaneId], list[Difference]]:
-    """Return the differences by flow and lane. `read` is Spark's accumulator for the number of bytes read. Raises the
-    exceptions of Spark."""
+    """Return the differences between keys, by flow and lane. `read` is the Spark accumulator for the number of bytes
+    read. Raises the exceptions of Spark."""
     if not works:
         return {}
     task = KeyTask(dict(clusters), read, rate_bytes_per_s)
@@ -125,7 +126,7 @@ def stale_keys(
         rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect()
     )
     if suspects:
-        # Compaction may have removed the copies because of newer records, which are not audited yet.
+        # Compaction may have removed the copies because of newer records that the audit does not cover.
         doubted = {number for number, _ in suspects}
         wanted = frozenset(suspects)
         newer = rows(_tails([each for each in works if each.number in doubted]))
@@ -139,7 +140,7 @@ def stale_keys(
 
 
 def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
-    """Return, for each of these lanes, the target range after everything that is audited."""
+    """Return, for each lane, the target range above all its audited ranges."""
     last = {work.number: work for work in works}
     return [
         msgspec.structs.replace(
@@ -157,12 +158,12 @@ def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
 
 
 def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
-    """Return the result of a range, with the differences added that a comparison of its keys has found."""
+    """Return the result of a range, extended by the differences that the comparison of keys has found in it."""
     here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
     if not here:
         return result
     compared = result.compared
-    # Compaction does not explain that these records are missing, because no newer record has replaced them.
+    # Compaction does not explain why these records are missing, because no newer record has replaced them.
     offsets = sorted(each.source for each in here if each.kind == "missing" and each.source is not None)
     unexplained = [(offset, offset + 1) for offset in offsets]
     explained = tuple(

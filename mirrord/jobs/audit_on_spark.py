@@ -1,7 +1,7 @@
-"""The `digest` and `records` levels of an audit. Ranges are distributed over Spark tasks, and each task reads its
-ranges from both logs.
+"""The audit levels `digest` and `records`. Ranges are distributed over Spark tasks, and each task reads its ranges from
+the source log and the target log.
 
-`mirrord.jobs.audit_task` implements a task.
+`mirrord.jobs.audit_task` implements the task.
 """
 
 import threading
@@ -20,29 +20,28 @@ from mirrord.jobs.session import open_session
 from mirrord.model.names import Alias, LaneId
 
 RANGES_A_TASK = 4
-"""Number of ranges in one task. A task opens its connections only once, but small tasks are distributed more evenly."""
+"""Number of ranges in one task. Larger tasks open fewer connections, and smaller tasks are distributed more evenly."""
 TASKS_A_CORE = 8
 """Number of tasks for each core in one Spark job. Results are stored after each job."""
 REPORT_S = 1.0
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
-    """The progress of all tasks so far."""
+    """The progress of all tasks of an audit so far."""
 
     ranges: int
     read_bytes: int
     cpu_s: float
-    """CPU time of the Python processes that read and compare, counted from the start of each process. Spark's Java is
-    not included."""
+    """CPU seconds of the Python processes that read and compare, counted from the start of each process. The Java
+    processes of Spark are not included."""
 
 
 OnTaskProgress = Callable[[TaskProgress], None]
-"""The callback that receives the progress. It is called about once a second in a separate thread, and once at the
-end."""
+"""The callback that receives the progress. A separate thread calls it about once a second, and once at the end."""
 
 
 def works(plan: FlowPlan) -> list[Work]:
-    """Return all ranges of a flow, in the form in which a task receives them."""
+    """Return all ranges of a flow, in the form in which Spark tasks receive them."""
     return [
         Work(plan.flow, plan.source, plan.target, lane.audited, wanted) for lane in plan.lanes for wanted in lane.ranges
     ]
@@ -58,8 +57,8 @@ def audit(
     keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
 ) -> Iterator[TaskResult]:
-    """Yield the results in the order in which they arrive. The ranges in `keyed` are also compared by key. All tasks
-    together read at most at the given rate.
+    """Yield the results of the ranges in the order in which they arrive. The ranges in `keyed` are also compared by
+    key. All tasks together read at most `rate_bytes_per_s`.
 
     Raises EnvironmentFault.
     """
@@ -94,7 +93,7 @@ def _with_keys(
 
 @contextmanager
 def _reporting(report: Callable[[], None]) -> Generator[None]:
-    """Call `report` from a background thread while the context is open, and once at the end."""
+    """Call `report` about once a second from a background thread while the context is open, and once at the end."""
     ended = threading.Event()
 
     def follow() -> None:

@@ -1,5 +1,5 @@
-"""A complete audit: it plans the comparison, runs it, stores results in the meantime, and records in the ledger what is
-proven."""
+"""Runs a complete audit: plans the comparison, compares the ranges, stores results in the meantime, and records in the
+ledger what is proven."""
 
 import asyncio
 import random
@@ -26,27 +26,27 @@ KEPT_AT_ONCE = 32
 
 
 class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The scope of an audit: how closely it compares, which data it covers, and on which Spark it runs."""
+    """The scope of an audit: how closely it compares, which data it covers, and which Spark it uses."""
 
     level: AuditLevel = "digest"
     topics: tuple[str, ...] = ()
-    """Source topics, as regexes that match the whole name. If it is empty, all topics are audited."""
+    """The source topics to audit, as regexes that match the whole name. If it is empty, all topics are audited."""
     since_ms: int | None = None
     again: bool = False
-    """Whether ranges that earlier audits have proven are audited again."""
+    """Whether to audit again the ranges that earlier audits have proven."""
     sample: float = 1.0
-    """Share of the ranges that are audited, chosen at random."""
+    """The share of the ranges that are audited. These ranges are chosen at random."""
     spark: dict[str, str] = {}
     rate_bytes_per_s: int | None = None
-    """Maximum number of bytes per second to read from both clusters together."""
+    """Maximum number of bytes per second to read from source and target together."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True):
-    """How much of an audit is done."""
+    """The progress of an audit: the numbers of compared ranges and read bytes."""
 
     ranges: int
     every: int
-    """The total number of ranges."""
+    """The number of ranges that the audit has to compare in total."""
     read_bytes: int
 
 
@@ -54,22 +54,22 @@ OnAuditProgress = Callable[[AuditProgress], None]
 
 
 class Audit:
-    """One audit of some flows."""
+    """One audit of one or more flows."""
 
     def __init__(self, config: Config, order: AuditOrder) -> None:
         self._config = config
         self._order = order
         self._plans: list[FlowPlan] = []
         self._found: dict[tuple[str, str], list[RangeResult]] = {}
-        """Results by flow and lane."""
+        """The results of the ranges, by flow and lane."""
         self.cpu_s = 0.0
-        """CPU time of the Python processes that read and compare."""
+        """CPU seconds of the Python processes that read and compare."""
 
     def run(
         self, results: Results | None, known: Mapping[RangeKey, RangeResult], report: OnAuditProgress = lambda _: None
     ) -> None:
-        """Compare everything, and store results in the meantime. `known` are the results of an interrupted audit.
-        `report` is called from time to time, perhaps in another thread.
+        """Compare all ranges, and store results in the meantime. `known` contains the results of an interrupted audit.
+        `report` is called from time to time, and possibly in another thread.
 
         Raises EnvironmentFault.
         """
@@ -86,7 +86,7 @@ class Audit:
         try:
             for flow, result in self._compared([_left(plan, known) for plan in self._plans], report):
                 lane = lanes[flow, result.lane]
-                # The result is stored without regard to repairs, because `mirrord repair` may need it again.
+                # The result is stored as if nothing had been repaired, because `mirrord repair` may need it again.
                 self._found[flow, result.lane].append(with_repairs(result, lane.repaired))
                 audited = lane.audited
                 rows.append(
@@ -104,12 +104,12 @@ class Audit:
                     results.write(rows)
                     rows = []
         finally:
-            # The results are stored even after an interruption, because --resume continues after them.
+            # After an interruption, the results so far are stored, because --resume continues after them.
             if results is not None:
                 results.write(rows)
 
     def sums(self) -> list[LaneSummary]:
-        """Return the summary of each lane."""
+        """Return the totals of each lane."""
         return [
             summary(plan, lane, self._found.get((plan.flow, lane.lane), []), level=self._order.level)
             for plan in self._plans
@@ -117,7 +117,7 @@ class Audit:
         ]
 
     def differences(self) -> Iterator[LaneDifference]:
-        """Yield the differences, lane by lane, in the order of the ranges."""
+        """Yield the differences lane by lane, in the order of the ranges."""
         for plan in self._plans:
             for lane in plan.lanes:
                 source, target = lane.audited.source, lane.audited.target
@@ -130,7 +130,7 @@ class Audit:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
 
     def repaired(self) -> Iterator[LaneRepaired]:
-        """Yield the differences that were repaired, lane by lane, with the location of the repaired records."""
+        """Yield the repaired differences lane by lane, with the place of the repaired records."""
         for plan in self._plans:
             for lane in plan.lanes:
                 source = lane.audited.source
@@ -161,8 +161,8 @@ class Audit:
         return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> AuditPage:
-        """Return the content of the HTML report. It includes the earlier audits that `results` and the ledgers
-        record."""
+        """Return the content of the HTML report. It includes earlier audits, as far as `results` and the ledgers
+        contain them."""
         now_ms = SystemClock().wall_ms()
         return AuditPage(
             at_ms=now_ms,
@@ -185,8 +185,8 @@ class Audit:
                 yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def record_proofs(self) -> list[str]:
-        """Record in the ledgers what is proven. Return one line for each flow whose ledger cannot be written. The
-        result of the audit remains valid in that case."""
+        """Record in the ledgers what the audit has proven. Return one line for each flow whose ledger cannot be
+        written. The result of the audit is valid even then."""
         if self._order.level == "ledger":
             return []
         lines: list[str] = []
@@ -215,7 +215,7 @@ class Audit:
                     for result in audit_by_ledger(lane):
                         yield plan.flow, result
             return
-        # Spark is loaded only if it is needed.
+        # Spark is imported only if an audit needs it.
         from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
         from mirrord.jobs.audit_on_spark import TaskProgress, audit, works  # noqa: PLC0415
 
@@ -252,7 +252,7 @@ def _first(result: RangeResult) -> int:
 
 
 def _left(plan: FlowPlan, known: Collection[RangeKey]) -> FlowPlan:
-    """Return the plan without the ranges whose results are known."""
+    """Return the plan without the ranges that already have a result in `known`."""
 
     def left(lane: LaneAuditPlan) -> LaneAuditPlan:
         ranges = tuple(wanted for wanted in lane.ranges if range_key(plan.flow, wanted) not in known)

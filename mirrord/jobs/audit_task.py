@@ -1,7 +1,8 @@
-"""A task of an audit: it reads both logs of some ranges and compares them (`mirrord.audit.range_audit.RangeReader`).
+"""The Spark task of an audit: it reads some ranges from the source log and the target log and compares them
+(`mirrord.audit.range_audit.RangeReader`).
 
-Every Python process of Spark loads this module, and its CPU time is counted from its start. The module therefore
-imports only what it needs: no pyspark, no ledger, and no configuration of a daemon.
+Every Python process of Spark imports this module, and the CPU time of the process is counted from its start. The module
+therefore imports only what a task needs: no pyspark, no ledger, and no configuration of a daemon.
 """
 
 import time
@@ -39,7 +40,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 _counted = [0.0]
-"""CPU seconds of this process that were already counted. Spark runs several tasks in one process, one after the
+"""CPU seconds of this process that were already reported. Spark runs several tasks in one process, one after the
 other."""
 
 
@@ -50,8 +51,7 @@ def _uncounted_cpu_s() -> float:
 
 
 class AuditTask:
-    """The callable that Spark runs with the ranges of one task. It contains references to secrets, never the secrets
-    themselves."""
+    """The callable that Spark runs with the ranges of one task. It contains references to secrets, but no secrets."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class AuditTask:
         counters: tuple[Any, Any, Any],
         rate_bytes_per_s: int | None = None,
     ) -> None:
-        """Create the task. `counters` are Spark's accumulators for the fields of `TaskProgress`. The rate is the share
-        of one task."""
+        """Create the task. `counters` are the Spark accumulators for the fields of `TaskProgress`. `rate_bytes_per_s`
+        limits the rate of one task."""
         self._clusters = clusters
         self._by_records = by_records
         self._rate_bytes_per_s = rate_bytes_per_s
         self._done, self._read, self._cpu = counters
 
     def __call__(self, given: Iterator[bytes]) -> Iterator[bytes]:
-        """Return one result for each range."""
+        """Yield one result for each range, in the order of the ranges."""
         wanted = [msgspec.msgpack.decode(work, type=Work) for work in given]
         return map(msgspec.msgpack.encode, blocking(lambda: self._audit(wanted)))
 

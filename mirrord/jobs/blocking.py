@@ -1,4 +1,4 @@
-"""Runs an asynchronous generator for a caller that has no event loop, such as a Spark task."""
+"""Iterates over an asynchronous generator in a caller without an event loop, such as a Spark task."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def blocking(begin: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-    """Yield the items of an asynchronous generator for a caller that has no event loop. An event loop runs while the
+    """Yield the items of an asynchronous generator to a caller without an event loop. An event loop runs while the
     caller waits for an item."""
     logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,5 +1,4 @@
-"""Distributes the writing of a compaction's files over Spark tasks. `mirrord.ledger.store.compaction.write` implements
-a task."""
+"""Spark tasks that write the files of a compaction. `mirrord.ledger.store.compaction.write` implements the task."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
     """Open a context with a function that writes files on Spark.
 
-    Raises ConfigError before anything is written if no Spark is available, and EnvironmentFault if a job fails.
+    Raises ConfigError at the beginning if no Spark is available. Raises EnvironmentFault if a Spark job fails.
     """
     with ExitStack() as stack:
         try:
@@ -32,7 +31,7 @@ class _Spread:
         self._context = context
 
     def __call__(self, works: Sequence[FileWork]) -> list[ArchiveFile]:
-        """Write the files, each in a separate task."""
+        """Write the files on Spark, with one task for each file."""
         given = [msgspec.msgpack.encode(work) for work in works]
         found = self._context.parallelize(given, len(given)).mapPartitions(_write).collect()
         return [msgspec.msgpack.decode(each, type=ArchiveFile) for each in found]

@@ -1,4 +1,4 @@
-"""A complete compaction of several flows. Spark is started only if there are runs to move."""
+"""Runs a complete compaction of several flows. Spark is started only if there are runs to move."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +13,15 @@ from mirrord.ledger.store.run_archive import ArchiveFile, writable
 from mirrord.operations.status_report import PATIENCE_S
 
 OnFlowProgress = Callable[[str, int, int], None]
-"""The callback that receives the progress of a flow: its name, the number of runs that were written, and the total
-number of runs."""
+"""The callback that receives the progress of a flow: the name of the flow, the number of runs written so far, and the
+total number of runs."""
 
 
 def compact_flows(
     config: Config, folder: Path, wanted: RunSelection, settings: Mapping[str, str], report: OnFlowProgress
 ) -> list[Compacted]:
-    """Compact each flow that has ever run, and return what was moved. Raises ConfigError, EnvironmentFault."""
+    """Compact each flow that has ever run, and return how many runs and files were moved. Raises ConfigError or
+    EnvironmentFault."""
     due = [(flow, asyncio.run(_count_runs(config, flow, wanted))) for flow in config.flows]
     writable(folder)
     with ExitStack() as stack:
@@ -37,20 +38,20 @@ def compact_flows(
 
 
 def moved_line(done: Sequence[Compacted]) -> str:
-    """Return one line that says how much was moved."""
+    """Return one line that says how many runs were moved into how many files."""
     if not any(each.runs for each in done):
         return "nothing to move"
     return f"{sum(each.runs for each in done):,} gaps moved into {sum(each.files for each in done):,} files"
 
 
 def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
-    """Write files without Spark. This is used for runs that only became movable after Spark was found to be
-    unnecessary."""
+    """Write the files in this process. This is used if there was nothing to move when the need for Spark was decided,
+    and some runs have become movable since then."""
     return [write(work) for work in works]
 
 
 async def _count_runs(config: Config, flow: FlowConfig, wanted: RunSelection) -> int | None:
-    """Count the runs that can be moved, without moving any. Return None if the flow has never run."""
+    """Count the runs that can be moved, without moving them. Return None if the flow has never run."""
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)

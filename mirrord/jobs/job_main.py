@@ -1,7 +1,7 @@
-"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction next to a daemon, as requested on stdin.
+"""`python -m mirrord.jobs.job_main PARENT`: runs one audit or compaction for a daemon, according to the order on stdin.
 
-The process ends with its parent, and leaves the CPU to processes that copy (`nice`). It writes one report to stdout.
-Its logs go to the same directory as the daemon's.
+The process ends when its parent ends. It runs with low CPU priority (`nice`), so it does not slow down the copying. It
+writes one report to stdout. Its log files are in the same directory as those of the daemon.
 """
 
 import os
@@ -31,16 +31,16 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobReport
 
 NICE = 10
 MOST_LINES = 100
-"""Maximum number of differences that are logged, one line each. `mirrord audit` prints all of them."""
+"""Maximum number of differences that are logged, one line for each. `mirrord audit` prints all of them."""
 
 log = structlog.get_logger()
 
 
 def main() -> int:
-    """Run the requested job. The exit code carries no information, because the report says everything."""
+    """Run the ordered job. The exit code carries no information, because the report contains the result."""
     tie_to(int(sys.argv[1]))
     os.nice(NICE)
-    # Spark's Java shares this stdout. It must neither write into the report nor keep the stream open.
+    # Spark's Java process inherits stdout. It must neither write into the report nor keep the stream open.
     answer = os.dup(1)
     os.dup2(2, 1)
     report = _work(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=JobOrder))

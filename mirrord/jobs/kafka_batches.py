@@ -31,25 +31,25 @@ from mirrord.runtime.arrow import RecordBatch
 
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 8 << 20
-"""Maximum size of the records in one Arrow batch."""
+"""Maximum number of bytes of records in one Arrow batch."""
 SAMPLES = 3
-"""Number of places in a range at which batch sizes are sampled."""
+"""Number of places in a range of offsets at which the size of batches is sampled."""
 
 
 class KafkaBatches(DataSource):
-    """The data source that is registered with Spark. Its options are strings, as in Spark."""
+    """The data source that a Spark session registers. All its options are strings, as usual in Spark."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the data source, which is passed to `format`."""
+        """Return the name of the data source, as it is passed to `format`."""
         return NAME
 
     def schema(self) -> str:
-        """Return the schema that the option `records` selects. Raises ConfigError."""
+        """Return the schema of the rows, which depends on the option `records`. Raises ConfigError."""
         return spark_schema(records=self._options().records)
 
     def reader(self, schema: Any) -> "BatchesReader":
-        """Return the reader for the options. Raises ConfigError."""
+        """Return a reader that uses the options. Raises ConfigError."""
         del schema  # no caller can supply another schema
         return BatchesReader(self._options())
 
@@ -58,8 +58,8 @@ class KafkaBatches(DataSource):
 
 
 class ReadRange(InputPartition):
-    """The input of one task: a part of a range of offsets. A batch belongs to the part in which it begins. The first
-    part also includes a batch that begins before the range and extends into it."""
+    """The input of one Spark task: a part of a range of offsets. A batch belongs to the part in which it begins. A
+    batch that begins before the range and extends into it belongs to the first part."""
 
     def __init__(self, piece: LogRange, *, is_first: bool) -> None:
         super().__init__(piece)
@@ -68,26 +68,26 @@ class ReadRange(InputPartition):
 
 
 class BatchesReader(DataSourceReader):
-    """Plans the parts to read, on the driver, and reads one of them in each task."""
+    """The reader of the data source. On the driver, it plans the parts to read. In each task, it reads one of them."""
 
     def __init__(self, options: BatchesOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the parts to read. Raises ConfigError, and EnvironmentFault if a topic is unknown or a range no longer
-        exists."""
+        """Return the parts that the tasks have to read. Raises ConfigError. Raises EnvironmentFault if a topic is
+        unknown or a range no longer exists."""
         return asyncio.run(plan(self._options))
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Return the rows of a part. If there are no parts, Spark calls this with another argument. Raises
-        EnvironmentFault."""
+        """Return the rows of a part. If there are no parts, Spark passes an argument of another type, and the result is
+        empty. Raises EnvironmentFault."""
         if not isinstance(partition, ReadRange):
             return iter(())
         return blocking(lambda: read_piece(self._options, partition))
 
 
 async def plan(options: BatchesOptions) -> list[InputPartition]:
-    """Query the cluster, and return the parts that the tasks have to read."""
+    """Query the cluster, and return the parts that the tasks have to read. Raises EnvironmentFault."""
     topics = options.topics or tuple(dict.fromkeys(each.partition.topic for each in options.ranges))
     pieces: list[InputPartition] = []
     async with open_logs(options.alias, options.cluster, topics) as logs:
@@ -109,7 +109,7 @@ async def plan(options: BatchesOptions) -> list[InputPartition]:
 
 
 async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerator[RecordBatch, None]:
-    """Yield the rows of a part, in Arrow batches of up to some thousand rows."""
+    """Yield the rows of a part as Arrow batches, each with up to some thousand rows."""
     piece = wanted.piece
     named = piece.partition
 

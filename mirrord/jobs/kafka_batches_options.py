@@ -1,4 +1,5 @@
-"""Parses and checks the options of `kafka_batches`. If any are invalid, one ConfigError lists all faults."""
+"""Parses and checks the options of the Spark data source `kafka_batches`. If any options are invalid, one ConfigError
+lists all faults."""
 
 import json
 import re
@@ -40,13 +41,13 @@ class LogRange(msgspec.Struct, frozen=True, order=True):
 
 
 class BatchesOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The parsed options: what to read, and how."""
+    """The parsed options of the data source: what to read, and how to read it."""
 
     alias: str
     """The name of the cluster in error messages."""
     cluster: ClusterConfig
     topics: tuple[str, ...] = ()
-    """Topics to read completely, from log start to log end. Either these or `ranges` are given."""
+    """Topics to read completely, from the log start offset to the log end. Either `topics` or `ranges` is given."""
     ranges: tuple[LogRange, ...] = ()
     records: bool = False
     """Whether to return one row for each record instead of one for each batch."""
@@ -56,8 +57,8 @@ class BatchesOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(options: Mapping[str, str]) -> BatchesOptions:
-    """Parse the options of a Spark reader. Raises ConfigError with every fault. Relative paths start at the working
-    directory."""
+    """Return the parsed options of a Spark reader. Raises ConfigError with every fault. Relative paths refer to the
+    working directory."""
     document = Document("", NAME)
     table = Table(document, "", dict(options))
     conf = table.optional("conf", read.text, "")
@@ -102,7 +103,8 @@ def _of_conf(path: str, alias: str) -> ClusterConfig:
 
 
 def _security(written: str) -> Security:
-    """Parse the option `security`, which is written as in conf.toml: `{ protocol = "SSL", ca = "file:ca.pem" }`."""
+    """Return the parsed option `security`. It has the syntax of conf.toml: `{ protocol = "SSL", ca = "file:ca.pem"
+    }`."""
     if not written:
         return Security()
     document = Document(f"security = {' '.join(written.splitlines())}", NAME)

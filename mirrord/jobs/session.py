@@ -1,5 +1,5 @@
-"""Opens a Spark session for a mirrord job. It is local, quiet and closed to other clients, unless settings say
-otherwise."""
+"""Opens a Spark session for a job of mirrord. Unless settings say otherwise, the session runs on this machine, logs
+nothing to the terminal, and accepts no other clients."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -22,7 +22,7 @@ from mirrord.runtime.java import OLDEST_JAVA, find_java
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Environment variable that spark-submit sets: the port of the Java process that it has started
+"""The environment variable with which spark-submit passes on the port of the Java process that it has started
 (pyspark.java_gateway)."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
@@ -32,24 +32,27 @@ _CLOSED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
 }
-"""Settings of a session on this machine. With them, it accepts no connections from other machines."""
+"""Settings of a session that runs on this machine. With them, the session accepts no connections from other
+machines."""
 _QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
-"""Settings that keep Spark's messages off the terminal, whether or not the session starts."""
+"""Settings that keep Spark's log messages off the terminal, whether or not the session starts."""
 
 
 @contextmanager
 def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
-    """Open a Spark session. `settings` are Spark's own settings, including `spark.master`. If a session already runs in
-    this process, it is used unchanged and is not stopped. Raises EnvironmentFault with one line."""
-    # If spark-submit has started Java, it has chosen the master and everything that Java must know before it starts.
+    """Open a Spark session as a context. `settings` are Spark properties, including `spark.master`. A session that is
+    already running in this process is used unchanged and is not stopped. Raises EnvironmentFault with a message of one
+    line."""
+    # If spark-submit has started Java, it has chosen the master and everything else that must be set before Java
+    # starts.
     is_submitted = _SUBMITTED in os.environ
     master = settings.get("spark.master", "the options of spark-submit" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
-    # Workers use the same Python as this process.
+    # Spark workers use the same Python as this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # No public API says whether this process has a SparkContext, and the active session depends on the thread.
+    # No public API says whether this process has a SparkContext. The active session depends on the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
     for key, value in merged_settings(settings, is_submitted=is_submitted).items():
@@ -73,8 +76,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 
 def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
-    """Return the settings of a new session. mirrord's defaults apply to settings that are not given. If spark-submit
-    has started Java, no defaults apply."""
+    """Return the settings of a new session: the given ones, and mirrord's defaults for all others. If spark-submit has
+    started Java, there are no defaults."""
     if is_submitted:
         return dict(settings)
     master = settings.get("spark.master", LOCAL)
@@ -83,8 +86,8 @@ def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[
 
 @contextmanager
 def _quiet_start(words: IO[bytes]) -> Generator[None]:
-    """Redirect the output to a file while Java starts. Java warns about modules that Spark uses, and Spark reports its
-    log level, before either can be configured."""
+    """Redirect stdout and stderr to a file while Java starts. At that time, Java warns about modules that Spark uses,
+    and Spark reports its log level. Neither message can be turned off."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(number) for number in (1, 2)]
@@ -105,7 +108,7 @@ def _last_line(words: IO[bytes]) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Return the cause of an error in one line, without stack traces."""
+    """Return the cause of an error as one line, without stack traces."""
     if "stopped SparkContext" in str(error):
         return "the master does not answer, or accepts no application"  # Spark gave up connecting before this call
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
@@ -114,6 +117,6 @@ def _line(error: Exception) -> str:
     ours = [line for line in lines if line.startswith("mirrord.") and ": " in line]
     if ours:
         return ours[-1].partition(": ")[2]
-    # The end of a worker's traceback, which comes before those of Java.
+    # This is the end of a worker's Python traceback. Java's stack traces follow it.
     raised = [line for line in lines if _RAISED.match(line)] if lines and "Python worker" in lines[0] else []
     return raised[-1] if raised else lines[0] if lines else type(error).__name__

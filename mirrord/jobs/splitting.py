@@ -10,8 +10,8 @@ MOST_SPLITS = 10_000
 
 
 def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRange]:
-    """Yield the parts of a range of `size_bytes` bytes. There are no gaps or overlaps between them, and none is
-    empty."""
+    """Yield consecutive parts of a range of `size_bytes` bytes, each with about `split_bytes`. The parts are not empty,
+    and there are no gaps or overlaps between them."""
     offsets = whole.end - whole.start
     pieces = max(1, min(-(-size_bytes // split_bytes), offsets, MOST_SPLITS))
     edges = [whole.start + offsets * number // pieces for number in range(pieces + 1)]
@@ -21,7 +21,8 @@ def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRan
 
 
 def estimated_bytes(whole: LogRange, samples: list[tuple[int, int, int]]) -> int:
-    """Estimate the size of a range in bytes from samples (first offset, last offset, bytes) of its contents."""
+    """Estimate the size of a range in bytes from samples of its contents. Each sample is (first offset, last offset,
+    bytes)."""
     sampled = sum(last - first + 1 for first, last, _ in samples)
     if not sampled:
         return 0

@@ -1,7 +1,6 @@
-"""The ledger as pure functions: encoding and decoding of facts, folding of facts into state, and snapshots of that
-state.
+"""The ledger as pure functions: encoding of facts, folding of facts into state, and snapshots of the state.
 
-Input: entries in the order of the ledger topic, and records of the state topic. Output: a `FlowState` (`state.py`),
-which only `fold.py` changes, and snapshots of it (`snapshot.py`). `codec.py` is the only module that knows the byte
-layout. The package has no I/O and no clock; code that waits is in `mirrord.ledger.store`.
+The input is the entries of the ledger topic in their order, and the records of the state topic. The output is a
+`FlowState` (`state.py`), which only `fold.py` changes, and snapshots of this state (`snapshot.py`). Only `codec.py`
+knows the byte layout. The package uses no I/O and no clock; `mirrord.ledger.store` contains the code that waits.
 """

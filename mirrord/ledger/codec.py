@@ -1,4 +1,4 @@
-"""Encodes and decodes facts and state records: one version byte, then msgpack.
+"""Encodes and decodes facts and state records as one version byte, followed by msgpack.
 
 The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
 record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,
@@ -43,16 +43,23 @@ from mirrord.model.archived_runs import ArchivedRuns
 T = TypeVar("T")
 
 VERSION = 9
-"""The layout version that is written. 1: the first layout. 2: `TargetProbed`. 3: configs, ACLs and topic deletions
-(`ConfigsSynced` and related facts), `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and operator
-commands (`CopyingPaused` and related facts). 7: the quarantine (`Quarantined` and related facts), `RangeAudited`. 8:
-`CopyForgotten`, compacted maps (`MapCompacted`), and commands to skip ahead (`LaneSought`, `SeekDone`, and the verdict
-"skipped"). 9: `CopyNamed`, jobs (`JobBegan` and related facts), repairs (`RangeRepaired`), and the location of parked
-records (`letters_at`), including those that a policy skips."""
+"""The layout version that is written. The versions introduced the following:
+
+- 1: the first layout
+- 2: `TargetProbed`
+- 3: configs, ACLs and topic deletions (`ConfigsSynced` and related facts), `ConfigChanged`
+- 5: packed runs in snapshots
+- 6: `LeaseContinued`, and operator commands (`CopyingPaused` and related facts)
+- 7: the quarantine (`Quarantined` and related facts), `RangeAudited`
+- 8: `CopyForgotten`, compacted offset maps (`MapCompacted`), seeks (`LaneSought`, `SeekDone`, and the verdict
+  "skipped")
+- 9: `CopyNamed`, jobs (`JobBegan` and related facts), repairs (`RangeRepaired`), and the location of parked records
+  (`letters_at`), including those that a policy skips
+"""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
-"""The end of the year 9999. Calendar functions accept no later moment."""
+"""The end of the year 9999 in milliseconds since 1970. Calendar functions accept no later time."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _entries = msgspec.msgpack.Decoder(Entry)
@@ -67,12 +74,12 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the bytes of one ledger record."""
+    """Return the bytes of the ledger record that holds this entry."""
     return _PREFIX + _encode(entry)
 
 
 def decode_entry(data: bytes | None) -> Entry:
-    """Return the entry in a ledger record. Raises LedgerCorrupt if the data is anything else."""
+    """Return the entry that a ledger record holds. Raises LedgerCorrupt if the data is no valid entry."""
     entry = _decode(_entries, data, "ledger record")
     for fact in entry.facts:
         if not _is_sound(fact):
@@ -81,13 +88,13 @@ def decode_entry(data: bytes | None) -> Entry:
 
 
 def encode_state(record: StateRecord) -> bytes:
-    """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns its key."""
+    """Return the bytes of a record of the state topic. `state_topic_records.state_key` returns the record's key."""
     return _PREFIX + _encode(record)
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
-    """Return the record under a key of the state topic. Raises LedgerCorrupt for anything else, including an unknown
-    key."""
+    """Return the record that the state topic holds under a key. Raises LedgerCorrupt if the data is not valid, or if
+    the kind of key is not known."""
     decoder = _STATE.get(key.partition("/")[0])
     if decoder is None:
         raise LedgerCorrupt(f"the state topic holds an unknown key: {key!r}")
@@ -101,7 +108,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes | None, what: str) 
         raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows versions 1 to {VERSION}")
     try:
         return decoder.decode(memoryview(data)[1:])
-    # ValueError: the text is not valid UTF-8. RecursionError: arrays are nested too deeply.
+    # ValueError means that a text is not valid UTF-8. RecursionError means that arrays are nested too deeply.
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"a {what} cannot be read: {error}") from None
 
@@ -168,7 +175,8 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
-    """Return whether these can be the archived parts of one side of a lane: plausible numbers, in ascending order."""
+    """Return whether these can be the archived parts of the source side or the target side of a lane: the numbers are
+    plausible, and the parts ascend."""
     behind = -1
     for part in parts:
         offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64

@@ -1,8 +1,8 @@
 """Selects the runs that a compaction moves out of the ledger: packed runs below the resume positions, in parts of many
 pieces.
 
-The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or returns to a slightly
-earlier position, still finds them there.
+The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, possibly from a slightly
+earlier position, therefore still finds its runs in the ledger.
 """
 
 from array import array
@@ -18,12 +18,12 @@ from mirrord.model.run_codec import Packed, RunColumns
 from mirrord.model.run_memory import PIECE_RUNS, PackedPiece
 
 PART_RUNS = 8 * PIECE_RUNS
-"""Number of runs in a part. All runs of a part are read together when any of them is needed. The description of a part
-takes about fifty bytes of a snapshot."""
+"""Number of runs in a part. If any run of a part is needed, the whole part is read. The description of a part takes
+about fifty bytes of a snapshot."""
 
 
 class Part(NamedTuple):
-    """Consecutive runs of one side of a lane that are to be moved."""
+    """Consecutive runs that a compaction moves, from the source side or the target side of a lane."""
 
     topic: str
     partition: int
@@ -52,11 +52,12 @@ class Part(NamedTuple):
 
 
 def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) -> Iterator[Part]:
-    """Yield the runs to be moved, in parts of up to `most` runs. A part with fewer than `least` runs is not moved."""
+    """Yield the runs that can be moved, in parts of up to `most` runs. Parts with fewer than `least` runs are
+    omitted."""
     for lane_id, lane in sorted(state.lanes.items()):
         progress = state.progress.get(lane_id)
         if progress is not None:
-            # A lane that resumes scans everything after a hole, so runs from the first hole on are not moved.
+            # A lane that resumes scans all ordinals after a hole. Runs from the first hole on are therefore not moved.
             end = min([progress.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
                 yield from _of_side(lane_id, lane, side, end, most, least)
@@ -77,7 +78,8 @@ def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, 
 
 
 def unpacked(packed: Iterator[bytes]) -> RunColumns:
-    """Return consecutive packed runs as two columns, ordinals and offsets. Raises ValueError if they are damaged."""
+    """Return consecutive packed runs as two columns: ordinals and offsets. Raises ValueError if the bytes are
+    damaged."""
     ordinals, offsets = array("q"), array("q")
     for each in packed:
         more = Packed(each).unpack()

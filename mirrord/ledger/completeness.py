@@ -1,4 +1,4 @@
-"""Checks that every source offset was copied or has a verdict.
+"""Checks that each source offset has either a copy or a verdict.
 
 The check uses only the ledger and the ends of the source log and the target log. It reads no records.
 """
@@ -17,22 +17,23 @@ class Account(msgspec.Struct, frozen=True):
     """The result of the check for one lane."""
 
     copied: int
-    """Number of records copied."""
+    """Number of records that were copied."""
     position: int
-    """The source offset that would be copied next."""
+    """The source offset that the lane would copy next."""
     counted: bool
-    """Whether the numbers of copied records and of verdicts were compared with the number of source offsets that the
-    lane has passed. This is not possible if the ledger no longer holds the lane's beginning, or if the lane has holes
-    or truncations."""
+    """Whether the offsets could be counted: the number of copied records plus the number of offsets with verdicts was
+    compared with the number of offsets that the lane has passed. They cannot be counted if the ledger no longer holds
+    the lane's beginning, or if the lane has holes or truncations."""
     differences: tuple[str, ...] = ()
-    """Human-readable lines, one per difference that was found."""
+    """The differences that were found, one readable line each."""
 
 
 def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
-    """Check one lane against the end of the source log that it should have reached.
+    """Check whether a lane has copied up to the given end of the source log, and whether all its offsets are accounted
+    for.
 
-    `target_end` is the high watermark of the target log, or None if the partition does not exist. `progress` is the
-    lane's last progress record.
+    `target_end` is the high watermark of the target partition, or None if the partition does not exist. `progress` is
+    the lane's last progress record.
     """
     if progress is None:
         missing = () if source_end == 0 else (f"nothing is known about it, and the source ends at {source_end}",)
@@ -55,7 +56,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
 
 
 def _begin(lane: LaneState) -> int | None:
-    """Return the source offset where the lane began. Return None if the ledger does not show it with certainty, or if
+    """Return the source offset at which the lane began. Return None if the ledger no longer shows this offset, or if
     the lane has holes or truncations."""
     if lane.holes or lane.verdicts.counts.get("truncated"):
         return None
@@ -69,8 +70,8 @@ def _begin(lane: LaneState) -> int | None:
 
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
-    """Count the source offsets of these topics that have a verdict instead of a copy, by reason. Losses of former
-    topics of the same names are included; their other verdicts are not."""
+    """Count the source offsets of these topics that have a verdict instead of a copy, by reason. For deleted topics of
+    the same names, only losses are counted."""
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane

@@ -1,8 +1,8 @@
-"""Verdicts that record a decision instead of a property of the source, such as the decision of a filter. A filter that
-is called again for the same record may decide differently.
+"""Handles verdicts that record a decision, such as the decision of a filter, instead of a property of the source. If a
+filter is called again for the same record, its decision may be different.
 
-A replicator that takes over a lane calls the filter again for every record whose decision had not reached the ledger.
-All runs and decisions that were recorded for later records are then no longer valid, and are recorded again.
+A replicator that takes over a lane calls the filter again for every record without a decision in the ledger. All runs
+and decisions that were recorded for later records are then no longer valid, and are recorded again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,21 +15,21 @@ DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
 VoidPiece = tuple[int, int, int]
-"""Consecutive ordinals of an open hole with consecutive source offsets: the first ordinal, its source offset, and the
-number of ordinals."""
+"""Consecutive ordinals of an open hole whose source offsets are consecutive, as (first ordinal, its source offset,
+number of ordinals)."""
 
 
 def void_pieces(runs: Runs, hole: HoleFound) -> list[VoidPiece]:
-    """Return the pieces of a hole if it is open, and otherwise nothing. Their source offsets were recorded as
-    unexplained, and they count as unexplained until a later run assigns the ordinals of the hole again."""
+    """Return the pieces of the hole if it is open; otherwise return nothing. The source offsets of these pieces have
+    the verdict "unexplained" until a later run assigns the ordinals of the hole again."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 
 def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Interval], list[VoidPiece]]:
-    """Split the pieces of open holes at the ordinal `lowest`, from which ordinals are assigned again.
+    """Split the pieces of open holes at the ordinal `lowest`. From this ordinal on, ordinals are assigned again.
 
-    Return the source offsets from that ordinal on, and the pieces below it. The former are no longer unexplained,
-    because the new runs and verdicts say which of them are copied. The latter stay unexplained.
+    Return the source offsets from `lowest` on, and the pieces below it. The returned offsets lose the verdict
+    "unexplained", because the new runs and verdicts say which of them are copied. The returned pieces keep it.
     """
     ranges: list[Interval] = []
     left: list[VoidPiece] = []
@@ -43,9 +43,9 @@ def void_no_longer(pieces: Iterable[VoidPiece], lowest: int) -> tuple[list[Inter
 
 
 def invalidated_decisions(runs: Runs, new_runs: Sequence[Run], above: int) -> list[Interval]:
-    """Return the source offsets whose earlier decisions the runs `new_runs` invalidate: offsets that those runs copy,
-    and offsets that the lane reaches again after them. Return an empty list if all of these runs are at source offset
-    `above` or higher."""
+    """Return the source offsets whose earlier decisions the runs `new_runs` invalidate. These are the offsets that
+    these runs copy, and the offsets that the lane reaches again after them. Return an empty list if all of these runs
+    begin at source offset `above` or higher."""
     if not new_runs:
         return []
     lowest, last = min(run.ordinal for run in new_runs), max(run.ordinal for run in new_runs)

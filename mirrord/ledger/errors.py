@@ -1,4 +1,4 @@
-"""Exceptions about a flow's ledger."""
+"""The exceptions that concern the ledger of a flow."""
 
 from mirrord.model.errors import EnvironmentFault
 
@@ -6,40 +6,43 @@ LOST = "facts are lost; `mirrord rebuild` makes a new ledger from the records of
 
 
 class LedgerCorrupt(EnvironmentFault):
-    """Bytes of the ledger or of the state topic are malformed or missing."""
+    """Raised when bytes of the ledger topic or the state topic are malformed or missing."""
 
 
 class LedgerWentBack(EnvironmentFault):
-    """The ledger lacks an entry that is known to have been in it, or it is another topic: facts are lost."""
+    """Raised when facts are lost: the ledger lacks an entry that it once contained, or the ledger topic is a different
+    topic."""
 
 
 class LedgerGone(LedgerWentBack):
-    """The ledger topic was deleted."""
+    """Raised when the ledger topic was deleted."""
 
 
 class StateLost(EnvironmentFault):
-    """The state topic lost records that were read from it earlier. The ledger itself is complete. A store that is
-    opened again finds the records that are left."""
+    """Raised when the state topic has lost records that were already read. The ledger itself is complete, so a store
+    can be opened again with the remaining records."""
 
 
 class LedgerMissing(EnvironmentFault):
-    """The flow has no ledger on this cluster."""
+    """Raised when the flow has no ledger on this cluster."""
 
 
 class LedgerUnavailable(EnvironmentFault):
-    """An append or a save was not confirmed within its deadline. It is not known whether it reached the log."""
+    """Raised when an append or a save was not confirmed before its deadline. It is not known whether it reached the
+    log."""
 
 
 class ForeignFlow(EnvironmentFault):
-    """The ledger with this flow's name belongs to a flow between other clusters."""
+    """Raised when the ledger with this flow name belongs to a flow between other clusters."""
 
 
 class AliasChanged(ForeignFlow):
-    """The alias of the flow's source differs from the alias under which the flow has copied so far."""
+    """Raised when the alias of the source differs from the alias under which the flow has copied so far."""
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """Return the error for a ledger that has lost facts. It says what was noticed and what to do about it."""
+    """Return the error for a ledger that has lost facts. Its message contains `what` was noticed and what an operator
+    can do."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 

@@ -1,11 +1,12 @@
-"""Foreign records in a lane's target partition: the target offsets between the lane's own records.
+"""Finds foreign records in a lane's target partition, in the target offsets between the lane's own records.
 
 A run of the target begins wherever a record does not directly follow the previous one. The offsets between two runs
-therefore belong to other clients: their records, and the markers of their transactions. Offsets before the lane's first
-record were there before the lane. Offsets after its last record are noticed with its next record.
+therefore belong to other clients: they hold records of these clients and the markers of their transactions. Records
+below the lane's first record were in the partition before the lane began. Records above its last record are noticed
+when the lane writes its next record.
 
-Copies made by other lanes of the flow are not foreign records: when a source topic is created again, its records are
-appended after those of its former lanes.
+Copies by other lanes of the flow are not foreign records. When a source topic is created again, its records are
+appended after those that its former lanes copied.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from mirrord.model.names import LaneId, TopicId
 
 
 def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
-    """Return the number of foreign target offsets of each lane that has any."""
+    """Return the number of foreign target offsets of each lane that has at least one."""
     numbers = ((lane_id, _number(lane, state.progress.get(lane_id))) for lane_id, lane in state.lanes.items())
     found = {lane_id: number for lane_id, number in numbers if number}
     sharing: dict[tuple[TopicId, int], list[LaneId]] = {}
@@ -33,20 +34,22 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
 
 
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
-    """Return the target offsets that belong to no lane of the flow, in ascending order, within the range that the
-    lane's map covers."""
+    """Return the target offsets that belong to no lane of the flow, in ascending order. Only the range that the offset
+    map of the lane covers is considered."""
     where = _where(state.lanes[lane_id])
     return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
 
 
 def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Interval]:
-    """Return the ranges of a target partition that hold records of the flow's lanes, below their resume positions."""
+    """Return the ranges of a target partition that hold records of the flow's lanes below the resume positions of these
+    lanes."""
     lanes = [each for each, lane in state.lanes.items() if _where(lane) == (topic_id, partition)]
     return [part for each in lanes for part in _own(state.lanes[each], state.progress.get(each))]
 
 
 def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
-    """Yield the ranges that belong to none of the lanes that share the target partition (including the lane itself)."""
+    """Yield the ranges of target offsets that belong to none of the lanes in `sharing`. These lanes share the target
+    partition, and include the lane itself."""
     ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]
     return uncovered(_extent(state, lane_id), ours)
 
@@ -56,7 +59,7 @@ def _where(lane: LaneState) -> tuple[TopicId, int]:
 
 
 def _extent(state: FlowState, lane_id: LaneId) -> Interval:
-    """Return the target offsets from the first record that the lane's map knows up to its resume position."""
+    """Return the range from the first target offset that the lane's offset map knows to the lane's resume position."""
     first, progress = state.lanes[lane_id].target_runs.first, state.progress.get(lane_id)
     return (0, 0) if first is None or progress is None else (first.offset, progress.target_offset)
 
@@ -66,8 +69,8 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 
 def _number(lane: LaneState, progress: Progress | None) -> int:
-    """Compute the number of foreign offsets from the lane's first record and its resume position alone. This is
-    possible because each record of the lane occupies one offset."""
+    """Return the number of foreign offsets, computed from the lane's first record and its resume position alone. This
+    is possible because each record of the lane occupies one offset."""
     first = lane.target_runs.first
     if first is None or progress is None or progress.ordinal <= first.ordinal:
         return 0
@@ -76,7 +79,7 @@ def _number(lane: LaneState, progress: Progress | None) -> int:
 
 
 def _own(lane: LaneState, progress: Progress | None) -> Iterable[Interval]:
-    """Yield the target offsets of the lane's records, below its resume position."""
+    """Yield the ranges of target offsets that hold the lane's records below its resume position."""
     first = lane.target_runs.first
     if first is None or progress is None:
         return

@@ -1,9 +1,9 @@
-"""Collects the source offsets that were not copied, and why, from the verdicts in a ledger.
+"""Collects the source offsets that were not copied, with the reasons, from the verdicts in a ledger.
 
-A later verdict overrides an earlier one on the same offsets: a lane that was taken over states the verdicts around its
-takeover again, and it may copy records that had been excluded before. A "truncated" verdict differs. It removes
-everything recorded earlier about its offsets, but not what is recorded later, because the source uses these offsets
-again for other records.
+A later verdict overrides an earlier one on the same offsets. After a takeover, a lane states the verdicts around its
+position again, and it may copy records that had been excluded before. A "truncated" verdict is different. It removes
+everything that was recorded earlier about its offsets. It does not affect later facts, because the source uses these
+offsets again for other records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,27 +21,29 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A range [start, end) of source offsets that a lane did not copy one to one."""
+    """A range [start, end) of source offsets that were not copied or that the source has since reused, with the
+    verdict."""
 
     lane: LaneId
     start: int
     end: int
     reason: Reason
     at_ms: int | None
-    """When the verdict was recorded, by the clock of its writer; None if that part of the ledger has been trimmed."""
+    """The time at which the verdict was recorded, by the clock of its writer. None if that part of the ledger has been
+    trimmed."""
 
 
 class Gaps:
-    """The gaps of one ledger. They begin with the verdicts in a given state, which is all that a trimmed ledger still
-    holds of its older entries. Then `take` adds the verdicts of each fact, in ledger order.
+    """The gaps in the copies that one ledger records. The object begins with the verdicts of a state, because a trimmed
+    ledger only holds its older verdicts in this form. `take` then adds the verdicts of each fact, in ledger order.
 
-    The caller folds each fact into that state before it passes the fact to `take`.
+    The caller must fold each fact into the state before it passes the fact to `take`.
     """
 
     def __init__(self, state: FlowState) -> None:
         self._state = state
         self._decided: dict[LaneId, int] = {}
-        """For each lane, an offset beyond which it has no verdict with a reason in `DECIDED`."""
+        """For each lane, an offset above which the lane has no verdict with a reason in `DECIDED`."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[VoidPiece]] = {}
@@ -58,7 +60,7 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """Add what a fact says. It must have taken effect, or be part of the state already."""
+        """Add the verdicts of a fact. The fact must have taken effect, or be part of the state already."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):
@@ -72,12 +74,12 @@ class Gaps:
                 pass
 
     def forgotten_below(self, lane: LaneId) -> int:
-        """Return the source offset below which verdicts may have been recorded that are no longer known; 0 if all are
-        known."""
+        """Return the source offset below which the ledger may have lost verdicts when it was trimmed; 0 if all verdicts
+        are known."""
         return self._forgotten.get(lane, 0)
 
     def __iter__(self) -> Iterator[Gap]:
-        """Yield the gaps lane by lane, in the order of their offsets."""
+        """Yield all gaps lane by lane, in the order of their offsets. "truncated" gaps come last."""
         for lane in self._lanes.values():
             yield from lane
         yield from self._truncated
@@ -115,12 +117,12 @@ class Gaps:
             self._put(fact.lane, (start, end), stays)
 
     def _within(self, lane: LaneId, where: Interval) -> list[Gap]:
-        """Return the gaps in a range, clipped to it."""
+        """Return the gaps of a lane within a range, clipped to this range."""
         gaps, (start, end) = self._lanes.get(lane, []), where
         return [_cut(each, max(each.start, start), min(each.end, end)) for each in gaps[slice(*_touched(gaps, where))]]
 
     def _put(self, lane: LaneId, where: Interval, instead: list[Gap]) -> None:
-        """Replace everything that is known about a range by these gaps."""
+        """Replace the gaps of a lane within a range by the gaps in `instead`."""
         gaps = self._lanes.setdefault(lane, [])
         first, behind = _touched(gaps, where)
         left = [_cut(old, *piece) for old in gaps[first:behind] for piece in uncovered((old.start, old.end), [where])]
@@ -128,8 +130,7 @@ class Gaps:
 
 
 def _touched(gaps: list[Gap], where: Interval) -> Interval:
-    """Return the slice of the gaps that overlap a range: the index of the first one, and the index after the last
-    one."""
+    """Return which of the gaps overlap a range: the index of the first one, and the index after the last one."""
     first = bisect_right(gaps, where[0], key=lambda each: each.end)
     return first, bisect_left(gaps, where[1], key=lambda each: each.start)
 

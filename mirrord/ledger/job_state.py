@@ -1,4 +1,4 @@
-"""What the ledger knows about the last job of each kind that ran for a flow."""
+"""The state of the last job of each kind that ran for a flow."""
 
 import msgspec
 
@@ -6,11 +6,11 @@ from mirrord.ledger.facts.jobs import JobBegan, JobFact, JobRenewed, Worker
 from mirrord.model.jobs import Job, JobOutcome
 
 SUCCESSES: tuple[JobOutcome, ...] = ("done", "differences")
-"""The outcomes in which the work was completed."""
+"""The outcomes of jobs that completed their work."""
 
 
 class JobState(msgspec.Struct, frozen=True, array_like=True):
-    """The last job of its kind that has begun."""
+    """The state of the last job of one kind that has begun."""
 
     job: Job
     number: int
@@ -18,7 +18,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     began_ms: int
     signs: int = 0
-    """Number of signs of life. A process that waits for the job to end concludes from a rising number that the job is
+    """Number of `JobRenewed` facts. If it rises, a process that waits for the end of the job knows that the job is
     alive."""
     done: int = 0
     every: int = 0
@@ -27,11 +27,11 @@ class JobState(msgspec.Struct, frozen=True, array_like=True):
     line: str = ""
     ended_ms: int | None = None
     succeeded_ms: int | None = None
-    """When the last successful job ended, whether this one or an earlier one."""
+    """When the last successful job of this kind ended. This may be an earlier job."""
 
 
 def after(known: JobState | None, fact: JobFact) -> JobState | None:
-    """Return the last job of its kind after a fact, or None if the fact has no effect."""
+    """Return the state of the last job of its kind after a fact, or None if the fact has no effect."""
     if isinstance(fact, JobBegan):
         if fact.number != (known.number if known else 0) + 1:
             return None

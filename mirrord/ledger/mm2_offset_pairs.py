@@ -1,13 +1,13 @@
 """Selects the offset pairs of a lane that are published for MirrorMaker 2's checkpoint tasks.
 
-A pair holds the offsets of one record at the source and at the target. Only records below the lane's resume position
-are eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
-because offsets advance together until the next run begins. The last record is published when it is far enough after the
-last published one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if
-there are many new runs only the latest are published.
+A pair contains the source offset and the target offset of one record. Only records below the lane's resume position are
+eligible: they are acknowledged, replicated and explained by the ledger. The first record of each run is published,
+because source offsets and target offsets advance together until the next run begins. The last record is published when
+it is far enough after the last published one, and when the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a
+partition (OffsetSyncStore). If there are many new runs, only the latest are published.
 
-MirrorMaker 2 translates with the newest pair at or below a group's position, so both offsets must ascend from pair to
-pair. No pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
+MirrorMaker 2 translates a group's position with the newest pair at or below the position. Both offsets must therefore
+ascend from pair to pair. No pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec
@@ -17,11 +17,11 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST = 10
-"""Maximum number of run beginnings that are published at once."""
+"""Maximum number of first records of runs that are published at once."""
 
 
 class PublishedPairs(msgspec.Struct, frozen=True):
-    """What has been published for one lane."""
+    """The pairs that have been published for one lane."""
 
     considered_below: int
     """All ordinals below this one have been considered for publishing."""
@@ -29,19 +29,20 @@ class PublishedPairs(msgspec.Struct, frozen=True):
     """The highest ordinal that was published, or -1."""
     upstream: int = -1
     downstream: int = -1
-    """The source offset and the target offset of the record with the ordinal `last`."""
+    """The source offset (`upstream`) and the target offset (`downstream`) of the record with the ordinal `last`."""
 
 
 def due_syncs(
     lane: LaneState, next_ordinal: int, published: PublishedPairs | None, lag_max: int
 ) -> tuple[list[OffsetSync], PublishedPairs]:
-    """Return the pairs to publish now, in the order of their records, and the state after publishing them.
+    """Return the pairs to publish now, in the order of their records, and the state after their publication.
 
-    All ordinals below the lane's `next_ordinal` are acknowledged. `published` is None in the first call. Then only the
-    last record is published, because the beginnings of earlier runs may already be in the topic.
+    All ordinals below `next_ordinal` are acknowledged. `published` is None in the first call. In this case, only the
+    last record is published, because the first records of earlier runs may already be in the topic.
     """
     if published is not None and _moved(lane, published):
-        # A pair below the last one makes MirrorMaker 2 drop the pairs that it has (OffsetSyncStore.backfillOffsets).
+        # If a pair lies below the last one, MirrorMaker 2 drops the pairs that it has
+        # (OffsetSyncStore.backfillOffsets).
         begins = sorted({max(min(published.last, next_ordinal) - 1, 0), max(next_ordinal - 1, 0)})
         published = PublishedPairs(next_ordinal)
     elif published is None or next_ordinal < published.considered_below:
@@ -67,8 +68,8 @@ def due_syncs(
 
 
 def _moved(lane: LaneState, published: PublishedPairs) -> bool:
-    """Return whether the last published record is now at other offsets: the target lost its end and was
-    written again."""
+    """Return whether the last published record is at other offsets now, because the target lost its end and was written
+    again."""
     upstream, downstream = lane.source_runs.offset_of(published.last), lane.target_runs.offset_of(published.last)
     known = published.last >= 0 and upstream is not None and downstream is not None
     return known and (upstream, downstream) != (published.upstream, published.downstream)
@@ -79,8 +80,8 @@ def _begins(runs: Runs, first: int, end: int) -> list[int]:
 
 
 def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
-    """Return the pair of an ordinal. Return None if readers would skip records that were copied out of order, or if the
-    offsets are not certain."""
+    """Return the pair of an ordinal. Return None if the offsets are not certain. Also return None if the pair would
+    make readers skip records that were copied out of order."""
     if lane.halted is not None or any(hole.first <= ordinal < hole.until for hole in lane.holes):
         return None
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)

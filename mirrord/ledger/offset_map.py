@@ -1,21 +1,22 @@
-"""The exact offset map of a lane: source offset to target offset and back, computed from the lane's runs.
+"""The exact offset map of a lane. It translates source offsets into target offsets and vice versa, and is computed from
+the lane's runs.
 
 Translating a source offset `o` answers this question: where does a reader of the target resume if it has already read
-everything before `o`? It resumes at the first record in the target log whose source offset is `o` or higher. In this
-way nothing is skipped, and as long as the target holds the records in source order, nothing is read twice. Translating
-a target offset back to the source is the same question with the sides exchanged. Nothing is interpolated, and no answer
-lies beyond what has been copied.
+all records before `o`? It resumes at the first record in the target log whose source offset is `o` or higher. In this
+way, no record is skipped. As long as the target holds the records in source order, no record is read twice. Translating
+a target offset answers the same question for a reader of the source. Nothing is interpolated, and no answer exceeds the
+resume position.
 
 Offsets ascend from run to run, with three exceptions (`Runs.turns`):
 
 - Records that were copied again because of a hole or a difference are out of order, under later ordinals (`HoleFound`,
-  `MapRebuilt`). The first record to be read may then not be the record that was asked for: "reordered".
-- After a difference, a record may be in the target twice. The first copy is the one that translations use.
-- The source log was truncated, and its offsets are used again for other records (`LaneState.truncations`). The newer
-  records count.
+  `MapRebuilt`). The first record to be read may then differ from the requested record: "reordered".
+- After a difference, a record may be in the target twice. Translations use the first copy.
+- The source log was truncated, and its offsets are used again for other records (`LaneState.truncations`). Translations
+  use the newer records.
 
-The ordinals of a hole have no records. A lane is therefore divided into a few stretches of ordinals within which both
-source offsets and target offsets ascend, and each stretch is searched by bisection.
+The ordinals of a hole have no records. The ordinals of a lane are therefore divided into a few stretches. Within a
+stretch, source offsets and target offsets ascend, so the stretch can be searched by bisection.
 """
 
 from bisect import bisect_right
@@ -29,28 +30,28 @@ from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
 
 TranslationKind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
-"""The kind of an answer.
+"""The kind of the answer to a translation.
 
-- "exact": the very record that was asked for is at `offset`.
-- "reordered": that record is at `record`, but a reader has to resume at the earlier `offset`, because some records that
-  follow it in one log precede it in the other.
-- "not_copied": this lane has no record at the offset that was asked for; `offset` is that of the next record.
-- "before_map": the offset precedes everything that the map knows.
+- "exact": the requested record is at `offset`.
+- "reordered": the requested record is at `record`, but a reader has to resume at the earlier `offset`. Some records
+  that follow the requested one in one log precede it in the other log.
+- "not_copied": this lane has no record at the requested offset; `offset` is that of the next record.
+- "before_map": the requested offset is below all offsets that the map contains.
 - "at_end": no record at the requested offset or after it has been copied yet. The next one will be at `offset` or
-  later; asking again later gives the answer.
+  later, so the question has to be asked again later.
 - "unknown": no reliable answer is possible.
 """
 
 
 class CopiedPosition(NamedTuple):
-    """How far a lane has certainly been copied: its resume position."""
+    """The position up to which a lane has certainly been copied: its resume position."""
 
     ordinal: int
     """All ordinals below this one are in the target log."""
     target_offset: int
-    """The target offset directly after the last of their records."""
+    """The target offset after the last record with a lower ordinal than `ordinal`."""
     source_offset: int
-    """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
+    """The source offset that the lane copies next. It is only for display, and may be higher than `ordinal` implies."""
 
     @staticmethod
     def by(progress: Progress) -> "CopiedPosition":
@@ -64,26 +65,28 @@ class Translation(msgspec.Struct, frozen=True):
     asked: int
     kind: TranslationKind
     offset: int | None
-    """Where to resume on the other side; None if this is not known."""
+    """Where a reader resumes in the other log; None if this is not known."""
     record: int | None = None
-    """The offset of the very record that was asked for, if it exists there."""
+    """The offset of the requested record in the other log, if it exists there."""
     reason: str = ""
     """Why the answer is not "exact".
 
-    - not_copied: a `Reason` of the ledger. "pending": the record will be copied, after those already there. "foreign":
-      not a record of this lane. Empty: the ledger keeps only the newest verdicts, and this one is older.
-    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that is not recorded. "forgotten": both logs began
-      after it when the map was pruned. "start": the lane began after it.
-    - unknown: a human-readable line.
+    - For "not_copied", it is a `Reason` of the ledger, or one of the following. "pending": the record will be copied
+      after the records that are already there. "foreign": another client wrote the record. Empty: the ledger only keeps
+      the newest verdicts, and has removed this one.
+    - For "before_map", it is one of the following. "inherited": MirrorMaker 2 copied the record, to an offset that is
+      not recorded. "forgotten": both logs began after the record when the map was pruned. "start": the lane began after
+      the record.
+    - For "unknown", it is a readable sentence.
     """
     ahead: int = 0
-    """For "at_end", from source to target: the number of source offsets before the requested one that the lane has not
-    examined yet."""
+    """For "at_end", from source to target: the number of source offsets below the requested one that the lane has not
+    read yet."""
 
 
 class _Stretch(NamedTuple):
-    """The ordinals [first, end), whose source offsets ascend. Source offsets from `limit` on were truncated and used
-    again."""
+    """A stretch of ordinals [first, end) with ascending source offsets. Source offsets from `limit` on were truncated
+    and are used again."""
 
     first: int
     end: int
@@ -95,8 +98,8 @@ NOTHING = "nothing of it is copied yet"
 
 
 class LaneMap:
-    """The map of one lane in its current state. It is cheap to create, and is created again when the lane or its
-    resume position has changed."""
+    """The offset map of one lane in its current state. It is cheap to create. After a change of the lane or its resume
+    position, a new object is created."""
 
     def __init__(self, lane: LaneState, copied: CopiedPosition | None) -> None:
         self._lane = lane
@@ -136,8 +139,9 @@ class LaneMap:
         return Translation(offset, "not_copied", there, reason=self._verdict(offset))
 
     def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
-        """Return the first ordinal with this source offset or a higher one, and the ordinal with this very offset (-1
-        if there is none). The third value says whether the latter is still to be copied."""
+        """Return three values: the first ordinal whose record has this source offset or a higher one, the ordinal whose
+        record has exactly this offset, and whether that record is still to be copied. An ordinal is -1 if there is
+        none."""
         first = -1
         for stretch in self._stretches:
             ordinal = self._first_from(stretch, offset)
@@ -185,7 +189,7 @@ class LaneMap:
 
     def _first_from(self, stretch: _Stretch, offset: int) -> int:
         """Return the first ordinal of a stretch whose record was not truncated and has this source offset or a higher
-        one; -1 if there is none."""
+        one. Return -1 if there is none."""
         if offset >= stretch.limit:
             return -1
         runs = self._source
@@ -208,7 +212,7 @@ class LaneMap:
         return -1 if offset is None or offset >= stretch.limit else ordinal
 
     def _lowest_from(self, ordinal: int) -> int | None:
-        """Return the lowest source offset under this ordinal or a higher one."""
+        """Return the lowest source offset of the records with this ordinal or a higher one."""
         offsets = [
             self._source.offset_of(first)
             for stretch in self._stretches
@@ -225,7 +229,7 @@ class LaneMap:
         return at >= 0 and ordinal <= self._voids[at][1]
 
     def _live_from(self, ordinal: int) -> int:
-        """Return the first ordinal from this one on that is not in a hole."""
+        """Return the first ordinal at or after `ordinal` that is not in a hole."""
         at = bisect_right(self._void_starts, ordinal) - 1
         return max(ordinal, self._voids[at][1] + 1) if at >= 0 else ordinal
 
@@ -240,8 +244,8 @@ class LaneMap:
 
 
 def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
-    """Return the ranges (first, last) of ordinals in holes, which have no records. They ascend, and adjacent ranges are
-    merged."""
+    """Return the ranges (first, last) of ordinals in holes, which have no records. The ranges ascend, and adjacent
+    ranges are merged."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
         if found and first <= found[-1][1] + 1:
@@ -252,7 +256,7 @@ def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
 
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
-    """Divide the lane's ordinals into stretches, in ascending order."""
+    """Divide the lane's ordinals from `floor` on into stretches with ascending source offsets."""
     cuts = [ordinal for ordinal, _ in lane.truncations]
     edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
     return [

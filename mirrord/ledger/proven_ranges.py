@@ -1,4 +1,4 @@
-"""What audits and repairs record about a lane: how far it is proven, and which of its records were repaired in a
+"""Folds the facts of audits and repairs: how far a lane is proven, and which of its records a repair has stored in a
 separate topic."""
 
 import msgspec
@@ -10,12 +10,13 @@ from mirrord.model.intervals import uncovered
 Repaired = tuple[RangeRepaired, ...]
 
 REPAIRED_KEPT = 128
-"""Maximum number of repaired ranges that are kept for a lane, those with the highest offsets. All of them together must
-fit into the lane's snapshot."""
+"""Maximum number of repaired ranges that are kept for a lane. Those with the highest offsets are kept. All kept ranges
+together must fit into the snapshot of the lane."""
 
 
 def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
-    """Fold the fact of an audit or a repair, at a ledger offset, into its lane. Return whether it took effect."""
+    """Fold the fact of an audit or a repair, which is at a ledger offset, into its lane. Return whether it took
+    effect."""
     if offset < lane.folded_to:
         return False
     if isinstance(fact, RangeAudited):
@@ -28,10 +29,11 @@ def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
 
 
 def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
-    """Return the ascending, non-overlapping ranges after adding another one; None if it adds nothing new.
+    """Return the repaired ranges after another one was added; None if the other one adds nothing new. The ranges ascend
+    and do not overlap.
 
-    The newer fact overrides the older ones, because it may name another topic, or the same topic may have been rebuilt.
-    A fact that differs only in its author or its time adds nothing.
+    The newer fact overrides older ones, because it may name another topic, or the same topic may have been rebuilt. A
+    fact that differs from a known one only in its author or its time adds nothing.
     """
     same = [(each.start, each.end) for each in known if each.topic == fact.topic and each.at <= fact.at]
     if not list(uncovered((fact.start, fact.end), same)):
@@ -54,7 +56,8 @@ def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
 
 
 def repaired_at(known: Repaired, start: int, end: int) -> RangeRepaired | None:
-    """Return the repair of the source offsets [start, end) if all of them were repaired into one topic, else None."""
+    """Return a fact for the source offsets [start, end) if all of them were repaired into the same topic; otherwise
+    None."""
     met = [each for each in known if each.start < end and start < each.end]
     ranges = [(each.start, each.end) for each in met]
     if not met or list(uncovered((start, end), ranges)) or len({each.topic for each in met}) > 1:
@@ -79,7 +82,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
         if fact.first > known.end or fact.end < known.end or (fact.end == known.end and not is_closer):
             return False
         if fact.first > known.first:
-            # The whole range gets the weaker of the two levels of proof.
+            # The whole range gets the weaker of the two audit levels.
             level = fact.level if fact.level == known.level else "digest"
             newest_ms = max(fact.newest_ms, known.newest_ms)
             fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)
@@ -89,7 +92,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """Exclude source offsets from the proof that were truncated after the audited ordinals were copied. The source uses
+    """Exclude source offsets from the proof that were truncated after the audited records were copied. The source uses
     these offsets again for records that no audit has seen."""
     fact = lane.audited
     if fact is None:
@@ -100,6 +103,7 @@ def clip_proof(lane: LaneState) -> None:
 
 
 def doubt(lane: LaneState, ordinal: int) -> None:
-    """Drop the proof if it covers this ordinal. The ledger now assigns another record or another offset to it."""
+    """Drop the proof if it covers this ordinal, because the ledger now assigns another record or another offset to the
+    ordinal."""
     if lane.audited is not None and ordinal < lane.audited.end:
         lane.audited = None

@@ -1,4 +1,4 @@
-"""Removes state that no reader can need any more."""
+"""Removes parts of the state that no reader can need any more."""
 
 from itertools import pairwise
 
@@ -9,11 +9,12 @@ from mirrord.model.runs import Runs
 
 
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
-    """Drop a lane's runs whose records are below the log starts of both clusters. Return the number of runs dropped.
+    """Drop a lane's runs whose records are below the log start offsets of both source and target. Return the number of
+    dropped runs.
 
-    Only whole runs are dropped, from the front, and packed runs only piece by piece; the last run stays. Holes and
-    truncations are dropped once everything that they refer to is gone. The ledger keeps its facts until it is trimmed.
-    Pruning takes effect with the next snapshot, from which other readers learn about it (`prune_like`).
+    Runs are dropped as a whole, from the front, and packed runs only piece by piece. The last run is always kept. Holes
+    and truncations are dropped when all records to which they refer are gone. The ledger keeps its facts until it is
+    trimmed. Other readers see the effect in the next snapshot (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -28,8 +29,8 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
 
 def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
-    """Drop the runs that the holder of the lease has pruned: those below the first ordinals of the lane's snapshot. A
-    snapshot of an earlier holder is ignored."""
+    """Drop the runs that the lease holder has pruned. These are the runs below the first ordinals of the lane's
+    snapshot. A snapshot of an earlier holder is ignored."""
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
         return
@@ -42,8 +43,8 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
 def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
     """Drop forgotten lanes whose records are no longer in the state topic.
 
-    A snapshot that is later than the `CopyForgotten` fact and no longer lists these lanes was written after their
-    removal. Without this function, a process that never trims would keep them forever.
+    If a snapshot is later than the `CopyForgotten` fact and no longer lists these lanes, it was written after the
+    removal of their records. Without this function, a process that never trims would keep these lanes permanently.
     """
     listed = set(snapshot.forgotten_copies)
     for lane, offset in list(state.forgotten_lanes.items()):
@@ -66,8 +67,8 @@ def _forget_below_floor(lane: LaneState) -> None:
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:
-    """Return the first ordinal whose record may still be in a log that begins at `log_start`. Offsets do not have to
-    ascend from run to run."""
+    """Return the first ordinal whose record may still be in a log that begins at `log_start`. Offsets need not ascend
+    from run to run."""
     edges = [0, *(runs.position(turn) for turn in runs.turns), len(runs)]
     for first, end in pairwise(edges):
         at = runs.floor(log_start, first, end)

@@ -1,5 +1,5 @@
-"""The quarantine of a lane: records that cannot be copied, because the target refuses them or because they cannot be
-read from the source. The lane waits until an operator decides what happens to them."""
+"""The quarantine of a lane. It lists ranges of records that cannot be copied, because the target refuses them or
+because they cannot be read from the source. The lane waits until an operator decides what happens to such a range."""
 
 from collections.abc import Iterable
 
@@ -10,31 +10,31 @@ from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, Quaran
 
 BY_POLICY = Origin("policy", 'on_reject = "skip"', 0)
 KEPT = 128
-"""Number of entries of a lane that are kept in the state. The ledger holds all of them."""
+"""Number of quarantined ranges of a lane that the state keeps. The ledger holds all of them."""
 
 
 class Parked(msgspec.Struct, frozen=True, array_like=True):
-    """An entry of a lane's quarantine: the source offsets [start, end), and why they could not be copied."""
+    """One quarantined range of a lane: the source offsets [start, end), and why their records could not be copied."""
 
     start: int
     end: int
     error: int
     line: str
     skipped: Origin | None = None
-    """Who decided to skip the entry, when and why; None while the lane waits for a decision."""
+    """Who decided to skip the range, when and why. None while the lane waits for a decision."""
     letters: int = -1
-    """`letters` and `letters_at` are the same as in `QuarantineSkipped`."""
+    """The number of parked records. `letters` and `letters_at` have the same meaning as in `QuarantineSkipped`."""
     letters_at: int = -1
 
 
 Quarantine = tuple[Parked, ...]
-"""The entries of one lane, in the order in which they were recorded."""
+"""The quarantined ranges of one lane, in the order in which they were recorded."""
 
 
 def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
-    """Add an entry. A later fact about the same offsets replaces an earlier one.
+    """Return the quarantine with another range. A later fact about the same offsets replaces an earlier one.
 
-    Consecutive records that a policy skips are merged into one entry.
+    Consecutive ranges that a policy skips are merged into one.
     """
     origin = BY_POLICY if fact.skip else None
     parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
@@ -56,9 +56,9 @@ def _holds(entry: Parked, other: Parked) -> bool:
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
-    """Return the quarantine after a command.
+    """Return the quarantine after an operator command.
 
-    Return None if no entry waits for a decision at these offsets. The command then does not take effect.
+    Return None if no range at these offsets waits for a decision. The command then does not take effect.
     """
     waits = waiting(quarantine)
     if waits is None or not (order.start <= waits.start and waits.start < order.end):
@@ -72,25 +72,24 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
 
 
 def waiting(quarantine: Quarantine) -> Parked | None:
-    """Return the entry for which the lane waits, or None."""
+    """Return the range whose decision the lane waits for, or None."""
     return next((each for each in reversed(quarantine) if each.skipped is None), None)
 
 
 def go_on(quarantine: Quarantine) -> Quarantine:
-    """Return the quarantine without entries that wait for a decision, because the lane tries again. A record that is
-    refused again gets a new entry."""
+    """Return the quarantine without ranges that wait for a decision, because the lane tries to copy their records
+    again. If a record is refused again, a new range is added."""
     return tuple(each for each in quarantine if each.skipped is not None)
 
 
 def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
-    """Return the source offsets [start, end) that are skipped, in ascending order."""
+    """Return the skipped ranges [start, end) of source offsets, in ascending order."""
     return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)
 
 
 def lettered_from(quarantine: Iterable[Parked]) -> int:
-    """Return the offset in the dead-letter topic from which to look for parked records whose skipping is not decided
-    yet.
+    """Return the offset in the dead-letter topic from which on parked records of undecided ranges may be found.
 
-    They come after the records of all decided entries.
+    They follow the parked records of all ranges that are already decided.
     """
     return max((each.letters_at for each in quarantine), default=-1)

@@ -1,5 +1,5 @@
-"""The seeks of a lane: the source offsets at which operators ordered it to continue, and which source offsets it has
-skipped because of that."""
+"""The seeks of a lane: the source offsets to which operators moved it, and the ranges that it has skipped because of
+these commands."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,33 +10,35 @@ from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 
 KEPT = 128
-"""Number of ranges of a lane that are kept in the state. The ledger holds all of them."""
+"""Number of seeks of a lane that the state keeps. The ledger holds all of them."""
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True):
-    """An operator command to skip ahead to the source offset `end`, and whether the lane has carried it out."""
+    """An operator command that moves the lane to the source offset `end`, and whether the lane has carried out the
+    command."""
 
     start: int
     end: int
     log_start: int
     origin: Origin
     done: bool = False
-    """Whether the lane has skipped [start, end). It skips the range again if it reaches the range again."""
+    """Whether the lane has skipped [start, end). If the lane reaches the range again, it skips the range again."""
 
 
 Seeks = tuple[Seek, ...]
-"""The seeks of one lane, ordered by their ends."""
+"""The seeks of one lane, in the order of their `end`."""
 
 
 def sought(seeks: Seeks, order: LaneSought) -> Seeks | None:
-    """Return the seeks after a command, or None if the command does not take effect."""
+    """Return the seeks after an operator command, or None if the command does not take effect."""
     if any(each.end >= order.end for each in seeks):
         return None
     return (*seeks, Seek(order.start, order.end, order.log_start, order.origin))[-KEPT:]
 
 
 def done(seeks: Seeks, fact: SeekDone) -> Seeks:
-    """Return the seeks after a lane has carried one out. Commands that do not reach further are then done, too."""
+    """Return the seeks after a lane has carried one out. Pending commands that do not reach further are then done,
+    too."""
     kept = [each for each in seeks if each.done or each.end > fact.end]
     carried = next((each for each in seeks if each.end == fact.end and not each.done), None)
     if carried is not None and fact.start < fact.end:
@@ -45,8 +47,8 @@ def done(seeks: Seeks, fact: SeekDone) -> Seeks:
 
 
 def cut(seeks: Seeks, offset: int) -> Seeks:
-    """Return the seeks without those that reach beyond an offset, because the source now has other records from there
-    on."""
+    """Return the seeks without those that reach beyond an offset, because the source holds other records from this
+    offset on."""
     return tuple(each for each in seeks if each.end <= offset)
 
 
@@ -61,7 +63,7 @@ def passed_ranges(seeks: Iterable[Seek]) -> list[tuple[int, int]]:
 
 
 class Standing(NamedTuple):
-    """What seek commands need to know about a lane that has begun: its position and its seeks."""
+    """The state of a lane that seek commands depend on: its position and its seeks. The lane has begun to copy."""
 
     position: int
     """The source offset that the lane copies next. Every record before it is copied or explained."""

@@ -1,12 +1,12 @@
-"""The last known end of every selected source partition, whether or not a lane copies it.
+"""The last known end of every selected source partition, whether or not a lane copies the partition.
 
-Lanes record the end of the source in their progress records, but only while they fetch. For a partition that is paused,
-limited, halted or not yet opened, only the records of this module show the size of its backlog. Such a record covers a
-block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
+Lanes record the end of the source in their progress records, but only while they fetch. If a partition is paused,
+limited, halted or not yet opened, only the records of this module show the size of its backlog. One such record covers
+a block of partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have
 changed are written.
 
-In the state topic, a record of this module has the layout and the kind of key of a lane's progress record, under the id
-of a lane without a target topic. No such lane exists, so a program that does not know these records ignores them.
+In the state topic, these records have the layout and the kind of key of progress records. Their keys contain the id of
+a lane without a target topic. No such lane exists, so a program that does not know these records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -23,15 +23,15 @@ from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.status import LossStatus
 
 BLOCK = 256
-"""Number of partitions in one record."""
+"""Number of partitions that one record covers."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
-"""A function that returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if
-it is not known."""
+"""A function that takes topic name, topic id and partition number. It returns the source offset at which a new lane of
+this partition begins; None if the offset is not known."""
 
 
 class SourcePartition(NamedTuple):
-    """A partition of one source topic, identified by the topic's id and not only by its name."""
+    """A partition of one source topic. The topic is identified by its name and its id."""
 
     topic: str
     topic_id: TopicId
@@ -39,25 +39,26 @@ class SourcePartition(NamedTuple):
 
 
 class Unopened(NamedTuple):
-    """Records [start, end) of a partition that were lost with their topic before any lane was opened for them."""
+    """Records [start, end) of a partition that were lost with their topic before any lane was opened for the
+    partition."""
 
     topic: str
     partition: int
     start: int
-    """Where the lane would have begun."""
+    """The source offset at which the lane would have begun."""
     end: int
     at_ms: int
-    """When the loss was found."""
+    """The time at which the loss was found."""
 
 
 def known_end(state: FlowState, topic_id: TopicId, partition: int) -> int:
-    """Return where a source partition ended according to the newest record; -1 if there is none."""
+    """Return the end of a source partition according to its newest record; -1 if there is no record."""
     record = state.source_ends.get(_block_key(topic_id, partition))
     return -1 if record is None or record.source is None else _at(record.source.ends, partition % BLOCK)
 
 
 def lane_end(state: FlowState, lane: LaneState) -> int:
-    """Return the highest end that a lane's source partition is known to have had; -1 if none is known."""
+    """Return the highest known end of the lane's source partition; -1 if none is known."""
     progress = state.progress.get(lane.key.id)
     recorded = -1 if progress is None else progress.source_end
     return max(recorded, known_end(state, lane.key.source_topic_id, lane.partition))
@@ -66,8 +67,8 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """Return the records that must be saved to make these ends known. A partition whose lane's progress record
-    already covers the end needs none."""
+    """Return the records that must be saved so that these ends become known. A partition needs no record if the
+    progress record of its lane already covers the end."""
     reported = _ends_of_lanes(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}
     topics: dict[LaneId, str] = {}
@@ -81,10 +82,10 @@ def changed_records(
 
 
 def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Return verdicts on records after a lane's position that its source partition no longer has.
+    """Return verdicts on records above a lane's position that its source partition has lost by truncation.
 
-    A lane itself records which of its copied records were truncated. It never learns about records that it had not
-    read.
+    A lane itself records which of its copied records were truncated. It cannot record the loss of records that it has
+    not read.
     """
     facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -105,9 +106,9 @@ def left_behind(
     hosted: Container[LaneId],
     start_offset: StartOffset,
 ) -> list[VerdictGiven]:
-    """Return verdicts on records of deleted topics that were not copied, up to the last known end.
+    """Return verdicts on the records of deleted topics that were not copied, up to the last known end.
 
-    Lanes that are still hosted are excluded, because they may be copying the rest.
+    Lanes that replicators still host are omitted, because they may be copying the remaining records.
     """
     facts: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -132,11 +133,12 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """Return how the records of deleted topics change: the records to be saved, and the keys of those to be removed.
+    """Return how the records about the ends of deleted topics change: the records to save, and the keys of those to
+    remove.
 
-    If a record covers partitions that lost records and never had a lane, it is kept as a loss that was found at
-    `at_ms`. Otherwise it is removed. `unrecorded` are lanes whose losses are not in the ledger yet; the records of
-    their topics do not change.
+    A record is kept as a loss, found at `at_ms`, if it covers partitions that lost records and never had a lane.
+    Otherwise it is removed. `unrecorded` contains lanes whose losses are not in the ledger yet. Records of their topics
+    do not change.
     """
     kept: list[Progress] = []
     removed: list[LaneId] = []
@@ -163,7 +165,7 @@ def settled_records(
 
 
 def unopened_losses(state: FlowState) -> Iterator[Unopened]:
-    """Yield the losses of topics for which no lane was opened."""
+    """Yield the losses of partitions for which no lane was ever opened."""
     for key, record in state.source_ends.items():
         if record.source is not None and record.source.lost:
             first = LaneKey.parse(key).partition
@@ -173,8 +175,8 @@ def unopened_losses(state: FlowState) -> Iterator[Unopened]:
 
 
 def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
-    """Return the losses of lanes that are not in `shown`, and of topics that never had a lane. The status lists the
-    losses of the lanes in `shown` separately."""
+    """Return the losses of lanes that are not in `shown`, and the losses of topics that never had a lane. The status
+    lists the losses of the lanes in `shown` separately."""
     found = [
         LossStatus(lane.source_topic, lane.partition, reason, count)
         for lane_id, lane in state.lanes.items()
@@ -189,8 +191,8 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
 
 
 def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
-    """Return the newest lane of each source partition. A former lane wrote into a copy that was deleted, and no longer
-    copies anything."""
+    """Return the newest lane of each source partition. An older lane wrote into a target topic that was deleted, so it
+    copies nothing any more."""
     newest: dict[tuple[TopicId, int], LaneState] = {}
     for lane in lanes:
         key = (lane.key.source_topic_id, lane.partition)

@@ -1,4 +1,5 @@
-"""Operator commands for a running flow: the requests, the commands in force, and their description for people."""
+"""Operator commands for a running flow: the commands as requests, the commands that are in force, and their description
+for operators."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ ObjectKind = Literal["flow", "topic", "lane", "host"]
 OrderT = TypeVar("OrderT", CopyingPaused, HostDrained)
 
 POLICY = "policy"
-"""Author of a command that mirrord issues itself, without a person."""
+"""The author of a command that mirrord gives by itself."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,49 +33,50 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     verb: OrderVerb
     name: str
-    """Name of a flow, a topic of the source, a partition of it (`orders-3`) or a replicator. The prefix `flow:` is
-    allowed.
-    """
+    """The name of a flow, a source topic, a source partition (`orders-3`) or a replicator. The prefix `flow:` is
+    allowed."""
     to: str = ""
     """The replicator to which a lane should move."""
     flow: str = ""
-    """Restricts the command to this flow."""
+    """The flow to which the command is restricted; empty if it is not restricted."""
     kind: ObjectKind | None = None
-    """The kind of object that the name refers to, if it is ambiguous."""
+    """The kind of object to which the name refers, if the name is ambiguous."""
     by: str
     reason: str = ""
     offset: int = -1
-    """A source offset, for commands about single records. For "seek" it is the log start of the source."""
+    """A source offset, for commands about single records. For "seek", it is the log start offset of the source."""
     until: int = -1
-    """End of the offset range, if it extends further. For "seek" it is the offset at which the lane should continue."""
+    """The end of the range of offsets, if the command sets it; otherwise -1. For "seek", it is the offset at which the
+    lane should continue."""
     letters: int = -1
-    """For "skip": the number of records that are in the flow's dead-letter topic, or -1 if they were not parked."""
+    """For "skip": the number of skipped records that are in the flow's dead-letter topic, or -1 if they were not
+    parked."""
     letters_at: int = -1
-    """Offset of the first of them in that topic."""
+    """For "skip": the offset of the first parked record in the dead-letter topic, or -1."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a command, or the outcome it would have if it is a dry run."""
+    """The result of a command. For a dry run, the result that the command would have."""
 
     flow: str
     done: tuple[str, ...] = ()
-    """One line for each fact that was recorded. Empty if nothing changed."""
+    """One line for each recorded fact. Empty if nothing changed."""
     lanes: tuple[str, ...] = ()
-    """Partitions that stop, start or move."""
+    """The partitions that stop, start or move because of the command."""
     notes: tuple[str, ...] = ()
     """Additional remarks, one line each."""
 
 
 @dataclass(slots=True)
 class Orders:
-    """The commands of a flow that are in force. Only `take` changes it."""
+    """The operator commands of a flow that are in force. Only `take` changes this object."""
 
     paused: dict[str, CopyingPaused] = field(default_factory=dict[str, CopyingPaused])
-    """Pauses by `pause_key`."""
+    """The pauses, by `pause_key`."""
     pins: dict[str, LanePinned] = field(default_factory=dict[str, LanePinned])
-    """Pins by partition, such as `orders-3`."""
+    """The pins, by partition, such as `orders-3`."""
     drained: dict[str, HostDrained] = field(default_factory=dict[str, HostDrained])
-    """Drains by the replicator's name, even if the replicator no longer exists."""
+    """The drains, by the name of the replicator. The replicator need not exist any more."""
 
     @staticmethod
     def of(facts: Iterable[OrderFact]) -> "Orders":
@@ -89,7 +91,7 @@ class Orders:
         return (*self.paused.values(), *self.pins.values(), *self.drained.values())
 
     def take(self, fact: OrderFact) -> bool:
-        """Apply a fact. Return whether it takes effect; a fact that repeats the current state does not."""
+        """Apply a fact. Return whether it takes effect. A fact that repeats the current state does not."""
         match fact:
             case CopyingPaused():
                 return _put(self.paused, pause_key(fact.topic, fact.partition), fact)
@@ -109,8 +111,8 @@ class Orders:
                 return self.drained.pop(fact.replicator, None) is not None
 
     def pause_of(self, topic: str, partition: int) -> CopyingPaused | None:
-        """Return the pause that applies to a partition, or None. If several apply, the one with the widest scope is
-        returned."""
+        """Return the pause that applies to a partition, or None. If several pauses apply, return the one with the
+        widest scope."""
         if not self.paused:
             return None
         keys = (pause_key("", -1), pause_key(topic, -1), pause_key(topic, partition))
@@ -122,9 +124,9 @@ class Orders:
 
 
 def pause_key(topic: str, partition: int) -> str:
-    """Return a key that is unique among flows, topics and partitions.
+    """Return a key that identifies a flow, a topic or a partition.
 
-    A topic's name contains no colon (Kafka's `Topic.validate`).
+    Keys are unique because a topic name contains no colon (Kafka's `Topic.validate`).
     """
     if not topic:
         return ""
@@ -132,20 +134,20 @@ def pause_key(topic: str, partition: int) -> str:
 
 
 def pausable(topic: str, partition: int) -> str:
-    """Describe the scope of a pause for people."""
+    """Return a text that describes the scope of a pause."""
     if not topic:
         return "the flow"
     return f"topic {topic}" if partition < 0 else f"{topic}-{partition}"
 
 
 def describe_origin(origin: Origin) -> str:
-    """Describe an origin, such as "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
+    """Return a text that describes an origin, such as "by ada@host at 2026-01-31 12:00:00Z: maintenance"."""
     why = f": {origin.reason}" if origin.reason else ""
     return f"by {origin.by} at {moment(origin.at_ms)}{why}"
 
 
 def moment(at_ms: int) -> str:
-    """Format a wall-clock time in UTC."""
+    """Format a wall-clock time as a date and a time of day in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

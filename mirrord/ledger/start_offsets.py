@@ -1,9 +1,9 @@
-"""Start offsets: which partitions begin at the configured `start`, and the offset that this means for each of them.
+"""Start offsets: which partitions begin at the configured `start`, and which source offset this is for each of them.
 
-`start` applies to the partitions that exist when a configuration first selects their topic: at the first discovery of
-the flow, or at the first discovery after its selection has changed. The offsets are resolved at that discovery and kept
-in the ledger, so it does not matter when the lanes can open. A partition that is added later begins at its first
-offset, and so does a topic that is created later.
+`start` applies to the partitions that exist when a configuration first selects their topic. This happens at the first
+discovery of the flow, or at the first discovery after its selection has changed. The offsets are resolved at that
+discovery and kept in the ledger, so it does not matter when the lanes can open. Partitions and topics that are created
+later begin at their first offset.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -32,14 +32,16 @@ def take_starts(state: FlowState, fact: ConfigChanged) -> None:
 
 
 def note_begun(state: FlowState, key: LaneKey) -> None:
-    """Drop the start offset of a lane that has begun. The topic is dropped together with its last start offset."""
+    """Drop the start offset of a lane that has begun. When the last start offset of a topic is dropped, the topic is
+    dropped, too."""
     known = state.starts.get(key.source_topic_id)
     if known is not None:
         _keep(state, known, {key.partition})
 
 
 def note_all_begun(state: FlowState) -> None:
-    """Drop the start offsets of all lanes that have begun. A restored lane may be newer than the start offsets."""
+    """Drop the start offsets of all lanes that have begun. A lane that was restored from a snapshot may be newer than
+    the start offsets."""
     for lane in state.lanes.values() if state.starts else ():
         if lane.source_runs:
             note_begun(state, lane.key)
@@ -56,9 +58,9 @@ def _keep(state: FlowState, starts: TopicStarts, begun: Container[int]) -> None:
 def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: Callable[[str], bool]) -> list[Topic]:
     """Return the topics to which `start` applies from this discovery on.
 
-    `selected_before` returns whether the selection in the ledger includes a topic. If an older program opened the
-    ledger, it does not record which topics existed at the first discovery. All topics without a copy are then treated
-    as created later.
+    `selected_before` returns whether the selection in the ledger includes a topic. A ledger that an older program
+    opened does not record which topics existed at the first discovery. In this case, all topics without a copy are
+    treated as created later.
     """
     if state.selected is None and not state.keeps_starts:
         return []
@@ -74,10 +76,11 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
 
 
 def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[str], StartPoint]) -> list[TopicStarts]:
-    """Return the ledger's start offsets of those topics for which offsets still have to be queried under the current
-    `start`.
+    """Return the topics for which start offsets still have to be resolved under the current `start`, with their known
+    start offsets.
 
-    An offset that was resolved under another value of `start` is no longer used, because nothing was copied from there.
+    An offset that was resolved under another value of `start` is not used any more. This is safe because nothing was
+    copied from there.
     """
     found: list[TopicStarts] = []
     for topic in topics if state.starts else ():

@@ -1,4 +1,4 @@
-"""The contents of the state topic: the newest record of each key, and the keys of the snapshots in it."""
+"""The contents of the state topic: the newest record of each key, and the keys of the snapshots in the topic."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,8 +18,8 @@ from mirrord.model.run_memory import ALL_OF_IT, PackedPiece, RunMemory
 
 
 class KeptLane(NamedTuple):
-    """What is remembered about a lane's snapshot in the state topic. The lane is written again only if it differs from
-    that."""
+    """The properties of a lane's snapshot in the state topic. The snapshot is written again only if they have
+    changed."""
 
     changed_at: int
     first_ordinals: tuple[int, int]
@@ -28,15 +28,16 @@ class KeptLane(NamedTuple):
 
 
 class Kept:
-    """The keys of the snapshots in the state topic. Every process that reads or writes the topic keeps them up to
-    date."""
+    """The keys of the snapshots in the state topic. Every process that reads or writes the topic keeps this object up
+    to date."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self.lanes: dict[str, KeptLane] = {}
 
     def note(self, key: str, record: StateRecord | None) -> None:
-        """Note that a record was written under a key, or removed (None). Records that are not snapshots are ignored."""
+        """Note that a record was written under a key, or that it was removed (None). Records that are not part of a
+        snapshot are ignored."""
         if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
         self.lanes.pop(key, None)
@@ -54,8 +55,8 @@ class Kept:
 
 
 class StateTopicRows:
-    """The newest record of each key, while the state topic is read. Packed runs are passed to `RunMemory` record by
-    record, which keeps them in memory or in a file."""
+    """Collects the newest record of each key while the state topic is read. Packed runs are passed to `RunMemory` one
+    record at a time, which keeps them in memory or in a file."""
 
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory
@@ -63,7 +64,7 @@ class StateTopicRows:
         self._pieces: dict[str, PackedPiece] = {}
 
     def take(self, key: str, value: bytes | None) -> None:
-        """Add the next record. A null value removes its key."""
+        """Add the next record. A record without a value removes its key."""
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)
@@ -71,7 +72,8 @@ class StateTopicRows:
             self._rows[key] = value
 
     def _keep(self, key: str, value: bytes) -> bool:
-        """Return whether the record was a valid piece. An invalid piece is reported when something refers to it."""
+        """Return whether the record is a valid piece, and keep the piece. An invalid piece is only reported when a
+        snapshot refers to it."""
         try:
             record = decode_state(key, value)
             if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:
@@ -83,7 +85,7 @@ class StateTopicRows:
         return True
 
     def read(self) -> "StateTopicContents":
-        """Return all records, decoded. Raises LedgerCorrupt."""
+        """Return all collected records in decoded form. Raises LedgerCorrupt."""
         return StateTopicContents({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
 
 
@@ -92,7 +94,7 @@ class StateTopicContents(NamedTuple):
 
     records: Mapping[str, StateRecord]
     pieces: Mapping[str, PackedPiece] = {}
-    """Pieces of packed runs. Pieces that are not here are among the records."""
+    """The pieces of packed runs. Pieces in an older form are among `records`."""
 
     def kept(self) -> Kept:
         """Return the keys of the snapshots among these records."""

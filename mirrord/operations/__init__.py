@@ -1,1 +1,1 @@
-"""One-off work that commands do next to a daemon: check, plan, status, groups, seek, catch-up and quarantine."""
+"""One-off operations that commands run outside a daemon: check, plan, status, groups, seek, catch-up and quarantine."""

@@ -1,4 +1,4 @@
-"""The part of `mirrord check` about permissions: which permissions a flow needs, and which of them are missing."""
+"""The findings of `mirrord check` about permissions: which permissions a flow needs, and which of them are missing."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,9 +35,9 @@ from mirrord.topics.rules.topic_configs import replication_factor
 from policies.flow_policies import selection_of
 
 _ANYBODY = "mirrord-check"
-"""Replaces the wildcard of a pattern, to form a name that no other client uses for a group or a transactional id."""
+"""Replaces the wildcard in a pattern for groups or transactional ids. The resulting name is used by no other client."""
 _NO_TOPIC = ":"
-"""A name that no topic can have (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
+"""A name that no topic can have (org.apache.kafka.common.internals.Topic), so no offset can be committed for it."""
 
 
 async def rights_findings(
@@ -47,9 +47,9 @@ async def rights_findings(
     ledger: FlowState | None,
     seen: Mapping[Alias, ClusterSeen],
 ) -> tuple[list[RightSeen], list[Finding]]:
-    """Return all permissions that are needed, and a finding for each one that is missing. Raises EnvironmentFault.
+    """Return all permissions that the flow needs, and a finding for each missing one. Raises EnvironmentFault.
 
-    `ledger` is None if it cannot be read. In that case it is not known what was copied before.
+    `ledger` is None if the ledger cannot be read. It is then not known which topics were copied before.
     """
     flow, plan = survey.flow, survey.preview.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
@@ -90,7 +90,7 @@ def _missing(seen: RightSeen) -> Finding:
 def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
     return [
         Finding(
-            # mirrord lowers the replication factor to what the brokers allow; any other error prevents the creation.
+            # mirrord lowers the replication factor to what the brokers allow. Any other error prevents the creation.
             severity="warning" if "INVALID_REPLICATION_FACTOR" in line else "error",
             flow=flow.name,
             where=f"{flow.target}: topic {topic}",
@@ -103,7 +103,7 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
     """Return source topics that were copied and are still selected, but that mirrord may not describe.
 
-    They are found through the ledger, because the source cluster does not list them.
+    Their names come from the ledger, because the source cluster does not list these topics.
     """
     there, copies = survey.preview.source.topics, survey.preview.target.topics
     selection = selection_of(survey.flow)
@@ -118,8 +118,8 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
 
 async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
-    """Return the topic and the group of MirrorMaker 2 that new lanes will consult
-    (`mirrord.replication.host.mm2_takeover`), or None if no lane will consult them."""
+    """Return the topic and the group of MirrorMaker 2 in which new lanes will look up positions
+    (`mirrord.replication.host.mm2_takeover`). Return None if no lane will look up a position."""
     flow = survey.flow
     if flow.from_mm2.takeover == "off" or ledger is None:
         return None
@@ -142,10 +142,10 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 
 async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Return whether an operation is allowed, or None if that is not known.
+    """Return whether an operation is allowed, or None if that cannot be determined.
 
-    A broker reports the allowed operations only to clients with DESCRIBE. For configs, groups and transactional ids,
-    mirrord tries a request instead.
+    A broker reports the allowed operations only to clients that have DESCRIBE. For configs, groups and transactional
+    ids, mirrord sends a test request instead.
     """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
@@ -159,10 +159,10 @@ async def _is_allowed(config: Config, right: Right, cluster: ClusterSeen) -> boo
 
 
 async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Return whether mirrord may use a group, or None if that is not known.
+    """Return whether mirrord may use a group, or None if that cannot be determined.
 
-    Any broker checks the permission before it answers that another broker coordinates the group
-    (kafka.server.KafkaApis). A request for the group's coordinator is avoided, because it could create a topic. Raises
+    The test request goes to any broker, because every broker checks the permission before it answers that another
+    broker coordinates the group (kafka.server.KafkaApis). Looking up the coordinator first could create a topic. Raises
     EnvironmentFault.
     """
     node = any_node(cluster)
@@ -172,7 +172,7 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     timeout_s = config.runtime.request_timeout_ms / 1000
     if right.operation == "DESCRIBE":
         async with Admin(config.clusters[right.cluster], timeout_s) as admin:
-            # The client's answers are untyped.
+            # The answers of the client library are untyped.
             (answer,) = cast(Any, await admin.describe_consumer_groups([group], node))
         return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
     asker = Asker(config.clusters[right.cluster], timeout_s)
@@ -187,11 +187,11 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
 
 
 async def _may_write_under(config: Config, right: Right) -> bool | None:
-    """Return whether mirrord may write with a transactional id, or None if that is not known.
+    """Return whether mirrord may write with a transactional id, or None if that cannot be determined.
 
-    mirrord ends a transaction of an id that no client uses, which changes nothing. A broker checks the permission
-    first, and then answers that it is not the coordinator, or that it knows no such producer (kafka.server.KafkaApis,
-    TransactionCoordinator).
+    The test request ends a transaction of an id that no client uses, which changes nothing. A broker first checks the
+    permission. Only then does it answer that it is not the coordinator or that it knows no such producer
+    (kafka.server.KafkaApis, TransactionCoordinator).
     """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
     body = encode_end_txn(right.name.replace("*", _ANYBODY))

@@ -1,5 +1,5 @@
 """Examines a cluster over the network: whether each broker can be reached at its advertised address, and which Kafka
-release it resembles."""
+release the broker resembles."""
 
 import asyncio
 from functools import partial
@@ -20,36 +20,37 @@ from mirrord.model.names import Alias, ClusterId
 
 
 class BrokerSeen(msgspec.Struct, frozen=True):
-    """A broker at the address that the cluster advertises for it."""
+    """A broker, at the address that the cluster advertises for it."""
 
     node: int
     address: str
     release: str = ""
-    """The Kafka release that the broker resembles, judged by the requests that it accepts."""
+    """The Kafka release that the broker resembles, according to the requests that it accepts."""
     error: str = ""
-    """Why the broker cannot be reached."""
+    """Why the broker cannot be reached; empty if it can be reached."""
 
 
 class ClusterSeen(msgspec.Struct, frozen=True):
-    """A cluster as it was seen over the network. If none of the configured addresses answers, `error` is set and the
-    other fields are empty."""
+    """The state of a cluster, as observed over the network. If none of the configured addresses answers, `error` is set
+    and the other fields are empty."""
 
     alias: Alias
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """The operations on the cluster that mirrord is allowed to use
-    (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`); None if not reported."""
+    """The operations that mirrord is allowed to use on the cluster
+    (`mirrord.kafka.protocol.describe_cluster.ClusterRights.allowed`); None if the cluster does not report them."""
     error: str = ""
 
 
 def any_node(cluster: ClusterSeen) -> int | None:
-    """Return the id of a broker that can be reached; None if there is none."""
+    """Return the node id of a broker that can be reached; None if there is none."""
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 
 async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
-    """Connect to every broker once. Never raises EnvironmentFault."""
+    """Connect to every broker once, and return what was observed. Errors of the cluster are part of the result. No
+    EnvironmentFault is raised."""
     options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
     pool = BufferPool(limit_bytes=0)
     try:
@@ -70,7 +71,7 @@ async def check_brokers(alias: Alias, config: ClusterConfig, timeout_s: float) -
 
 
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
-    """Connect to the first configured address that answers.
+    """Connect to the configured addresses in order, and return the first connection that succeeds.
 
     Raises EnvironmentFault with the errors of all addresses.
     """

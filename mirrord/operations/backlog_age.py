@@ -1,5 +1,5 @@
-"""Compares the age of the backlog with the time for which the target remembers producers. It also compares clocks,
-where Kafka allows it."""
+"""Compares the age of the records that are not copied yet with the time for which the target remembers producers. Also
+compares clocks, where Kafka makes this possible."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from mirrord.model.names import TopicPartition, state_topic
 from mirrord.operations.cluster_survey import FlowSurvey
 
 AHEAD_MS = 2_000
-"""Smaller clock differences are not reported."""
+"""Clock differences below this number of milliseconds are not reported."""
 _HOUR_MS = 3_600_000
 
 
 async def backlog_findings(
     config: Config, survey: FlowSurvey, state: FlowState | None, remembered_ms: int, now_ms: int
 ) -> list[Finding]:
-    """Return a finding if lanes will copy records older than half of the target's producer expiry.
+    """Return a finding if lanes will copy records that are older than half of the target's producer expiry.
 
-    The target forgets a producer after the whole expiry. Raises Unreachable.
+    The target may forget the producer of records that are older than the whole expiry. Raises Unreachable.
     """
     flow = survey.flow
     partitions = _selected(survey)
@@ -55,8 +55,8 @@ async def backlog_findings(
 
 
 async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
-    """Return findings about clocks. Kafka reveals the time only through the timestamps of records. Raises
-    Unreachable."""
+    """Return findings about clocks that differ from the clock of this machine. Kafka reveals a clock only through the
+    timestamps of records. Raises Unreachable."""
     flow = survey.flow
     findings: list[Finding] = []
     ahead = await offsets_at(config.clusters[flow.source], _selected(survey), now_ms + AHEAD_MS)
@@ -77,7 +77,8 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
         )
     own = TopicPartition(state_topic(flow.name), 0)
     if own.topic in survey.preview.target.topics:
-        # Timestamps in mirrord's own topics are append times from the broker's clock, so they are not later than now.
+        # The timestamps in mirrord's own topics are append times of the broker, so they cannot be later than the
+        # broker's current time.
         (found,) = (await offsets_at(config.clusters[flow.target], [own], now_ms + AHEAD_MS)).values() or (None,)
         if found is not None:
             what = f"its clock is at least {(found[1] - now_ms) / 1000:.0f} s ahead of this machine's"
@@ -104,7 +105,7 @@ def _selected(survey: FlowSurvey) -> set[TopicPartition]:
 async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Return the source offset at which each lane resumes, or at which it will begin."""
+    """Return the source offset at which each lane resumes, or at which it will begin if it has not run yet."""
     flow, source = survey.flow, survey.preview.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():

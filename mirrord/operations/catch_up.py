@@ -1,8 +1,9 @@
-"""Decides when a migration has caught up (`mirrord start --until-caught-up`): it requests the source ends that must be
-reached, observes whether they are, and proves the result when all lanes are drained.
+"""Decides when a migration has caught up (`mirrord start --until-caught-up`), and proves the result when all lanes are
+drained.
 
-The ends are requested twice. When the first ends are reached, only few records have arrived in the meantime, and the
-ends at that moment are the ones that count. If no client writes to the source any more, they are its final ends.
+The ends of the source partitions are requested twice. The first ends tell when most records are copied. When the lanes
+have reached them, few records have arrived in the meantime, and the ends are requested again. The lanes have caught up
+when they reach the second ends. If no client writes to the source any more, these are the final ends of the source.
 """
 
 import asyncio
@@ -22,39 +23,41 @@ from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
 from mirrord.operations.hazard_survey import read_state
 
 UNCOVERED_S = 30.0
-"""Time limit for a running flow to begin copying a selected partition. A partition is late if it has no lane, for
-example because its target topic cannot be created, or if its lane reports why it does not begin."""
+"""Time limit in seconds for a running flow to begin copying a selected partition. A partition is late if it has no
+lane, for example because its target topic cannot be created. It is also late if its lane reports why it does not
+begin."""
 
 HALTED_S = 10.0
-"""How long a lane may be halted before it counts as permanently halted."""
+"""A lane that has been halted for this number of seconds counts as permanently halted."""
 
 EndOffsets = Mapping[TopicPartition, int]
 
 
 class FlowProof(msgspec.Struct, frozen=True):
-    """The proof for one flow that has caught up and was drained: what was copied, what was not, and what does not
-    agree."""
+    """The proof for a flow that has caught up and was drained: what was copied, what was not, and which numbers
+    disagree."""
 
     flow: str
     partitions: int
     records: int
-    """Number of records copied since the lanes were opened."""
+    """Number of records that were copied since the lanes were opened."""
     uncopied: Mapping[Reason, int]
-    """Number of source offsets without a copy, by reason."""
+    """Number of source offsets that were not copied, by reason."""
     counted: int
-    """Number of partitions whose offsets could be counted from their beginning."""
+    """Number of partitions of which every offset since their beginning could be counted."""
     newer: int
-    """Number of source offsets after the last copied record. There are some if a client still writes to the source."""
+    """Number of source offsets after the last copied record. It is above 0 only if a client still writes to the
+    source."""
     differences: tuple[str, ...]
 
     @property
     def losses(self) -> dict[Reason, int]:
-        """The uncopied offsets that are losses: records that the target lacks."""
+        """The uncopied offsets that are losses, which means that the target lacks records."""
         return {reason: count for reason, count in self.uncopied.items() if reason in LOSSES}
 
 
 class CatchUp:
-    """Follows one migration until it has caught up."""
+    """Observes one migration until it has caught up."""
 
     def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
@@ -63,12 +66,12 @@ class CatchUp:
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
-        """For each lane that is halted, the time since when it has been halted without interruption."""
+        """The halted lanes, each with the time since when it has been halted without interruption."""
 
     async def reached(self, status: Status) -> bool:
-        """Return whether every selected partition has been copied up to the ends that count.
+        """Return whether every selected partition has been copied up to the second ends.
 
-        Raises EnvironmentFault when that is impossible: a lane is halted or paused, or a topic is not copied.
+        Raises EnvironmentFault if that cannot happen, because a lane is halted or paused, or a topic is not copied.
         """
         if not self._ends and not await self._read_ends():
             return False
@@ -81,12 +84,12 @@ class CatchUp:
         return False
 
     async def prove(self) -> list[FlowProof]:
-        """Compare the ledgers with the final source ends and with the target's ends, and return the proof for each
-        flow. Raises EnvironmentFault."""
+        """Compare the ledgers with the final source ends and with the target ends. Return the proof for each flow.
+        Raises EnvironmentFault."""
         return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
 
     async def _read_ends(self) -> bool:
-        """Request the ends of every selected partition. Return whether all of them were answered."""
+        """Request the end of every selected source partition. Return whether all requests were answered."""
         surveys = await survey_flows(self._config, self._access)
         ends: dict[str, EndOffsets] = {}
         for flow in self._config.flows:
@@ -110,7 +113,8 @@ class CatchUp:
         return True
 
     def reached_by(self, flow: FlowStatus | None, ends: EndOffsets) -> bool:
-        """Return whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
+        """Return whether a flow has copied up to the given source ends. Raises EnvironmentFault if a lane is halted or
+        paused, or if a partition is not copied."""
         if flow is None or flow.state != "running":
             return False
         uncovered = [str(each) for each in missing(flow.lanes, ends)]
@@ -127,10 +131,10 @@ class CatchUp:
         return not uncovered and not behind(flow.lanes, ends)
 
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
-        """Return whether a lane has been halted for too long.
+        """Return whether a lane has been halted for longer than `HALTED_S`.
 
-        A lane that was already halted before this start tries again first, and a policy such as `on_reject` takes a
-        moment to decide.
+        A shorter time proves nothing. A lane that was halted before this start tries again first, and a policy such as
+        `on_reject` needs a moment to decide.
         """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
@@ -173,14 +177,14 @@ class CatchUp:
 
 
 def missing(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
-    """Return the selected partitions that no lane copies."""
+    """Return the selected partitions for which the status contains no lane."""
     return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
 
 
 def behind(lanes: Iterable[LaneStatus], ends: EndOffsets) -> list[TopicPartition]:
-    """Return the partitions that are not known to be copied up to their end.
+    """Return the partitions that are not known to be copied up to the given ends.
 
-    This includes every partition whose lane is not copying now.
+    Every partition whose lane is not copying now is included.
     """
     return sorted(
         partition

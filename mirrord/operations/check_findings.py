@@ -1,4 +1,5 @@
-"""`mirrord check`: finds out from both clusters everything that can be known before a start, and changes nothing."""
+"""`mirrord check`: determines from both clusters everything that can be known before a start. It changes nothing,
+unless a probe is requested."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
@@ -29,24 +30,25 @@ from mirrord.supervision.rules.broker_probe import guarantee
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """The result of a check."""
+    """The result of `mirrord check`."""
 
     clusters: tuple[ClusterSeen, ...]
     rights: tuple[RightSeen, ...]
-    """All ACLs that are needed, whether held or not."""
+    """All permissions that are needed, whether or not mirrord holds them."""
     findings: tuple[Finding, ...]
-    """The findings, the worst first."""
+    """The findings in the order of their severity, the most severe first."""
 
     @property
     def would_start(self) -> bool:
-        """Whether nothing was found that would keep a start from doing what the configuration says."""
+        """Whether no finding would keep a start from doing what the configuration says."""
         return not any(finding.severity == "error" for finding in self.findings)
 
 
 async def check(config: Config, access: ClusterAccess, *, probe: bool) -> CheckReport:
-    """Examine every cluster and flow. If a cluster or a flow's ledger does not answer, that becomes a finding.
+    """Examine every cluster and flow, and return the findings. A cluster or ledger that does not answer is one of the
+    findings.
 
-    With `probe`, also write to the probe topic of each flow and remove it again.
+    With `probe`, also write to the probe topic of each flow, and delete this topic again.
     """
     timeout_s = config.runtime.request_timeout_ms / 1000
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
@@ -120,7 +122,7 @@ async def _check_flow(
         "clocks": clock_findings(config, survey, access.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),
     }
-    # These run concurrently, because most of the time is spent waiting for brokers.
+    # The examinations run concurrently, because they spend most of their time waiting for brokers.
     answers = await asyncio.gather(*parts.values(), return_exceptions=True)
     for what, answer in zip(parts, answers, strict=True):
         if isinstance(answer, EnvironmentFault):
@@ -136,8 +138,8 @@ async def _check_flow(
 
 
 async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
-    """Return the state of the flow's ledger, and findings about it. The state is empty if the flow has never run, and
-    None if the ledger cannot be read."""
+    """Return the state of the flow's ledger, and findings about the ledger. The state is empty if the flow has never
+    run, and None if the ledger cannot be read."""
     flow, preview = survey.flow, survey.preview
     if preview.source.cluster_id == preview.target.cluster_id:
         same = Finding(
@@ -179,7 +181,7 @@ async def _backlog(
 
 
 async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
-    """Return a finding for each topic with partitions that would not begin until an operator decides."""
+    """Return a finding for each topic with partitions that would not begin until an operator makes a decision."""
     if ledger is None:
         return []
     waiting: dict[str, list[Beginning]] = {}

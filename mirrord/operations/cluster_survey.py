@@ -1,4 +1,4 @@
-"""A survey of both clusters of every flow at one moment, for commands that change nothing."""
+"""Surveys both clusters of every flow at one moment, for commands that change nothing."""
 
 import asyncio
 
@@ -15,25 +15,25 @@ from mirrord.topics.topic_claims import Claims
 
 
 class FlowSurvey(msgspec.Struct, frozen=True):
-    """The survey of one flow: the topics on both clusters, and what `start` would do."""
+    """The survey of one flow: the topics on its two clusters, and what `mirrord start` would do."""
 
     flow: FlowConfig
     preview: DiscoveryPreview
     lines: tuple[TopicLine, ...]
-    """One line for every topic of the source."""
+    """The description of every source topic: its target topic, or why it is not copied."""
 
 
 async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
-    """Survey every flow, and return the results by flow name, in the order of the configuration.
+    """Survey every flow. Return the results by flow name, in the order of the configuration.
 
-    If one of its clusters does not answer, the result for a flow is the error.
+    If a cluster of a flow does not answer, the result for this flow is the error.
     """
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
     admins = {alias: access.admin(alias) for alias in aliases}
     claims = await _claims(config, access)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
-        # The flows are surveyed in order, because the first one to claim a target topic gets it, as in a daemon.
+        # The flows are surveyed in order. As in a daemon, the first flow that claims a target topic gets it.
         for flow in config.flows:
             surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
     finally:
@@ -42,7 +42,8 @@ async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowS
 
 
 async def _claims(config: Config, access: ClusterAccess) -> Claims:
-    """Return what the ledgers say about target topics: which flow writes to each, and their names."""
+    """Return the claims on target topics, according to the ledgers: which flow writes to each target topic, and which
+    source topic it copies."""
     claims = Claims(config.all_flows)
     for name, view in (await read_ledgers(config, access)).items():
         if isinstance(view, LedgerView):
@@ -55,7 +56,7 @@ async def _survey(
 ) -> FlowSurvey | EnvironmentFault:
     discovery = Discovery(flow, source, target, claims)
     faults: list[str] = []
-    # Both clusters are asked, so that errors of both are reported.
+    # Both clusters are queried even if the first one fails, so that the errors of both are reported.
     for alias, cluster in ((flow.source, source), (flow.target, target)):
         try:
             await cluster.describe([])
@@ -73,7 +74,8 @@ async def _survey(
 
 
 def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
-    """Return a line for each topic that the flow's ledger knows. Return nothing if the ledger cannot be read."""
+    """Return a description of each topic that the flow's ledger knows. The list is empty if the ledger cannot be
+    read."""
     if not isinstance(view, LedgerView):
         return []
     partitions: dict[tuple[str, str], set[int]] = {}

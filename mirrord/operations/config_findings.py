@@ -1,4 +1,4 @@
-"""The findings of `mirrord check` about the configs that are in effect for topics and brokers."""
+"""The findings of `mirrord check` about the effective configs of topics and brokers."""
 
 from mirrord.config.schema import ClusterConfig, Config
 from mirrord.kafka.client.effective_configs import broker_settings, topic_settings
@@ -13,9 +13,9 @@ from mirrord.topics.rules.incompatible_configs import BROKER_NAMES, TopicPairCon
 
 
 async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
-    """Return findings about configs with which the target would refuse or rewrite records.
+    """Return findings about configs that would make the target refuse or rewrite records.
 
-    For a target topic that does not exist yet, the brokers' configs are used. Raises Unreachable.
+    For a target topic that does not exist yet, the default configs of the brokers are examined. Raises Unreachable.
     """
     flow, preview = survey.flow, survey.preview
     timeout_s = config.runtime.request_timeout_ms / 1000
@@ -45,8 +45,8 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """Return for how many milliseconds the target remembers a producer; None if mirrord may not see that. Raises
-    Unreachable."""
+    """Return for how many milliseconds the target remembers a producer. Return None if mirrord lacks the permission to
+    read this config. Raises Unreachable."""
     node = any_node(target)
     if node is None:
         return None
@@ -55,7 +55,8 @@ async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
 
 
 async def own_topics_findings(cluster: ClusterConfig, survey: FlowSurvey, timeout_s: float) -> list[Finding]:
-    """Return the findings of `check` about mirrord's own topics. Raises Unreachable."""
+    """Return the findings of `mirrord check` about the topics that mirrord itself keeps on the target. Raises
+    Unreachable."""
     flow, target = survey.flow, survey.preview.target
     needed = needed_settings(flow)
     del needed[dead_letter_topic(flow.name)]

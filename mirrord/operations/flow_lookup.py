@@ -1,4 +1,4 @@
-"""Finds the flows that a user may mean by the name of a partition, and reads their ledgers."""
+"""Finds the flows to which the name of a partition may refer, and reads their ledgers."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,10 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 async def ledgers_meant(
     config: Config, name: str, flow: str | None
 ) -> tuple[str, dict[str, LedgerView | MirrordError]]:
-    """Return the name without its flow, and the ledgers of the flows that it may belong to.
+    """Return the name without its flow prefix, and the ledgers of the flows to which the name may refer.
 
-    The flow is the one in the name (`FLOW:NAME`), or the one that is passed in addition to the name. If neither is
-    given, the ledgers of all flows are read. Raises ConfigError for a flow that does not exist, and if the two flows
-    differ.
+    The flow is the one in the name (`FLOW:NAME`) or the argument `flow`. If neither is given, the ledgers of all flows
+    are read. Raises ConfigError if the flow does not exist, or if the name and the argument contradict each other.
     """
     prefix, _, name = name.rpartition(":")
     for chosen in filter(None, (flow, prefix)):
@@ -26,5 +25,5 @@ async def ledgers_meant(
 
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:
-    """Return the error for a name that exists in several flows. mirrord does not guess which flow is meant."""
+    """Return the error for a name that exists in several flows, so that the user has to choose one."""
     return ConfigError(f'"{name}" is ambiguous: it may belong to {" or ".join(sorted(flows))}; choose with --flow')

@@ -1,6 +1,6 @@
-"""Checks which of the permissions that a flow needs are held by mirrord's principals on the two clusters.
+"""Checks which of the permissions that a flow needs are granted to mirrord's principals on the two clusters.
 
-Nothing is altered. Whether topics can be created is found out by requests that only validate.
+Nothing is altered. Requests that only validate the creation of a topic show whether the topic can be created.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from mirrord.model.names import Alias
 from mirrord.operations.rules.required_acls import CODES, Need, Right
 
 UNAUTHORIZED = "AUTHORIZATION_FAILED"
-"""A part of the name that all of Kafka's errors for a missing permission have in common."""
+"""The part of a Kafka error name that says that a permission is missing."""
 _IMPLIES_DESCRIBE = {"READ", "WRITE", "DELETE", "ALTER", "DESCRIBE"}
 
 
 class RightSeen(msgspec.Struct, frozen=True):
-    """A permission that a flow needs, and whether mirrord holds it."""
+    """A permission that a flow needs, and whether mirrord holds the permission."""
 
     flow: str
     right: Right
     held: bool | None
-    """Whether mirrord holds the permission; None if the cluster does not say, or was not asked."""
+    """Whether mirrord holds the permission. None if the cluster does not report this, or was not asked."""
     missing: Severity
     purpose: str
 
@@ -38,11 +38,11 @@ async def see_rights(
     shapes: Mapping[str, TopicShape],
     allowed: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
-    """Return which permissions are held, and why target topics cannot be created for any reason other than a missing
-    permission.
+    """Return two values: for each needed permission whether mirrord holds it, and the reasons why target topics cannot
+    be created. The reasons do not include missing permissions.
 
-    `shapes` describe the missing target topics. `allowed` holds the known permissions on resources other than topics.
-    Raises EnvironmentFault when a cluster does not answer.
+    `shapes` describes the missing target topics. `allowed` holds the known permissions on resources other than topics.
+    Raises EnvironmentFault if a cluster does not answer.
     """
     topics = [need.right for need in needs if need.right.resource == "topic"]
     names = {
@@ -59,7 +59,8 @@ async def see_rights(
         if right.resource != "topic":
             held = allowed.get(right)
         elif right.operation == "CREATE":
-            # The topic's operation bits are not enough: the permission to create topics can also be on the cluster.
+            # The operation bits of the topic are not sufficient, because the permission to create topics can also be
+            # granted on the cluster.
             held = UNAUTHORIZED not in refused.get(right, "")
         else:
             held = _held(right, seen[right.cluster])
@@ -69,7 +70,7 @@ async def see_rights(
 
 
 def lacking_lines(rights: Iterable[RightSeen]) -> list[str]:
-    """Return a readable line for each resource on which permissions are known to be missing."""
+    """Return one readable line for each resource on which permissions are known to be missing."""
     missing: dict[tuple[str, Alias, str], list[RightSeen]] = {}
     for seen in rights:
         if seen.held is False:
@@ -99,7 +100,7 @@ async def _refused(
     seen: Mapping[Alias, ClusterTopics],
     shapes: Mapping[str, TopicShape],
 ) -> dict[Right, str]:
-    """Return the topics that could not be created now, and the reasons. A topic that already exists is not reported."""
+    """Return the topics that could not be created now, with the reasons. Topics that already exist are omitted."""
     refused: dict[Right, str] = {}
     for alias, there in seen.items():
         missing = {right.name: right for right in creating if right.cluster == alias and right.name not in there.topics}

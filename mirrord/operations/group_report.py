@@ -1,8 +1,8 @@
-"""Reports the positions of consumer groups on request. The daemon reports them; if no daemon answers, they are
-determined from both clusters at that moment.
+"""Reports the positions of consumer groups on request. The report comes from the daemon. If no daemon answers, the
+positions are determined from both clusters.
 
-If the source does not answer, the target's offsets of groups that would be synced are reported anyway. Nothing is
-written.
+If the source does not answer either, the report contains the committed offsets at the target of all groups that would
+be synced. Nothing is written.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ BOTH_WAYS = "no daemon answers, and only a daemon counts the records of both sid
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
-    """Return the positions of the groups, by flow. Raises EnvironmentFault when nothing is known of any flow."""
+    """Return the positions of consumer groups, by flow. Raises EnvironmentFault if the groups of no flow can be
+    read."""
     return asyncio.run(_gather(config))
 
 
@@ -80,7 +81,7 @@ async def _both(
     lanes: Mapping[TopicAndPartition, LaneState],
     target: ClusterView,
 ) -> tuple[list[GroupStatus], str]:
-    """Return the positions of the groups as both clusters report them, and a remark for operators."""
+    """Return the positions of the groups according to both clusters, and a remark for operators."""
     book = GroupBook(GroupFilter(flow.groups).passes)
     try:
         async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:

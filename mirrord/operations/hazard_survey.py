@@ -1,4 +1,4 @@
-"""Gathers the input for `mirrord.topics.rules.hazards`: the contents of target topics, and the ledgers of other
+"""Gathers the input of `mirrord.topics.rules.hazards`: the contents of target topics, and the ledgers of other
 flows."""
 
 import asyncio
@@ -23,7 +23,7 @@ from mirrord.topics.rules.hazards import deletions_both_ways, foreign_content, o
 async def find_hazards(
     config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> list[Finding]:
-    """Return the hazards of one flow. If something cannot be determined, that becomes a finding of the severity
+    """Return the hazards of one flow. If a hazard cannot be checked, the result contains a finding with the severity
     "note"."""
     flow, preview = survey.flow, survey.preview
     target = preview.target.topics
@@ -61,7 +61,8 @@ async def find_hazards(
 
 
 async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]) -> FlowState:
-    """Return the current state of the flow's ledger. Raises LedgerMissing, LedgerUnavailable and other errors."""
+    """Return the current state of the flow's ledger. Raises LedgerMissing if the flow has never run, and other errors
+    if the ledger cannot be read."""
     store = ledger(flow)
     await store.open(read_only=True)
     try:
@@ -73,11 +74,11 @@ async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStor
 async def producers_back(
     config: Config, flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]
 ) -> frozenset[int]:
-    """Return the producer ids of the flows that copy the same topics in the opposite direction. The source records that
-    have these producer ids came from the target.
+    """Return the producer ids of the flows that copy the same topics in the opposite direction. Source records with
+    these producer ids were copied from the target.
 
-    A flow that has never run has written nothing. Raises LedgerUnavailable and other errors, because without the
-    ledgers of these flows copies cannot be distinguished from originals.
+    A flow that has never run has written nothing. If a ledger of these flows cannot be read, LedgerUnavailable or
+    another error is raised, because copies could not be distinguished from originals.
     """
     found: set[int] = set()
     for other in config.all_flows:
@@ -93,7 +94,7 @@ def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
 
 
 async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
-    """Return the number of offsets in each target topic that exists but is not in the flow's ledger."""
+    """Return the number of offsets in each target topic that exists but is missing in the flow's ledger."""
     target = survey.preview.target.topics
     asked = {
         TopicPartition(name, partition)

@@ -1,4 +1,4 @@
-"""Collects the steps that a start would take for one flow. They come from all parts of mirrord that alter clusters."""
+"""Collects the steps that a start would take for one flow, from all parts of mirrord that alter clusters."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ from policies.flow_policies import properties_of, selection_of
 
 
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
-    """Return all steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
+    """Return all steps for the flow, in the order in which a start takes them. Raises EnvironmentFault."""
     flow, preview = survey.flow, survey.preview
     if any(goes_back(flow, other) for other in config.all_flows):
         flow = msgspec.structs.replace(flow, propagate_deletes=False)  # topics copied both ways are never deleted
@@ -46,8 +46,8 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[PlanStep]:
 async def upkeep_steps(
     flow: FlowConfig, preview: DiscoveryPreview, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> list[PlanStep]:
-    """Return the steps that alter configs, ACLs and deleted topics, in the order in which they are taken. Raises
-    EnvironmentFault when a cluster does not answer."""
+    """Return the steps that alter configs, alter ACLs and delete topics, in the order in which a start takes them.
+    Raises EnvironmentFault if a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, preview, source, target)))
     copies = dict(preview.plan.targets)
     rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
@@ -61,9 +61,9 @@ async def upkeep_steps(
 async def _settings(
     flow: FlowConfig, preview: DiscoveryPreview, source: UpkeepAdmin, target: UpkeepAdmin
 ) -> dict[str, SettingsPlan]:
-    """Return the config changes by target topic, including topics that will be created.
+    """Return the config changes by target topic. Topics that will be created are included.
 
-    Topics whose configs mirrord may not see are omitted.
+    Topics whose configs mirrord may not describe are omitted.
     """
     if not flow.sync.configs:
         return {}

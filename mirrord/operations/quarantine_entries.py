@@ -1,5 +1,5 @@
-"""Reads the entries of the quarantine from the ledgers on the target clusters: all of them, or the one that a command
-refers to."""
+"""Reads quarantined ranges from the ledgers on the target clusters: all of them, or the one to which a command
+refers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from mirrord.replication.dead_letters.records import LetterPlace
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True):
-    """One entry of the quarantine, with its flow and source partition."""
+    """One quarantined range of records, with its flow and its source partition."""
 
     flow: str
     topic: str
@@ -33,7 +33,7 @@ class QuarantineEntry(msgspec.Struct, frozen=True):
 
 
 async def read_entries(config: Config) -> list[QuarantineEntry]:
-    """Return the quarantine entries of all flows that have ever run, sorted by flow, partition and offset. Raises
+    """Return the quarantined ranges of all flows that have ever run, sorted by flow, partition and offset. Raises
     EnvironmentFault."""
     views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     found: list[QuarantineEntry] = []
@@ -51,7 +51,7 @@ async def read_entries(config: Config) -> list[QuarantineEntry]:
 
 async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
     """Return the verdicts on records that a policy skipped, with the times at which the ledger recorded them. The
-    quarantine entries do not contain these times."""
+    quarantine itself does not contain these times."""
     if not any(is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
         return {}
     rejections: dict[LaneId, list[Gap]] = {}
@@ -63,7 +63,7 @@ async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap
 
 
 def is_untimed(entry: Parked) -> bool:
-    """Return whether an entry was skipped by a policy. Such an entry does not say when it was skipped."""
+    """Return whether a policy skipped the range. The quarantine then does not say when it was skipped."""
     return entry.skipped is not None and entry.skipped.at_ms == 0
 
 
@@ -77,7 +77,7 @@ def _with_time(entry: Parked, rejections: Sequence[Gap]) -> Parked:
 
 
 class FoundEntry(NamedTuple):
-    """An entry of the quarantine, with its flow and its lane."""
+    """One quarantined range of records, with its flow and its lane."""
 
     flow: FlowConfig
     lane: LaneState
@@ -85,13 +85,14 @@ class FoundEntry(NamedTuple):
 
     @property
     def place(self) -> LetterPlace:
-        """The source position at which the entry begins."""
+        """The source position at which the quarantined range begins."""
         lane = self.lane
         return LetterPlace(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
 
 
 async def find(config: Config, order: Order) -> FoundEntry | None:
-    """Return the quarantine entry that a command refers to: one that is waiting, or else one that was skipped.
+    """Return the quarantined range to which a command refers. A range that waits for a decision takes precedence over a
+    skipped one. Return None if there is no such range.
 
     Raises ConfigError if the command may refer to several flows.
     """

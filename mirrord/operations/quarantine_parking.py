@@ -1,6 +1,7 @@
-"""Parks the records that an operator skips, so that they can be brought back later, and brings them back.
+"""Parks records before an operator skips them, and later appends parked records to the target.
 
-This is what `mirrord quarantine` does in addition to sending commands. No daemon is needed to bring records back.
+`mirrord quarantine` does this work itself, in addition to sending operator commands. No daemon is needed to append
+parked records.
 """
 
 import re
@@ -24,8 +25,8 @@ WITHOUT = "--without-parking"
 
 
 async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
-    """Write the records that a command skips to the dead-letter topic. Return the command, completed by their number
-    and first offset there. Raises EnvironmentFault."""
+    """Write the records that a command will skip to the dead-letter topic. Return the command, extended by the number
+    of these records and by the offset of the first one in that topic. Raises EnvironmentFault."""
     found = await find(config, msgspec.structs.replace(order, flow=flow))
     if found is None or found.entry.skipped is not None:
         reason = f"the ledger does not say yet at which record {order.name} waits; try again"
@@ -51,10 +52,9 @@ def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
 async def bring_back(
     config: Config, order: Order, found: FoundEntry, into: str | None, *, dry_run: bool
 ) -> OrderAnswer:
-    """Append skipped and parked records to their target topic, or to another topic of the target cluster, each record
-    once.
+    """Append parked records to their target topic or to another topic of the target cluster, each record once.
 
-    Raises EnvironmentFault, and ConfigError if the records cannot be brought back.
+    Raises EnvironmentFault. Raises ConfigError if the records cannot be appended.
     """
     lane, entry = found.lane, found.entry
     name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
@@ -94,7 +94,7 @@ def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list
 def _check_policies(found: FoundEntry) -> None:
     """Raise NotParked if policies apply to the topic.
 
-    A record that a policy would drop or change must not reach the target unchanged in another way.
+    A policy might drop or change a record. Such a record must not be parked and later appended unchanged.
     """
     records = found.flow.records
     if records.is_on and any(re.fullmatch(pattern, found.lane.source_topic) for pattern in records.topics):
@@ -106,8 +106,8 @@ def _check_policies(found: FoundEntry) -> None:
 
 
 async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPartition:
-    """Return the partition to which the records are appended. Raises ConfigError if appending them there would do
-    harm."""
+    """Return the partition to which the records are appended. Raises ConfigError if appending them to this partition
+    would do harm."""
     lane, flow = found.lane, found.flow
     access = ClusterAccess(config, PATIENCE_S)
     admin = access.admin(flow.target)
@@ -127,7 +127,7 @@ async def _goal(config: Config, found: FoundEntry, into: str | None) -> TopicPar
 
 
 async def _why_not(access: ClusterAccess, found: FoundEntry, there: Topic) -> str:
-    """Return why the records must not be appended to the target topic, or an empty string if they may."""
+    """Return why the records must not be appended to the target topic, or an empty string if they may be appended."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
         return f"{lane.target_topic} was created again, and is no longer the topic that lacks the records"

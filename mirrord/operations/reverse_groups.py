@@ -1,8 +1,9 @@
-"""Shows where groups of the target would resume at the source. On request, it also commits these positions there.
+"""Shows where consumer groups of the target would resume at the source. On request, it also commits these positions at
+the source.
 
-This is `mirrord groups --reverse`, for the way back after a failover. If nothing is to be committed, a daemon that
-syncs groups back to the source (`groups.reverse`) is asked. Otherwise, the positions are determined from both clusters
-at that moment.
+The module implements `mirrord groups --reverse`, for the way back after a failover. If nothing has to be committed, a
+daemon that syncs groups from the target to the source (`groups.reverse`) is asked. Otherwise, the positions are
+determined from both clusters.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from mirrord.runtime.clock import SystemClock
 from mirrord.supervision.daemon_http_client import NoAnswer, ask_groups
 
 ROUNDS_S = 10.0
-"""Time limit for examining all groups. Finding their coordinators can take several attempts."""
+"""Time limit in seconds for examining all groups. Finding the coordinators of the groups can take several attempts."""
 AGAIN_S = 0.2
 LOOKED = "determined from both clusters; nothing was committed"
 BOTH_WAYS = (
@@ -44,16 +45,16 @@ class ReverseOptions(NamedTuple):
     """The options of `mirrord groups --reverse`."""
 
     write: bool = False
-    """Whether the positions are committed at the source."""
+    """Whether to commit the positions at the source."""
     force: bool = False
-    """Whether the target's position is used even if the source is further ahead, or if it is not known which side moved
-    last."""
+    """Whether to use the position of the target even if the source is further ahead, or if it is not known which of
+    them moved last."""
 
 
 def gather_reverse(config: Config, order: ReverseOptions) -> list[GroupsReport]:
-    """Return the positions of groups at the source that correspond to their positions at the target, by flow.
+    """Return the source positions that correspond to the positions of consumer groups at the target, by flow.
 
-    Raises EnvironmentFault when nothing is known of any flow.
+    Raises EnvironmentFault if the groups of no flow can be read.
     """
     return asyncio.run(_gather(config, order))
 
@@ -114,15 +115,15 @@ async def _rounds(
     back: GroupBack,
     order: ReverseOptions,
 ) -> list[GroupStatus]:
-    """Examine the groups again and again until each of them is answered, and commit their positions if that was
-    requested."""
+    """Examine the groups repeatedly until there is an answer for each of them. If requested, commit their positions at
+    the source."""
 
     async def chart(_: Mapping[TopicAndPartition, int]) -> Atlas:
         return atlas
 
     passes = GroupFilter(flow.groups).passes
     admin = GroupAdmin(target)
-    # `GroupRounds` requests the commits at the source itself. With the mode "off", none is synced to the target.
+    # `GroupRounds` itself requests the commits at the source. With the mode "off", no group is synced to the target.
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
     try:
         async with asyncio.timeout(ROUNDS_S):

@@ -1,6 +1,6 @@
-"""A preview of the operator command that moves a lane ahead in the source.
+"""Previews the operator command that moves a lane forward in the source.
 
-The preview is based on the flow's ledger and on the start and the end of the source's log. Nothing is altered.
+The preview is based on the flow's ledger and on the bounds of the source log. Nothing is altered.
 """
 
 from collections.abc import Mapping
@@ -21,32 +21,32 @@ from mirrord.supervision.rules.seek_orders import rule
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """The position at which a lane is to continue: an offset, an end of the log, or a time. Exactly one field is
+    """The source position at which a lane is to continue: an offset, an end of the log, or a time. Exactly one field is
     set."""
 
     offset: int | None = None
     end: Literal["earliest", "latest"] | None = None
-    """The beginning or the end of the source's log."""
+    """The start or the end of the source log."""
     time_ms: int | None = None
-    """The first record with this time or a later one, in ms since 1970."""
+    """Milliseconds since 1970. The lane continues with the first record that has this timestamp or a later one."""
 
 
 class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The effect that the command would have on one lane."""
+    """The effect that a seek would have on one lane."""
 
     flow: str
     topic: str
     partition: int
     position: int
-    """The lane's position according to its last progress record. A lane that is copying has advanced since."""
+    """The source offset of the lane's last progress record. A lane that is copying has advanced since."""
     to: int
     log_start: int
     log_end: int
     target_topic: str
     target_offset: int
-    """The offset after the lane's last record in the target."""
+    """The target offset after the lane's last record."""
     standing: str = ""
-    """Why the command is not needed; empty if it is."""
+    """Why the seek is not needed; empty if it is needed."""
 
     @property
     def expired(self) -> int:
@@ -54,7 +54,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, min(self.log_start, self.to) - self.position)
 
     def lines(self) -> list[str]:
-        """Return the plan as lines of text."""
+        """Return the preview as lines of text."""
         name, end = f"{self.topic}-{self.partition}", f"{self.target_topic}-{self.partition}"
         if self.standing:
             return [self.standing]
@@ -81,9 +81,9 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
-    """Return the effect of the command on the partition with this name.
+    """Return the effect of a seek on the partition with this name.
 
-    Raises ConfigError if the command is impossible, and EnvironmentFault if that cannot be determined now.
+    Raises ConfigError if the seek is impossible. Raises EnvironmentFault if that cannot be determined now.
     """
     name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}
@@ -128,7 +128,8 @@ async def plan_seek(config: Config, name: str, flow: str | None, goal: Goal) -> 
 
 
 def _newest(view: LedgerView, name: str) -> LaneState | None:
-    """Return the newest lane of this name. If a topic was created again, several lanes have the same name."""
+    """Return the newest lane with this name. If a topic was deleted and created again, several lanes have the same
+    name."""
     lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
     return max(lanes, key=lambda lane: lane.age, default=None)
 

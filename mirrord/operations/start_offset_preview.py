@@ -1,5 +1,5 @@
-"""Finds where each lane of a flow would begin if it were started now. It reads from both clusters and changes
-nothing."""
+"""Determines where each lane of a flow would begin if the flow were started now. It reads from both clusters and
+changes nothing."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -34,42 +34,43 @@ from mirrord.topics.rules.partition_start import LedgerEvidence, PartitionStart,
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 LANE_S = 60.0
-"""Time limit for examining one lane, including the time for lanes that are examined before it. Before the examination
-begins, both clusters have already answered."""
+"""Time limit in seconds for the search of one lane's position. It includes the time for lanes that are searched first.
+Both clusters have already answered before the search begins."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
 DOES_NOT_BEGIN: frozenset[By] = frozenset(("trouble", "strange", "unknown"))
-"""Reasons for which a partition does not begin until an operator decides."""
+"""The values of `Beginning.by` for partitions that do not begin until an operator makes a decision."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one partition would begin, and why."""
+    """The position at which one partition would begin, and the reason."""
 
     flow: str
     topic: str
     partition: int
     target_topic: str
     by: By
-    """What decides where the lane begins: its own history, the configured start, or the position that MirrorMaker 2
-    left and how it compares with the target. "trouble": it cannot be decided, and `note` says why. "unknown": the
-    target holds copies that the ledger does not know."""
+    """What decides where the lane begins. The lane may have a history in the ledger, or begin at the configured start,
+    or begin at the position that MirrorMaker 2 left. In the last case, the value also says how this position compares
+    with the target. "trouble": no decision is possible, and `note` says why. "unknown": the target holds copies that
+    the ledger does not know."""
     position: int | None = None
-    """The source offset at which the lane begins, if MirrorMaker 2's position decides; otherwise None."""
+    """The source offset at which the lane begins, if it is derived from MirrorMaker 2's position; otherwise None."""
     said: int | None = None
-    """The source offset after the last one that MirrorMaker 2 recorded as copied."""
+    """The source offset after the last one that MirrorMaker 2 has recorded as copied."""
     target_end: int | None = None
     doubled_records: int = 0
-    """Number of compared source offsets whose records are in the target more than once."""
+    """Number of compared source offsets whose records the target holds more than once."""
     lacking_records: int = 0
     note: str = ""
 
 
 async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
-    """Return where each lane whose target topic exists would begin. Raises EnvironmentFault.
+    """Return where each lane with an existing target topic would begin. Raises EnvironmentFault.
 
-    With `by_start`, ForeignFlow is also raised if a start would be refused because the ledger belongs to other clusters
-    or the source had another alias.
+    With `by_start`, also raise ForeignFlow if a start would be refused: the ledger belongs to other clusters, or the
+    source had another alias.
     """
     flow = survey.flow
     try:
@@ -140,8 +141,8 @@ class _Look:
         )
 
     async def _evidence(self, lane: PlannedLane, ledger: LedgerEvidence) -> StartEvidence:
-        """Return what was found in the target about a lane. Raises EnvironmentFault if the clusters do not answer in
-        time."""
+        """Return the evidence about a lane that the target contains. Raises EnvironmentFault if the clusters do not
+        answer in time."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")
@@ -169,7 +170,7 @@ class _Look:
 
 
 def _note(decided: PartitionStart, start: StartPoint) -> str:
-    """Return the rule that decides where a lane begins, in one line."""
+    """Return one line that says which rule decides where a lane begins."""
     match decided.reason:
         case "target-recreated":
             what = f"begins at {decided.at_least}, or at the source's log start"

@@ -1,8 +1,8 @@
-"""Checks before a start: finds everything that would keep a daemon from running. Nothing is altered.
+"""Finds everything that would keep a daemon from running, before the daemon starts. Nothing is altered.
 
-An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults do not disappear by
-trying: a cluster refuses the connection, a permission is missing, two flows write into one topic, or a flow's name
-belongs to other clusters.
+An unreachable cluster is accepted, because the daemon keeps trying to reach it. Other faults persist however often the
+daemon tries. A cluster refuses the connection, a permission is missing, two flows write into one topic, or the name of
+a flow belongs to other clusters.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Ledger(NamedTuple):
 
 
 class _Clusters(NamedTuple):
-    """The two clusters of a flow. Both of them can be reached."""
+    """The two clusters of a flow, both of which can be reached."""
 
     source: TopicAdmin
     target: TopicAdmin
@@ -46,7 +46,7 @@ async def check_start(
     admin: Callable[[Alias], TopicAdmin],
     ledger: Callable[[FlowConfig], LedgerStore],
 ) -> None:
-    """Check whether a daemon with this configuration could start. Raises ConfigError or EnvironmentFault with a line
+    """Check whether a daemon with this configuration could start. Raises ConfigError or EnvironmentFault with one line
     for each fault."""
     if fault := token_fault(config):
         raise EnvironmentFault(fault)
@@ -78,7 +78,7 @@ async def check_start(
 
 
 def token_fault(config: Config) -> str:
-    """Return why the daemon cannot use the token of `[http]`, or an empty string.
+    """Return why the daemon cannot use the token of `[http]`, or an empty string if it can.
 
     An empty token would allow any client to give operator commands.
     """
@@ -109,7 +109,7 @@ async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
 async def _ledgers(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
 ) -> dict[str, _Ledger]:
-    """Return the ledgers that can be read, by flow. Raises ConfigError if one belongs to other clusters."""
+    """Return the ledgers that can be read, by flow. Raises ConfigError if a ledger belongs to other clusters."""
 
     async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
         store = ledger(flow)
@@ -127,7 +127,7 @@ async def _ledgers(
     flows = [flow.name for flow, _ in reached]
     answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
     _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
-    # Any other fault of a ledger concerns its flow alone: the daemon reports it and runs the other flows.
+    # Any other fault of a ledger affects only its flow. The daemon reports the fault and runs the other flows.
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
             raise answer
@@ -137,11 +137,11 @@ async def _ledgers(
 async def _check_collisions(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
 ) -> dict[str, DiscoveryPreview]:
-    """Return what discovery finds for each flow. Raises ConfigError if a new flow would write to a topic of another
+    """Return the result of discovery for each flow. Raises ConfigError if a new flow would write to a topic of another
     flow.
 
-    A flow that has copied before starts in spite of a collision, and reports it for the topic. Otherwise, a topic that
-    was created yesterday would prevent everything else from being copied after a restart.
+    A flow that has copied before starts in spite of such a collision, and reports the affected topic. Otherwise, a
+    topic created in the meantime would keep a restarted daemon from copying all other topics.
     """
     claims = Claims(flows)
     for name, known in ledgers.items():
@@ -160,9 +160,9 @@ async def _check_collisions(
 async def _missing_rights(
     flow: FlowConfig, clusters: _Clusters, preview: DiscoveryPreview, into_source: Collection[str]
 ) -> list[str]:
-    """Return a line for each topic on which the flow lacks a permission that it cannot do without.
+    """Return one line for each topic on which the flow lacks an indispensable permission.
 
-    Other missing permissions are reported by `check`.
+    `mirrord check` reports other missing permissions.
     """
     needs = needed_rights(flow, preview.plan, preview.target.topics, into_source=into_source)
     needs = [need for need in needs if need.missing == "error"]

@@ -1,8 +1,8 @@
-"""Gathers a status document outside the daemon: it asks the daemon, or reads the target cluster if no daemon answers.
+"""Gathers the status of flows outside the daemon. It asks the daemon, or reads the target cluster if no daemon answers.
 
-The daemon is found through the flow's lease, or at the configured address if the ledger lost facts. If no daemon
-answers, the ledger and the progress records show up to which offset every lane has copied. The source is asked for its
-ends. If it does not answer either, the ends are those of the last progress records. Nothing is written.
+The lease of a flow contains the address of its daemon. If the ledger has lost facts, the configured address is used. If
+no daemon answers, the ledger and the progress records show up to which offset every lane has copied. The log ends of
+the source come from the source or, if it does not answer, from the last progress records. Nothing is written.
 """
 
 import asyncio
@@ -33,11 +33,12 @@ from mirrord.supervision.rules.broker_probe import guarantee
 from mirrord.supervision.rules.rpo import rpo_status
 
 PATIENCE_S = 3.0
-"""Time limit for reading the target's ledgers, in seconds. A person is waiting for the result."""
+"""Time limit in seconds for reading the ledgers on the target. It is short, because a person is waiting for the
+result."""
 
 
 class LedgerView(msgspec.Struct, frozen=True):
-    """The state of a flow, as read from its ledger."""
+    """The state of a flow according to its ledger."""
 
     flow: FlowConfig
     state: FlowState
@@ -45,27 +46,29 @@ class LedgerView(msgspec.Struct, frozen=True):
 
     @property
     def http(self) -> str | None:
-        """The address of the flow's daemon; None if the last daemon has released the lease or is known to be dead."""
+        """The HTTP address of the flow's daemon. None if the last daemon has released the lease or is known to be
+        dead."""
         holder = self.state.holder
         if holder is None or self.state.released or is_dead(holder):
             return None
         return holder.http
 
     def age_ms(self, now_ms: int) -> int:
-        """Return the time since the lease was renewed.
+        """Return the number of milliseconds since the lease was renewed.
 
-        It compares the wall clocks of two machines and is only for display.
+        The result compares the clocks of two machines, so it is only for display.
         """
         return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
 
 
 def gather_status(config: Config) -> Status:
-    """Return the status of the configured flows. Raises EnvironmentFault if neither a daemon nor the target answers."""
+    """Return the status of the configured flows. Raises EnvironmentFault if neither the daemon nor the target
+    answers."""
     return asyncio.run(_gather(config))
 
 
 async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, LedgerView | MirrordError]:
-    """Return the current state of every flow's ledger, or the error if it cannot be read. The error is LedgerMissing if
+    """Return the state of every flow's ledger, or the error if the ledger cannot be read. The error is LedgerMissing if
     the flow has never run."""
 
     async def read(flow: FlowConfig) -> LedgerView:
@@ -121,7 +124,7 @@ async def _ask_daemons(addresses: Iterable[str | None]) -> list[Status]:
 async def _from_ledger(
     config: Config, access: ClusterAccess, flow: FlowConfig, view: LedgerView | MirrordError
 ) -> FlowStatus:
-    """Return the status of a flow whose daemon does not answer."""
+    """Return the status of a flow whose daemon does not answer, according to the ledger and the source."""
     now_ms = access.clock.wall_ms()
     if not isinstance(view, LedgerView):
         missing, lost = isinstance(view, LedgerMissing), isinstance(view, LedgerWentBack)
@@ -158,8 +161,8 @@ async def _from_ledger(
 
 
 async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
-    """Return the status of a cluster: its id, and whether it answers. It is used where nothing else must be known about
-    the cluster."""
+    """Return the status of a cluster: its id, and whether it answers. This request is used where nothing else has to be
+    read from the cluster."""
     admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -196,9 +199,10 @@ def _state(view: LedgerView, now_ms: int) -> FlowPhase:
 
 
 async def _source_ends(cluster: ClusterConfig, state: FlowState) -> tuple[dict[TopicPartition, int], str]:
-    """Return the high watermarks of the lanes' source partitions, or nothing and the reason.
+    """Return the high watermarks of the lanes' source partitions. If the source does not answer, return no offsets, and
+    the reason.
 
-    If a topic was created again, the ends of the new topic are not returned for the lanes of the former one.
+    If a topic was deleted and created again, lanes of the old topic do not get the high watermarks of the new topic.
     """
     lanes = present_lanes(state, state.lanes)
     wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]

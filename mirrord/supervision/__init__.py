@@ -1,1 +1,1 @@
-"""The supervision of one flow: holds the flow's lease, assigns its lanes to replicators, and reports its status."""
+"""Supervises one flow: holds its lease, assigns its lanes to replicators, and reports its status."""

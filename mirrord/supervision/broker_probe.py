@@ -1,8 +1,9 @@
-"""Tests whether a target's brokers behave as exactly-once copying requires (`mirrord.supervision.rules.broker_probe`).
+"""Tests whether the brokers of a target behave as exactly-once copying requires
+(`mirrord.supervision.rules.broker_probe`).
 
-The probe creates a topic with one partition, produces a dozen batches to it in the same way as a lane does, and deletes
-the topic again. If mirrord may not delete the topic, the topic remains, and its records expire. Each flow has one such
-topic with a fixed name.
+The probe creates a topic with one partition, produces a dozen batches to it as a lane would, and deletes the topic.
+Each flow has one such topic with a fixed name. If mirrord lacks the permission to delete the topic, the topic remains,
+and its records expire.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -57,30 +58,32 @@ from mirrord.supervision.rules.broker_probe import (
 )
 
 DEADLINE_S = 3.0
-"""Time limit for the whole probe, unless the caller sets another one. It is short, because the flow waits for the
-probe."""
+"""Time limit of the whole probe, unless the caller sets another limit. The limit is short, because the flow waits for
+the probe."""
 ROUND_TRIPS = 40
-"""The time limit is extended by the time of this number of round trips to a broker, in case the broker is far away."""
+"""In case the brokers are far away, the time limit is extended by this number of round trips to a broker."""
 MOST_ROUND_TRIP_S = 0.5
-"""Maximum time of a round trip for this extension. A longer round trip has another cause than distance."""
+"""Maximum duration of a round trip in the extension of the time limit. A longer round trip has another cause than
+distance."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
 SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""Configs of the probe's topic. All other configs have the brokers' defaults, like those of target topics."""
+"""The configs of the probe's topic. All other configs keep the defaults of the brokers, as for target topics."""
 
 T = TypeVar("T")
 
 
 class NotProbed(EnvironmentFault):
-    """Raised when the probe could not be carried out, so that nothing is known about the brokers. The text says why."""
+    """Raised when the probe could not be completed, so nothing is known about the brokers. The message contains the
+    reason."""
 
 
 async def probe_target(
     cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
 ) -> TargetProbed:
-    """Return `known`, the result of an earlier probe, if the cluster and the versions of its brokers are still the
-    same. Otherwise run a new probe and return its result.
+    """Probe the target's brokers and return the result. If the cluster and the versions of its brokers are the same as
+    in the earlier result `known`, return `known` without a new probe.
 
     `topic` is the name of the topic that the probe writes to. Raises NotProbed if the probe cannot be completed within
     the time limit.
@@ -101,8 +104,8 @@ async def probe_target(
 
 
 def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
-    """Return a text that identifies the brokers' versions. It is derived from the APIs that they offer, because brokers
-    do not report their version."""
+    """Return a text that identifies the versions of the brokers. Brokers do not report their version, so the text is
+    derived from the APIs that they offer."""
     kinds = {
         f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
     }
@@ -110,7 +113,8 @@ def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
 
 
 class _Probe:
-    """One run of the probe. It adds the connections that it opens to `connections`, and the caller closes them."""
+    """One run of the probe. It adds each connection that it opens to `connections`. The caller closes the
+    connections."""
 
     def __init__(
         self,
@@ -150,7 +154,7 @@ class _Probe:
             raise NotProbed(f"another client writes into the topic {self._topic}")
         return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
 
-    # connections, and the probe's topic
+    # Connections, and the topic of the probe.
 
     async def _open(self, host: str, port: int) -> Connection:
         timeout_s = min(CONNECT_S, self._timeout_s)
@@ -202,14 +206,14 @@ class _Probe:
                 raise NotProbed(f"the topic {self._topic} cannot be created: {reason}")
 
     async def _delete(self, admin: Any) -> None:
-        # The client raises many kinds of errors. After each of them, the topic remains.
+        # The client raises many kinds of errors. If there is an error, the topic remains.
         with suppress(Exception):
             async with asyncio.timeout(DELETE_S):
                 await admin.delete_topics([self._topic], int(DELETE_S * 1000))
 
     async def _leader(self) -> tuple[metadata.Broker, int]:
-        """Return the leader of the topic's partition and the end of its log. Wait until the leader itself reports the
-        end."""
+        """Return the leader of the topic's partition, and the end of its log. Wait until the leader itself answers the
+        request for the end."""
         while True:
             seen = await self._read_metadata()
             topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
@@ -226,7 +230,7 @@ class _Probe:
                     return next(broker for broker in seen.brokers if broker.node == partition.leader), answer.end
             await asyncio.sleep(POLL_S)
 
-    # the requests of the probe
+    # The requests of the probe.
 
     async def _observe(self) -> Judgement:
         leader, start = await self._leader()
@@ -243,8 +247,8 @@ class _Probe:
             for step in steps:
                 batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
                 sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
-            # Batches are sent one after the other without waiting, as a lane sends them. The batches of the other
-            # connection follow after all answers.
+            # Batches over one connection are sent without waiting for each answer, as a lane sends them. The batches
+            # over the other connection are sent after all of these were answered.
             answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
         remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:
@@ -253,7 +257,8 @@ class _Probe:
         return judge(Observed(start, answers, remembered, end.end, stored))
 
     async def _producer_id(self, connection: Connection) -> int:
-        """Return a new producer id. A broker refuses the request just after its start, so the request is repeated."""
+        """Request a new producer id and return it. A broker that has just started refuses the request, so the request
+        is repeated."""
         version = connection.version(INIT_PRODUCER_ID)
         while True:
             answer = await ask(
@@ -301,7 +306,8 @@ class _Probe:
     async def _read(
         self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]
     ) -> list[Stored]:
-        """Read the batches in the topic from `start` up to `end`, and return what the judgement needs of each."""
+        """Read the batches in the topic from offset `start` up to `end`. Return the properties of each batch that the
+        judgement needs."""
         stored: list[Stored] = []
         version = connection.version(FETCH)
         topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic
@@ -324,7 +330,7 @@ class _Probe:
 
 
 def _passes(error: int) -> bool:
-    """Return whether an error is temporary or about mirrord's permissions, so that it says nothing about the broker's
+    """Return whether an error is temporary or about missing permissions. Such an error says nothing about the broker's
     behavior."""
     if error in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
         return False
@@ -334,7 +340,7 @@ def _passes(error: int) -> bool:
 
 
 def _batch(step: ProbeStep, producer_id: int, time_ms: int) -> bytes:
-    """Return a batch as a lane produces it: a batch of another producer, with a patched header and an adjusted
+    """Return a batch as a lane would produce it: the batch of another producer, with a patched header and an adjusted
     checksum."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):

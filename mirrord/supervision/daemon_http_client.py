@@ -1,4 +1,4 @@
-"""A client for the HTTP API of a daemon that runs in another process."""
+"""A client for the HTTP API of a daemon in another process."""
 
 from typing import TypeVar
 
@@ -15,20 +15,20 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 
 ANSWER_S = 2.0
 GROUPS_S = 15.0
-"""Timeout of requests about groups. The daemon asks the target before it answers."""
+"""Timeout of requests about consumer groups. The daemon queries the target cluster before it answers."""
 APPLIED_S = 15.0
-"""Timeout of `apply` and of operator commands. The daemon asks both clusters before it answers."""
+"""Timeout of `apply` and of operator commands. The daemon queries both clusters before it answers."""
 
 
 Decoded = TypeVar("Decoded")
 
 
 class NoAnswer(EnvironmentFault):
-    """Raised when no process answers at a daemon's address, or when another program answers there."""
+    """Raised when no process answers at the address of a daemon, or when another program answers there."""
 
 
 class CommandRefused(EnvironmentFault):
-    """Raised when the daemon does not accept a command from this process."""
+    """Raised when the daemon does not accept commands from this process."""
 
 
 async def ask_status(http: str) -> Status:
@@ -43,9 +43,9 @@ async def ask_status(http: str) -> Status:
 
 
 async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
-    """Ask the daemon at this address for the positions of consumer groups. Raises NoAnswer.
+    """Return the positions of consumer groups from the daemon at this address. Raises NoAnswer.
 
-    With `reverse`, ask for the positions that flows with `groups.reverse` sync from the target to the source.
+    With `reverse`, return the positions that are synced from the target to the source (`groups.reverse`).
     """
     url = f"{http}/groups{'?reverse' if reverse else ''}"
     try:
@@ -58,17 +58,17 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 
 async def order_stop(http: str, config: Config) -> None:
-    """Order the daemon at this address to drain its flows and end. Raises NoAnswer, CommandRefused."""
+    """Order the daemon at this address to drain its flows and end. Raises NoAnswer or CommandRefused."""
     status, body = await _post(http, "/stop", config, None, ANSWER_S)
     if status != 202:
         raise _odd(http, status, body)
 
 
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
-    """Let the daemon at this address continue with this configuration, and return the changes. With `dry_run`, only ask
-    what the changes would be.
+    """Order the daemon at this address to apply this configuration, and return the changes. With `dry_run`, only return
+    the changes that it would make.
 
-    Raises NoAnswer, CommandRefused.
+    Raises NoAnswer or CommandRefused.
     """
     status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, config, APPLIED_S)
     if status != 200:
@@ -77,10 +77,11 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
 
 
 async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
-    """Send an operator command to the daemon at this address. With `dry_run`, only ask what its effect would be.
+    """Send an operator command to the daemon at this address, and return the answer. With `dry_run`, only return the
+    effect that the command would have.
 
-    Raises ConfigError if the command is impossible or names something that does not exist, EnvironmentFault if the
-    daemon cannot carry it out now, NoAnswer and CommandRefused.
+    Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
+    the daemon cannot carry out the command now. Also raises NoAnswer and CommandRefused.
     """
     status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
     if status == 200:
@@ -92,9 +93,9 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
 
 async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
-    """Send a handover request to the daemon at this address, which this daemon will replace.
+    """Send a handover request to the daemon at this address. The daemon of this process will replace that daemon.
 
-    Raises NoAnswer, CommandRefused.
+    Raises NoAnswer or CommandRefused.
     """
     status, body = await _post(http, "/handover", config, call, seconds)
     if status != 200:
@@ -105,7 +106,8 @@ async def hand_over(http: str, config: Config, call: HandoverCall, seconds: floa
 async def _post(
     http: str, path: str, config: Config, order: msgspec.Struct | None, seconds: float
 ) -> tuple[int, bytes]:
-    """Send a command, and return the status and the body of the answer. Raises NoAnswer, CommandRefused."""
+    """Send a command to the daemon at this address. Return the HTTP status and the body of the answer. Raises NoAnswer
+    or CommandRefused."""
     data = None if order is None else msgspec.json.encode(order)
     try:
         async with (

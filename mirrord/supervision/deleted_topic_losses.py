@@ -1,5 +1,5 @@
-"""Records in the ledger which records were lost because their source topics were deleted, whether or not these topics
-were created again."""
+"""Records in the ledger the losses of deleted source topics: records that were not copied before their topic was
+deleted. It does not matter whether a topic of the same name was created again."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -28,15 +28,15 @@ log = structlog.get_logger()
 class DeletedTopicLosses:
     """Tracks the topics of one flow that the ledger contains but the source no longer lists.
 
-    A topic that is missing from the list of all topics may still exist: mirrord may lack the permission to see it, or
-    the broker's metadata may lag. So the source is asked about such a topic by name, until it says that the topic does
-    not exist.
+    A topic that is missing from the list of all topics may still exist. mirrord may lack the permission to see it, or
+    the broker's metadata may lag. The source is therefore asked about such a topic by name. Only if it answers that the
+    topic does not exist, the topic counts as deleted.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.hidden: dict[str, str] = {}
-        """Selected topics that mirrord is no longer permitted to see, with one line for people about each."""
+        """Selected topics that mirrord is no longer permitted to see, with one line for operators about each."""
         self._absent: set[str] = set()
 
     async def record_lost(
@@ -47,7 +47,7 @@ class DeletedTopicLosses:
         found: Discovered,
         reports: Iterable[ReplicatorReport],
     ) -> None:
-        """Append verdicts on records that were not copied before their topics were deleted.
+        """Append verdicts on the records that were not copied before their topics were deleted.
 
         Verdicts that cannot be recorded now are recorded by a later call.
         """

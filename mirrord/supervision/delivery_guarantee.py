@@ -1,5 +1,5 @@
-"""Determines whether lanes can copy exactly once to a flow's target brokers, with a new probe or the result of an
-earlier one."""
+"""Determines whether lanes can copy exactly once to the target brokers of a flow, by a new probe or by the result of an
+earlier probe."""
 
 from collections.abc import Awaitable, Callable
 
@@ -19,16 +19,17 @@ log = structlog.get_logger()
 
 
 class TargetMode:
-    """The mode in which the lanes of one flow work with the target's brokers."""
+    """Determines the mode in which the lanes of one flow write to the target's brokers, and the guarantee that follows
+    from it."""
 
     def __init__(self, probe: Probe) -> None:
-        """`probe` probes the target's brokers. It is given the result of an earlier probe, if there is one, and raises
-        NotProbed."""
+        """Store `probe`, the function that probes the target's brokers. It takes the result of an earlier probe, or
+        None, and may raise NotProbed."""
         self._probe = probe
         self._not_probed = ""
 
     async def find(self, flow: FlowConfig, store: LedgerStore, epoch: int) -> Mode:
-        """Return the mode for the current brokers, and record the result of a new probe in the ledger."""
+        """Return the mode for the current brokers. If a new probe was needed, record its result in the ledger."""
         known = store.state.probed
         self._not_probed = ""
         try:
@@ -44,6 +45,6 @@ class TargetMode:
         return mode(probed)
 
     def promise(self, state: FlowState | None) -> tuple[Guarantee | None, str]:
-        """Return what the flow guarantees about each record, and one line that says why it is not more, or why it is
-        uncertain. Without the state of a ledger, nothing is known."""
+        """Return the flow's delivery guarantee, and one line that explains a weaker or uncertain guarantee. If the
+        state of the ledger is not known, the guarantee is None."""
         return (None, "") if state is None else guarantee(state.probed, self._not_probed)

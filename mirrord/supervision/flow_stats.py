@@ -1,7 +1,6 @@
-"""Computes a flow's figures from the reports of its replicators: rates, the lag of lanes in seconds, and counters.
+"""Computes the figures of a flow from the reports of its replicators: rates, the lag of lanes in seconds, and counters.
 
-The counters never decrease. The memory that the figures need depends only on the number of current replicators and
-lanes.
+The counters never decrease. The memory use depends only on the current number of replicators and lanes.
 """
 
 from collections import Counter, deque
@@ -17,10 +16,10 @@ from mirrord.replication.lane.flow_control.retention_forecast import RetentionFo
 from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
 
 RATE_SECONDS = 5.0
-"""The time over which rates are averaged."""
+"""The period in seconds over which rates are averaged."""
 ENDS_KEPT = 64
-"""Maximum number of log ends that are remembered for a source partition until the lane has reached them. If there are
-more, every second one is dropped."""
+"""Maximum number of log ends that are kept for a source partition until its lane has reached them. Above this number,
+every second log end is dropped."""
 
 
 class FlowFigures:
@@ -31,13 +30,14 @@ class FlowFigures:
         self.behind = Behind()
         self.headroom = RetentionForecast()
         self.retention: Mapping[str, Retention] = {}
-        """Retention of each source topic whose configs are known."""
+        """The retention of each source topic whose configs are known."""
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
-        """Update the figures with the replicators' current reports. Forget the rates of lanes that are in none of them.
+        """Update the figures with the current reports of the replicators. Forget the rates of lanes that no report
+        contains.
 
-        `deaths` is the number of replicators that were lost under this lease.
+        `deaths` is the number of replicators that died or were lost under this lease.
         """
         for host, report in reports.items():
             for lane in report.lanes:
@@ -50,24 +50,26 @@ class FlowFigures:
         self._counts.note_deaths(deaths)
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
-        """Return the estimated time until the source deletes records of the lane that are not copied. None if no known
-        limit approaches the lane's position."""
+        """Return the estimated time in seconds until the source deletes records that the lane has not copied. Return
+        None if no known limit threatens these records."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
-        """Return the lanes whose uncopied records the source will soon delete, according to the known limits."""
+        """Return the lanes for which the source will soon delete records that are not copied, according to the known
+        limits."""
         found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget the lag of all lanes but these. The caller includes lanes that no replicator hosts at the moment."""
+        """Forget the lags of all lanes except the given ones. The caller includes lanes that no replicator hosts at the
+        moment."""
         self.behind.keep(lanes)
         self.headroom.keep(lanes)
 
     def adopt(self, replicators: Iterable[str]) -> None:
-        """Register replicators that were already running when this process began to count.
+        """Register replicators that were already running when this process started.
 
-        What they did before their first report to this process is not counted.
+        Their work before the first report to this process is not counted.
         """
         self._counts.adopted.update(replicators)
 
@@ -78,15 +80,15 @@ class FlowFigures:
 
 
 class Rates:
-    """Records and bytes per second of each lane, from the counters that replicators report."""
+    """The records and bytes per second of each lane, computed from the counters in the reports of replicators."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
 
     def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Add a report on a lane, and return the lane's rates over the last few seconds.
+        """Add a report on a lane. Return the records and the bytes per second of the lane over the last few seconds.
 
-        The rates are None after the first report.
+        Both rates are None after the first report.
         """
         seen = self._seen.setdefault((report.lane, host), deque())
         seen.append((now, report.copied_records, report.copied_bytes))
@@ -95,7 +97,8 @@ class Rates:
         return self.of(host, report.lane)
 
     def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """Return the lane's records and bytes per second as of the last report, or None for both."""
+        """Return the records and the bytes per second of a lane as of its last report. Both rates are None if there are
+        fewer than two reports."""
         seen = self._seen.get((lane, host), ())
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return None, None
@@ -103,14 +106,14 @@ class Rates:
         return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
 
     def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
-        """Forget all pairs of lane and replicator but these."""
+        """Forget all pairs of lane and replicator except the given ones."""
         for key in self._seen.keys() - set(hosted):
             del self._seen[key]
 
 
 class _Trail:
-    """The ends of a source partition's log that its lane has not reached yet, each with the time at which it was seen,
-    and the time of the last end that the lane has reached."""
+    """The log ends of a source partition that its lane has not reached yet, each with the time at which it was seen.
+    Also holds the time of the newest log end that the lane has reached."""
 
     __slots__ = ("ends", "reached")
 
@@ -135,29 +138,30 @@ class _Trail:
 
 
 class Behind:
-    """For each lane, the time up to which the target is known to have all records that the source had.
+    """For each lane, the newest time for which the target is known to hold every record that the source held at that
+    time.
 
-    If a lane has copied up to the log end that was seen at some time, every record that existed at that time is copied.
-    So this does not depend on record timestamps, which producers may set to any value.
+    If a lane has copied up to a log end that was seen at some time, every record of that time is copied. The result
+    does not depend on record timestamps, which producers may set to any value.
     """
 
     def __init__(self) -> None:
         self._trails: dict[LaneId, _Trail] = {}
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Add the log end and the position in a report on a lane."""
+        """Add the log end and the source offset in the report on a lane."""
         if report.source_end >= 0:
             trail = self._trails.setdefault(report.lane, _Trail())
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
 
     def held_s(self, lane: LaneId, now: float) -> float | None:
-        """Return how many seconds ago the target last had all records of the source. None if the lane has not reached
-        any log end yet."""
+        """Return how many seconds ago the target last held all records of the source. Return None if the lane has not
+        reached any log end yet."""
         trail = self._trails.get(lane)
         return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all lanes but these."""
+        """Forget all lanes except the given ones."""
         for lane in self._trails.keys() - set(lanes):
             del self._trails[lane]
 
@@ -181,8 +185,8 @@ class _Lane:
 class Counts:
     """The counters of one flow, which never decrease.
 
-    They are sums of the counters of its replicators and lanes, which start at zero with each replicator and each move
-    of a lane.
+    Each is a sum over the replicators and lanes of the flow. The counters of a replicator start at zero with each new
+    replicator, and those of a lane with each move.
     """
 
     def __init__(self) -> None:
@@ -191,13 +195,12 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[RequestKind, _Requests] = {}
         self.adopted: set[str] = set()
-        """Replicators whose next report is not counted, but is the starting point for counting."""
+        """Replicators whose next report is not counted, because it is the starting point of counting."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Add what has increased since the last reports, and forget replicators and lanes that are not in these
-        reports."""
+        """Add the increases since the last reports. Forget replicators and lanes that are not in the new reports."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
         seen: dict[tuple[str, RequestKind], RequestsStatus] = {}
         for host, report in reports.items():
@@ -212,8 +215,8 @@ class Counts:
         self._lanes, self._seen = lanes, seen
 
     def note_deaths(self, deaths: int) -> None:
-        """Record the number of replicators that have died under the current lease. This number starts at zero with each
-        lease."""
+        """Update the counter of replicator deaths. `deaths` is the number under the current lease, which starts at zero
+        with each lease."""
         self._deaths += deaths - self._deaths_reported if deaths >= self._deaths_reported else deaths
         self._deaths_reported = deaths
 
@@ -250,7 +253,7 @@ class Counts:
 
 
 class _Requests:
-    """The statistics of one kind of request, summed over all replicators."""
+    """The statistics of one kind of request to brokers, summed over all replicators."""
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)

@@ -1,6 +1,6 @@
 """Supervises one flow: opens its ledger, takes the lease, runs its lanes on replicators, and releases the lease.
 
-After a failure, the status reports the reason, and the flow is tried again. Other flows are not affected.
+After a failure, the status reports the reason, and the supervisor tries again. Other flows are not affected.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ from mirrord.topics.selection_preview import topics_that_change
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Pause between two attempts if the ledger belongs to other clusters, which only an operator can change."""
+"""Pause between two attempts if the ledger belongs to other clusters. Only an operator can correct this."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Maximum time between two comparisons of hosted and desired lanes. They are also compared after each change."""
+"""Maximum interval between two comparisons of hosted and desired lanes. A change triggers an extra comparison."""
 OTHERS_S = 5.0
-"""How long other flows may take to read their ledgers. After that, topics that may be theirs are reported as faults."""
+"""Time limit for other flows to read their ledgers. After it, topics that may belong to them are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
 """Time limits for draining and for releasing the lease. Their sum is at most `mirrord.daemon.daemon.STOP_S`."""
@@ -61,7 +61,7 @@ log = structlog.get_logger()
 
 
 class FlowSupervisor:
-    """Supervises one flow of a daemon."""
+    """Runs one flow of a daemon, from the first attempt to open its ledger to the release of its lease."""
 
     def __init__(self, flow: FlowConfig, services: Services) -> None:
         self.flow = flow
@@ -78,14 +78,14 @@ class FlowSupervisor:
         self._replicators = services.config.replicators
         self._ends = UncoveredEnds(services.clock)
         self._next: FlowConfig | None = None
-        """The configuration that will replace `flow`, if there is one."""
+        """The configuration that will replace `flow`; None if no change is pending."""
         self._unrecorded: list[str] = []
         """Descriptions of configuration changes that the ledger does not contain yet."""
         self._drains = False
         """Whether all lanes must be drained before `_next` takes effect."""
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
-        """Set when `_upkeep` was replaced."""
+        """Set when `_upkeep` has been replaced by another object."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowPhase = "starting"
@@ -103,10 +103,10 @@ class FlowSupervisor:
         self._held_before = False
         """Whether this process has held the lease before."""
         self._known: LedgerEnd | None = None
-        """How far an earlier attempt has read the ledger."""
+        """The end of the ledger up to which an earlier attempt has read."""
 
     async def run(self) -> None:
-        """Keep the flow running until `stop` is called, then drain it."""
+        """Keep the flow running until `stop` is called. Then drain the flow."""
         while not self._stopping.is_set() and not self._services.superseded.is_set():
             attempt = asyncio.create_task(self._attempt())
             stopping = asyncio.create_task(self._stopping.wait())
@@ -130,7 +130,7 @@ class FlowSupervisor:
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
-        """Begin to drain the flow. `run` returns when that is done."""
+        """Begin to drain the flow. `run` returns when all its lanes are drained."""
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
@@ -159,20 +159,20 @@ class FlowSupervisor:
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Return why this daemon is neither the holder nor a standby of the flow, or an empty string if it is."""
+        """Return why this daemon is neither holder nor standby of the flow, or an empty string if it is one of them."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
     def desk(self) -> Desk | str:
-        """Return the object that accepts operator commands, or the reason why the flow accepts none now."""
+        """Return the object that accepts operator commands, or the reason why the flow accepts no commands now."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
     def refusal(self) -> str:
-        """Return why the flow cannot be handed over to another daemon now, or an empty string."""
+        """Return why the flow cannot be handed over to another daemon now, or an empty string if it can."""
         desk, succession = self.desk(), self._services.succession
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
@@ -186,7 +186,7 @@ class FlowSupervisor:
         return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
 
     def status(self) -> FlowStatus:
-        """Return the current status of the flow, without any request to a cluster or replicator."""
+        """Return the current status of the flow. No request is sent to a cluster or replicator."""
         lanes = self._lanes()
         promise, promise_note = self._mode.promise(self._store.state if self._store else None)
         return FlowStatus(
@@ -216,14 +216,14 @@ class FlowSupervisor:
     # The steps of one attempt to run the flow.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Wait for the end of an attempt, and return the pause before the next one."""
+        """Wait for the end of an attempt. Return the number of seconds to wait before the next attempt."""
         try:
             await attempt
         except asyncio.CancelledError:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # The flow was not cancelled. A task of it was, and did not handle the cancellation.
+            # The supervisor was not cancelled. One of its tasks was, and did not handle the cancellation.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -285,7 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """Run the flow as the holder of the lease."""
+        """Adopt or end the replicators of earlier processes, and run the flow as the holder of the lease."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Step aside for another daemon that has taken over the flow and commands the replicators of this one."""
+        """Wait while another daemon has the flow and commands the replicators of this daemon."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):
@@ -365,7 +365,7 @@ class FlowSupervisor:
             self._log.info("flow_drained")
 
     def _make_upkeep(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
-        """Return new objects for everything that depends on the flow's configuration, except for the lanes."""
+        """Return new objects for the parts of the flow that depend on its configuration, except for its lanes."""
         services, admins = self._services, (self._source_admin, self._target_admin)
         clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
         upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))
@@ -374,7 +374,7 @@ class FlowSupervisor:
         return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
-        """Switch to the newest configuration, if there is another one."""
+        """Switch to the newest configuration if a change is pending."""
         self._drains = False
         if self._next is None:
             return
@@ -403,7 +403,7 @@ class FlowSupervisor:
             await upkeep.close()
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
-        """Refresh the set of lanes regularly, until all of them must be drained for another configuration."""
+        """Refresh the set of lanes regularly. Return when all lanes must be drained for another configuration."""
         await self._services.claims.until_read(self.flow, OTHERS_S)
         while not self._drains:
             self._changed.clear()
@@ -450,7 +450,7 @@ class FlowSupervisor:
                 self._target.record(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
 
-    # The status.
+    # The status of the flow.
 
     def _lanes(self) -> tuple[LaneStatus, ...]:
         if self._store is None:
@@ -477,7 +477,7 @@ class FlowSupervisor:
         return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
 
     def _remark(self) -> str:
-        """Return the flow's note: one line for operators."""
+        """Return the flow's most important problem, as one line for operators; empty if there is none."""
         if self._note or self.handover.note:
             return self._note or self.handover.note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:

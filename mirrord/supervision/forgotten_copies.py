@@ -1,11 +1,12 @@
-"""Removes the lanes of topics that exist on neither cluster any more from the flow's state.
+"""Removes lanes from a flow's state if their source topic and their target topic no longer exist.
 
-Otherwise, the ledger would keep the lanes of short-lived topics permanently. If lanes were removed by mistake, their
-topic would be copied again from its beginning. So it is not enough that a topic is missing from a cluster's list of all
-topics: the broker's metadata may be outdated, and topics that mirrord may not describe are not listed. A source topic
-and its target topic are forgotten when both have been missing for an hour, and both clusters, asked about them by name,
-answer that they do not exist. They are not forgotten if records of the source topic were lost, because the verdicts on
-these records would be removed, too.
+Otherwise, the ledger would keep the lanes of short-lived topics permanently. If a lane were removed by mistake, its
+topic would be copied again from the beginning. It is therefore not enough that a topic is missing from a cluster's list
+of all topics. The broker's metadata may be outdated, and the list omits topics that mirrord may not describe.
+
+A source topic and its target topic are forgotten under three conditions. Both have been missing for an hour. Both
+clusters, asked by name, answer that the topic does not exist. No records of the source topic were lost, because the
+verdicts on lost records would be removed, too.
 """
 
 from collections.abc import Container, Iterable
@@ -32,7 +33,7 @@ log = structlog.get_logger()
 
 
 class FormerCopy(NamedTuple):
-    """A source topic and its target topic, with the names and ids that they had."""
+    """A source topic and its target topic, with the names and ids that they had while they existed."""
 
     source_topic: str
     source_topic_id: TopicId
@@ -41,7 +42,7 @@ class FormerCopy(NamedTuple):
 
 
 class Forgetting:
-    """Determines which topics of one flow are forgotten."""
+    """Determines which deleted topics of one flow are forgotten."""
 
     def __init__(self, flow: str, source: TopicAdmin, target: TopicAdmin, clock: Clock) -> None:
         self._flow = flow
@@ -49,12 +50,12 @@ class Forgetting:
         self._target = target
         self._clock = clock
         self._missing: dict[FormerCopy, float] = {}
-        """For each topic pair of which neither topic is listed, the time since when that is so, on the monotonic
-        clock."""
+        """For each pair of topics that are both missing from the clusters' lists: the time since when they have been
+        missing, on the monotonic clock."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
-        """Return a fact for each topic pair that must be forgotten now. If a cluster does not answer, it is asked again
-        in the next call."""
+        """Return a fact for each pair of topics that must be forgotten now. If a cluster does not answer, the next call
+        queries it again."""
         now = self._clock.monotonic()
         hosted = {lane.lane for report in reports for lane in report.lanes}
         missing = _missing(state, seen, hosted)
@@ -87,15 +88,15 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     opened = {copy.source_topic_id for copy in copies}
     for topic_id, named in state.named.items():
         if topic_id not in sources and topic_id not in opened:
-            # No lane into this target topic was ever opened, so its id is unknown. A topic that has the name now is
-            # another one.
+            # No lane into this target topic was ever opened, so the id of the topic is unknown. If a topic with this
+            # name exists now, it is a different topic.
             copies.add(FormerCopy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
-    """Return the ids of those topics that do not exist according to the cluster, or whose name another topic has
-    now."""
+    """Return the ids of the given topics that no longer exist, according to the cluster. A topic also counts as gone if
+    its name now belongs to another topic."""
     seen = await admin.describe({name for name, _ in topics})
     return {
         topic_id

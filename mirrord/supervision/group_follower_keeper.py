@@ -1,4 +1,4 @@
-"""Keeps a group follower running while this daemon holds a flow's lease, and passes on what the follower reports."""
+"""Keeps a group follower running while this daemon holds a flow's lease, and passes on the reports of the follower."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,19 +17,19 @@ from mirrord.runtime.build_info import program
 from mirrord.supervision.fleet.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead, ReplicatorUnsure
 
 POLL_S = 1.0
-"""How often the follower is asked for new positions."""
+"""Interval between two requests for new positions from the follower."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""If a follower ends after at least this time, it is replaced after the shortest pause. If it ends sooner, the pause is
-doubled each time, because each start uses a core for a moment."""
+"""A follower that ends within this time after its start is replaced after a growing pause. Each start uses a core for a
+moment, so the pause doubles each time. A follower that has run for longer is replaced after the shortest pause."""
 SILENT_S = 15.0
 """A follower that has not answered for this long is replaced."""
 END_S = 1.0
 
 NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
-"""Fields of a flow's configuration whose change does not require another follower, because a follower learns from the
-ledger what is copied. On Ray, a new follower is a new process, which would take a core from the lanes for a second or
-two."""
+"""Fields of a flow's configuration that do not require a new follower when they change. A follower reads in the ledger
+what is copied. On Ray, a new follower is a new process, and starting it would take a core from the lanes for a second
+or two."""
 
 log = structlog.get_logger()
 
@@ -39,13 +39,14 @@ class GroupKeeper:
 
     def __init__(self, engine: Engine, instance: str) -> None:
         self.note = ""
-        """One line for operators that says why groups are not followed. Empty if they are, or should not be."""
+        """Why consumer groups are not followed, as one line for operators. Empty if they are followed, or should not
+        be."""
         self.on_translated: Callable[[tuple[TranslatedPosition, ...]], None] | None = None
         """Called about once per second with the translated positions that have changed."""
         self.states: dict[str, int] | None = None
         """The number of positions in each `GroupState`. None while no follower has reported it."""
         self.parts = False
-        """Whether the follower belongs to another process of this daemon now, so that this process must not end it."""
+        """Whether another process of this daemon has taken over the follower, so that this process must not end it."""
         self._engine = engine
         self._instance = instance
         self._wanted = False
@@ -54,14 +55,14 @@ class GroupKeeper:
         self._started = 0
         self._tenure = Tenure(0)
         self._found: list[str] | None = []
-        """Names of followers that the previous process left running and that were not examined yet. None if they were
-        not searched for yet."""
+        """Names of followers that the previous process left running and that were not examined yet. None before these
+        followers were searched for."""
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
         """Keep a follower running until cancelled. `flow` returns the current configuration, which may change.
 
-        `turn` counts the processes of this daemon that have held this lease. From the second one on, the follower of
-        the previous process is kept if it has the same configuration.
+        `turn` counts the processes of this daemon that have held this lease. If it is above 1, the follower of the
+        previous process is kept, provided that it has the same configuration.
         """
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)
@@ -86,7 +87,7 @@ class GroupKeeper:
 
     @property
     def followed(self) -> bool | None:
-        """Whether there is a follower. None if the configuration requires none."""
+        """Whether a follower is running. None if the configuration requires no follower."""
         return self._handle is not None if self._wanted else None
 
     @property
@@ -95,10 +96,10 @@ class GroupKeeper:
         return (self.note,) if self.note else ()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport | None:
-        """Return the current positions of all groups. With `reverse`, return the positions that are synced from the
-        target to the source.
+        """Return the current positions of all consumer groups. With `reverse`, return the positions that are synced
+        from the target to the source.
 
-        Return None while there is no follower, or if the follower does not answer.
+        Return None if no follower is running, or if the follower does not answer.
         """
         handle = self._handle
         if handle is None:
@@ -109,8 +110,8 @@ class GroupKeeper:
             return None
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
-        """Run one follower until the configuration requires another one. Raises EnvironmentFault if the follower ends
-        before that."""
+        """Run one follower until the configuration requires a different one. Raises EnvironmentFault if the follower
+        ends earlier."""
         self._died.clear()
         handle = await self._adopt(setup) or await self._start(setup)
         self._handle = handle
@@ -134,8 +135,8 @@ class GroupKeeper:
         return handle
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
-        """Return a follower that was left running, if it has the version and configuration that a new one would have.
-        End all others."""
+        """Return a follower that was left running and has the version and configuration of a new follower; None if
+        there is none. End all others."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))

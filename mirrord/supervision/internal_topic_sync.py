@@ -1,5 +1,5 @@
-"""Corrects the configs of a flow's ledger, state topic and dead-letter topic. These topics would lose data if another
-client shortened their retention."""
+"""Corrects the configs of the ledger topic, the state topic and the dead-letter topic of a flow. These topics would
+lose data if another client shortened their retention."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class OwnSettings:
-    """Corrects the configs of the topics that mirrord keeps for one flow on its target."""
+    """Corrects the configs of the topics that mirrord keeps for one flow on its target cluster."""
 
     def __init__(self, flow: FlowConfig, target: UpkeepAdmin) -> None:
         self.remarks: tuple[str, ...] = ()
@@ -28,14 +28,14 @@ class OwnSettings:
         self._flow = flow
         self._target = target
         self._logged: set[tuple[str, str, str]] = set()
-        """Topic, key and value of each wrong config that was logged. It is logged once, because some brokers return
-        another value than the one that was set."""
+        """The wrong configs that were logged, as (topic, key, value). Each is logged only once, because some brokers
+        keep returning a value other than the one that was set."""
 
     async def round(self, target: ClusterTopics) -> None:
-        """Read the configs of these topics, and correct those that are wrong.
+        """Read the configs of these topics, and correct the wrong ones.
 
-        Raises EnvironmentFault if the cluster does not answer. Also raises it if the cluster refuses a correction,
-        because facts may then be deleted soon.
+        Raises EnvironmentFault if the cluster does not answer, or if it refuses a correction. In the second case, facts
+        may soon be deleted.
         """
         needed = {name: keys for name, keys in needed_settings(self._flow).items() if name in target.topics}
         lines = [few_replicas(target.topics[name], self._flow.target, target.brokers) for name in needed]
@@ -62,7 +62,7 @@ class OwnSettings:
 
 
 def needed_settings(flow: FlowConfig) -> dict[str, Mapping[str, str]]:
-    """Return the required configs of the flow's topics that must keep all their records, by topic name."""
+    """Return the required configs of the topics that must keep all their records, by topic name."""
     kept = {
         ledger_topic(flow.name): (LEDGER_SETTINGS, NEEDED_LEDGER_SETTINGS),
         state_topic(flow.name): (STATE_SETTINGS, NEEDED_STATE_SETTINGS),

@@ -1,4 +1,4 @@
-"""Builds the `LaneStatus` of each lane from its replicator's report, or from the ledger and the state topic."""
+"""Builds the `LaneStatus` of each lane from the report of its replicator, or from the ledger and the state topic."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from mirrord.topics.discovery import Discovered
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 FRESH_S = 2.0
-"""Age up to which the last known end of the source partition counts as current."""
+"""Maximum age of the last known log end of a source partition at which this log end still counts as current."""
 
 
 def lines(
@@ -30,11 +30,11 @@ def lines(
     ends: Mapping[TopicPartition, int],
     hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
-    """Return the status of all lanes of a running flow. A lane's status comes from its replicator's report, otherwise
-    from the ledger. If neither knows the lane, its status contains only its names.
+    """Return the status of all lanes of a running flow. The status of a lane comes from the report of its replicator
+    or, without a report, from the ledger. If the ledger does not know the lane either, the status contains only names.
 
-    `ends` holds the ends of source partitions that no lane fetches, where the source has returned them. `hidden` holds
-    the topics that mirrord is no longer permitted to see, with one line about each.
+    `ends` holds the log ends of source partitions that no lane fetches, as far as they are known. `hidden` holds the
+    topics that mirrord is no longer permitted to see, with one line about each.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     foreign = foreign_counts(state)
@@ -71,8 +71,8 @@ def lines(
 def _hidden_lanes(
     state: FlowState, hidden: Mapping[str, str], reported: Container[LaneId], now_ms: int
 ) -> Iterator[LaneStatus]:
-    """Yield the status of lanes whose topics mirrord is no longer permitted to see. Such a lane waits, and its lag is
-    unknown."""
+    """Yield the status of lanes whose source topic mirrord is no longer permitted to see. Such a lane counts as
+    waiting, and its lag is unknown."""
     names = [] if not hidden else [each for each, lane in state.lanes.items() if lane.source_topic in hidden]
     for lane in recorded_lanes(state, [each for each in names if each not in reported], {}, now_ms):
         known = {"source_end": None, "lag_records": None, "lag_s": None}
@@ -91,8 +91,8 @@ def reported_lane(
 ) -> LaneStatus:
     """Return the status of a lane that a replicator reports.
 
-    `held_s` is how long ago the target was last known to have all records of the source. `left_s` is the estimated time
-    until the source deletes records that are not copied.
+    `held_s` is the number of seconds since the target was last known to hold all records of the source. `left_s` is the
+    estimated number of seconds until the source deletes records that are not copied.
     """
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
@@ -126,23 +126,23 @@ def reported_lane(
 
 
 def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
-    """Add the number of target offsets between the lane's records at which other clients have written."""
+    """Return the lane's status with the number of target offsets between its records that other clients have
+    written."""
     return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
 
 
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
-    """Remove the source end and the lag of a paused lane, unless `ends` holds its source partition. The end that the
-    lane last saw may be outdated.
-    """
+    """Return the status of a paused lane without source end and lag, because its last known source end may be outdated.
+    Keep both if `ends` holds the source partition of the lane."""
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
         return lane
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
 
 
 def _ordered(lane: LaneStatus, orders: Orders, ledger: LaneState | None) -> LaneStatus:
-    """Add the operator commands that affect the lane: a seek, a pause or a pin.
+    """Return the lane's status with the operator commands that affect the lane: a seek, a pause or a pin.
 
-    A paused lane that is halted or still draining keeps that state.
+    A paused lane that is halted or still draining keeps this state.
     """
     sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
     for seek in sought:
@@ -182,8 +182,8 @@ def recorded_lanes(
 ) -> tuple[LaneStatus, ...]:
     """Return the status of lanes that no replicator reports, sorted by topic and partition.
 
-    If a topic was deleted and created again, only its newest lanes are included. `source_ends` holds the ends of source
-    partitions, where the source has returned them.
+    If a topic was deleted and created again, only the lanes of the newest topic are included. `source_ends` holds the
+    log ends of source partitions, as far as they are known.
     """
     foreign = foreign_counts(state)
     return tuple(
@@ -195,7 +195,7 @@ def recorded_lanes(
 
 
 def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
-    """Return the newest of these lanes for each source partition and target topic, sorted by source topic and
+    """Return the newest of these lanes for each pair of source partition and target topic, sorted by source topic and
     partition.
 
     Lanes of source topics that were deleted and created again are omitted.
@@ -213,7 +213,7 @@ def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LaneState]:
 
 
 def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
-    """Return the losses in deleted topics, which are those of lanes that are not in the status."""
+    """Return the losses in deleted topics. The lanes of these topics are not in the status."""
     if discovered is None:
         return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
     shown = {lane.lane for lane in discovered.lanes}
@@ -261,18 +261,19 @@ def _recorded_lane(state: FlowState, ledger: LaneState, source_end: int | None, 
 
 
 def lag(source_offset: int, source_end: int | None) -> int | None:
-    """Return the number of source offsets that are not copied yet, or None if the end of the source partition is
+    """Return the number of source offsets that are not copied yet, or None if the log end of the source partition is
     unknown."""
     return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
 
 
 def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
-    """Return how many seconds ago the target last had all records of the source: 0 if no record is missing, None if it
-    is unknown.
+    """Return how many seconds ago the target last held all records of the source: 0 if no record is missing, None if
+    unknown.
 
-    There are two estimates. The first is `held_s`, the time since a log end of the source was seen up to which the lane
-    has copied by now. The second is the age of the newest copied record, because all missing records are newer. Neither
-    is too low, so the lower one is returned. If the record's timestamp is in the future, there is no second estimate.
+    There are two estimates. The first is `held_s`: the lane has copied up to a log end of the source that was seen
+    `held_s` ago. The second is the age of the newest copied record, because all missing records are newer. Neither
+    estimate is too low, so the lower one is returned. If the record's timestamp is in the future, there is no second
+    estimate.
     """
     if lag_records is None:
         return None

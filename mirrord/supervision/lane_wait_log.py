@@ -1,6 +1,6 @@
-"""Logs why lanes wait: one line for each reason, when it persists.
+"""Logs the reasons why lanes wait, if a reason persists: one log line for each reason.
 
-Without these lines, only the status would show the reason.
+Without these lines, only the status would show the reasons.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,8 @@ from mirrord.model.status import WAITING
 from mirrord.replication.lane.assignment import ReplicatorReport
 
 SEEN_TIMES = 3
-"""Number of consecutive polls of the replicators after which a reason is logged. A reason that disappears sooner, such
-as a change of leader, is not logged.
-"""
+"""Number of consecutive polls of the replicators after which a reason is logged. A reason that disappears earlier, such
+as a change of leader, is not logged."""
 NAMED = 5
 """Maximum number of lanes that a log line names."""
 
@@ -28,7 +27,8 @@ class LaneWaits:
         self._seen: dict[str, int] = {}
 
     def see(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Count the reasons in the newest reports of all replicators, and log those that have lasted long enough."""
+        """Count in how many consecutive reports each reason occurs, and log the reasons that have lasted long
+        enough."""
         waiting: dict[str, list[str]] = {}
         for report in reports.values():
             for lane in report.lanes:

@@ -1,7 +1,8 @@
-"""Carries out operator commands: appends their facts to the ledger before anything else happens.
+"""Carries out operator commands. The facts of a command are appended to the ledger before the command takes any other
+effect.
 
-So a command remains in effect when the process that accepted it ends: the next supervisor or a standby reads it from
-the ledger.
+A command therefore remains in effect when the process that accepted it ends: the next supervisor reads it in the
+ledger.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -34,12 +35,12 @@ class Desk:
         self._fleet = fleet
 
     def view(self) -> FlowView:
-        """Return what is known about the flow for the resolution of operator commands."""
+        """Return the facts about the flow that are needed to resolve operator commands."""
         return self._fleet.view()
 
     async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
-        """Append the facts of a command, and return when they have taken effect. Raises EnvironmentFault if they have
-        not, or if that is unknown."""
+        """Append the facts of an operator command. Return when the facts have taken effect. Raises EnvironmentFault if
+        they have not, or if this is unknown."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is uncertain now; try again")
         try:
@@ -54,18 +55,18 @@ class Desk:
 
 
 async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
-    """Carry out an operator command. `desks` holds the `Desk` of each flow of the daemon, or the reason why the flow
-    accepts no commands.
+    """Carry out an operator command and return the answer. With `dry_run`, only return the effect that it would have.
+    `desks` holds, for each flow of the daemon, its `Desk` or the reason why the flow accepts no commands.
 
-    Raises ConfigError if the command is impossible or names something that does not exist, and EnvironmentFault if it
-    cannot be accepted now.
+    Raises ConfigError if the command is impossible or names something that does not exist. Raises EnvironmentFault if
+    it cannot be accepted now.
     """
     served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
     views = {flow: desk.view() for flow, desk in served.items()}
     try:
         named = find(order, list(views.values()))
     except ConfigError as error:
-        # The name may be that of a topic in a flow that this daemon does not run now.
+        # The name may belong to a topic of a flow that this daemon does not run now.
         closed = [
             (f"flow {flow} accepts no commands here: {desk}") for flow, desk in desks.items() if isinstance(desk, str)
         ]
@@ -80,9 +81,10 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
 
 
 def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
-    """Yield a line for operators about each pause, each drained replicator and each pending command to seek ahead.
+    """Yield one line for operators about each pause, each drained replicator and each seek that has not been carried
+    out.
 
-    `hosts` are the names of the existing replicators.
+    `hosts` contains the names of the existing replicators.
     """
     orders = state.orders
     for lane in (each for each in state.lanes.values() if pending(each.seeks)):

@@ -1,5 +1,5 @@
-"""Removes the runs of records that no longer exist on either cluster from a flow's state. The lease holder's next trim
-then removes them from the ledger and the state topic."""
+"""Removes runs from a flow's state if their records exist on neither cluster any more. The next trim by the lease
+holder removes these runs from the ledger and the state topic."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +21,8 @@ _ALL = 1 << 62
 
 
 class _Sides(NamedTuple):
-    """The two partitions of a lane. One of them is None if its topic was replaced by another one of the same name, so
-    that its records no longer exist."""
+    """The source partition and the target partition of a lane. A partition is None if another topic has taken the name
+    of its topic, because the records of the former topic no longer exist."""
 
     lane: LaneId
     source: TopicPartition | None
@@ -32,8 +32,8 @@ class _Sides(NamedTuple):
 async def prune_for_ever(
     store: LedgerStore, discovered: Callable[[], Discovered | None], source: ClusterConfig, target: ClusterConfig
 ) -> None:
-    """Prune the lanes of a flow regularly until cancelled. If a cluster does not answer, this is repeated after the
-    next interval."""
+    """Prune the lanes of a flow at regular intervals until cancelled. If a cluster does not answer, the lanes are
+    pruned after the next interval."""
     while True:
         await asyncio.sleep(PRUNE_S)
         seen = discovered()
@@ -55,8 +55,8 @@ async def prune_for_ever(
 def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
     """Yield the lanes that may have runs to prune, including lanes of topics that were deleted and created again.
 
-    A lane is omitted if no topic with the name of its source topic or target topic is visible, because the topic may
-    still exist.
+    A lane is omitted if its source topic or its target topic is not visible under its name, because the topic may still
+    exist.
     """
     for lane_id, lane in state.lanes.items():
         if len(lane.source_runs) < 2 and len(lane.target_runs) < 2:

@@ -1,10 +1,10 @@
-"""Recognises that the alias of a flow's source cluster was changed in the configuration file, and refuses to start the
-flow.
+"""Detects that the configuration file uses another alias for the source cluster of a flow than before, and refuses to
+start the flow.
 
-The names of target topics contain the alias, so all topics would be copied again under other names. The ledger contains
-the cluster's id and the names of the target topics, so the change can be recognised. mirrord could continue with the
-former names instead, but flows in the opposite direction recognise copies by the alias in a topic's name. They would
-copy the topics with the former alias back to their origin.
+The names of target topics contain the alias, so all topics would be copied again under other names. The change is
+detected because the ledger contains the cluster id and the names of the target topics. Continuing with the former names
+would not be safe. Flows in the opposite direction recognise copies by the alias in the topic name, so they would copy
+topics with the former alias back to their origin.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from policies.naming import is_heartbeats
 
 
 def check_alias(flow: FlowConfig, state: FlowState) -> None:
-    """Raise AliasChanged if the newest target topics have names that contain another alias of the source."""
+    """Raise AliasChanged if the names of the newest target topics contain another alias of the source."""
     lanes = [
         lane
         for lane in state.lanes.values()
@@ -29,8 +29,8 @@ def check_alias(flow: FlowConfig, state: FlowState) -> None:
     ]
     if not lanes:
         return
-    # Audits and compactions also change lanes that are no longer in use. So the lane that was opened last and the lane
-    # that was changed last must lead to the same alias.
+    # Audits and compactions also change lanes that are no longer in use. The lane that was opened last and the lane
+    # that was changed last must therefore both lead to the same alias.
     newest, last_used = max(lanes, key=_opened), max(lanes, key=_used)
     former = _other_alias(flow, newest)
     if not former or _other_alias(flow, last_used) != former:
@@ -52,8 +52,8 @@ def _used(lane: LaneState) -> tuple[int, int]:
 
 
 def _other_alias(flow: FlowConfig, lane: LaneState) -> Alias:
-    """Return the alias of the source in the target topic's name. Empty if it is the current alias, or if the name
-    contains none."""
+    """Return the alias of the source that the name of the target topic contains. Empty if this is the current alias, or
+    if the name contains no alias."""
     alias = Alias(lane.target_topic.removesuffix(flow.separator + lane.source_topic))
     if alias in {"", lane.target_topic, flow.source}:
         return Alias("")

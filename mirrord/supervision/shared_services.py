@@ -1,4 +1,4 @@
-"""The parts of a daemon that its flows share."""
+"""The objects of a daemon that all its flows share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,8 @@ from mirrord.topics.topic_claims import Claims
 
 
 class Services(NamedTuple):
-    """What each flow supervisor gets from its daemon: shared objects, and functions that create its clients."""
+    """The services that each flow supervisor gets from its daemon: shared objects, and functions that create
+    clients."""
 
     config: Config
     engine: Engine
@@ -28,16 +29,18 @@ class Services(NamedTuple):
     claims: Claims
     watches: dict[Alias, ClusterWatch]
     admin: Callable[[Alias], TopicAdmin]
-    """Returns a new admin client for the cluster. Each flow creates its own."""
+    """Returns a new admin client for a cluster. Each flow creates separate clients."""
     upkeep: Callable[[Alias], UpkeepAdmin]
-    """Returns a new client for configs, ACLs and deletions on the cluster. Each flow creates its own."""
+    """Returns a new client that changes configs and ACLs and deletes topics on a cluster. Each flow creates separate
+    clients."""
     mm2: Callable[[FlowConfig], Mm2Upkeep | None]
-    """Returns a new `Mm2Upkeep` for a flow, or None if the flow writes nothing for MirrorMaker 2's clients."""
+    """Returns a new `Mm2Upkeep` for a flow, or None if the flow writes no records for MirrorMaker 2's clients."""
     ledger: Callable[[FlowConfig], LedgerStore]
-    """Returns a new ledger store for a flow, which is not opened yet. It is called for each attempt to run the flow."""
+    """Returns a new ledger store for a flow. The store is not opened yet. Each attempt to run the flow uses a new
+    store."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
     """Probes the brokers of a flow's target, unless the result of an earlier probe is still valid. Raises NotProbed."""
     succession: Succession | None
-    """The takeover from the daemon that this one replaces, if there is one."""
+    """The takeover from the daemon that this daemon replaces; None if it replaces no daemon."""
     superseded: asyncio.Event
-    """Set when another process of this daemon has taken over, so that this process must end."""
+    """Set when another process of this daemon has taken over. This process must then end."""

@@ -1,7 +1,7 @@
-"""Checks whether a standby daemon would continue with the same configuration as the daemon that holds the lease.
+"""Checks whether a standby daemon has the same configuration as the daemon that holds the lease.
 
-The lease holder is asked what `apply` would change with the standby's configuration. After a takeover, the standby uses
-its own configuration file, so an operator should learn of a difference before that.
+The standby asks the lease holder which changes `apply` would make with the standby's configuration. After a takeover,
+the standby uses its own configuration file. The check informs an operator of a difference before that.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from mirrord.supervision.daemon_http_client import CommandRefused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
-"""Interval between checks while any lease holder has not answered."""
+"""Interval between checks while a lease holder has not answered."""
 
 log = structlog.get_logger()
 
 
 class StandbyLook:
-    """Compares the configuration of a standby daemon regularly with those of the lease holders."""
+    """Regularly compares the configuration of a standby daemon with the configurations of the lease holders."""
 
     def __init__(self, config: Callable[[], Config], holders: Callable[[], Mapping[str, str]]) -> None:
-        """`holders` returns, for each flow that is on standby here, the HTTP address of the daemon that holds its
-        lease."""
+        """Store the two functions. `holders` returns, for each flow that is on standby in this daemon, the HTTP address
+        of the lease holder."""
         self.remarks: dict[str, str] = {}
-        """One line for operators about each flow whose configuration differs."""
+        """One line for operators about each flow with a different configuration."""
         self._config = config
         self._holders = holders
 
     async def run(self) -> None:
-        """Check regularly until cancelled."""
+        """Check the configurations regularly until cancelled."""
         while True:
             holders = self._holders()
             changes = {http: await self._ask(http) for http in set(holders.values())}
@@ -45,7 +45,8 @@ class StandbyLook:
             await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
-        """Return the differences to the configuration of the daemon at this address, or None while they are unknown."""
+        """Return how the configuration of the daemon at this address differs from that of this daemon, or None while
+        this is unknown."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
         except CommandRefused:

@@ -1,8 +1,8 @@
-"""Finds the topics that a flow's configuration selects for the first time, resolves their start offsets and stores
-these in the ledger.
+"""Finds the topics that a flow selects for the first time, resolves the start offsets of their partitions, and stores
+these offsets in the ledger.
 
-This happens before target topics are created and before lanes open. So an outage of the target, a pause or a conflict
-does not change the offset at which a partition begins (`mirrord.ledger.start_offsets`).
+The offsets are stored before target topics are created and before lanes open. An outage of the target, a pause or a
+conflict therefore cannot change the offset at which a partition begins (`mirrord.ledger.start_offsets`).
 """
 
 import asyncio
@@ -29,16 +29,17 @@ from mirrord.model.names import ClusterId
 from policies.flow_policies import selection_of
 
 ANSWER_S = 5.0
-"""How long to wait for the start offsets. Missing ones are requested again in the next refresh of discovery."""
+"""Time limit in seconds for resolving start offsets. Missing offsets are requested again at the next refresh of
+discovery."""
 RETRY_S = 0.2
 PARTITIONS_AT_ONCE = 10_000
-"""Maximum number of partitions in one request and in one fact. A fact must fit into one record."""
+"""Maximum number of partitions in one request and in one fact. Each fact must fit into one record."""
 
 log = structlog.get_logger()
 
 
 class FirstLook:
-    """Resolves the start offsets of the topics that one configuration of a flow selects."""
+    """Resolves the start offsets of the topics that a configuration of a flow selects."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow
@@ -47,10 +48,10 @@ class FirstLook:
         self._selected = Selected(flow.topics, flow.exclude, policy)
 
     async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:
-        """Record which of the selected topics are seen for the first time, with their start offsets.
+        """Record the selected topics that are seen for the first time, with their start offsets.
 
-        Raises EnvironmentFault if they cannot be written to the ledger. No lane of such a topic may open before they
-        are.
+        Raises EnvironmentFault if the topics cannot be written to the ledger. Until they are written, no lane of them
+        may open.
         """
         state = recorder.state
         if missing := resolvable(state, topics, self._flow.start_at):
@@ -95,7 +96,8 @@ class FirstLook:
         return TopicStarts(starts.topic, starts.topic_id, self._flow.start_at(starts.topic), tuple(offsets))
 
     async def _offsets(self, partitions: Iterable[PartitionId], cluster_id: ClusterId) -> dict[PartitionId, int]:
-        """Return the configured start offset of each partition whose leader answers in time."""
+        """Return the start offset of each partition, according to the configuration. Partitions whose leader does not
+        answer in time are omitted."""
         options = ConnectionOptions(request_timeout_s=ANSWER_S)
         view = ClusterView(self._flow.source, self._source, BufferPool(), options, cluster_id)
         asks = Asks(view, read_committed=self._flow.isolation == "read_committed")

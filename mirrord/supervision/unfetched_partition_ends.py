@@ -1,6 +1,6 @@
-"""Requests the log ends of source partitions that no lane fetches, and records them in the state topic.
+"""Requests the log ends of source partitions that no lane fetches, and records these log ends in the state topic.
 
-A fetch response includes the log end, so no other request is needed for partitions that are fetched.
+A fetch response includes the log end, so partitions that are fetched need no other request.
 """
 
 import asyncio
@@ -23,18 +23,19 @@ from mirrord.topics.discovery import Discovered
 
 LOOK_S = 2.0
 MOST_SHARE = 0.02
-"""Maximum share of a core that these requests may use. With thousands of partitions, they are sent less often."""
+"""Maximum share of a core that the requests for log ends may use. With thousands of partitions, they are sent less
+often."""
 FETCHED_S = 3.0
-"""If a fetch has returned a partition's end within this time, the end is not requested."""
+"""The log end of a partition is not requested if a fetch has returned it within this time."""
 
 log = structlog.get_logger()
 
 
 class Uncovered(NamedTuple):
-    """The partitions whose ends must be requested, and the lanes that replicators host."""
+    """The source partitions whose log ends must be requested, and the lanes that replicators host."""
 
     wanted: list[SourcePartition]
-    """Partitions of selected topics whose ends no fetch has returned recently."""
+    """The partitions of selected topics without a recent fetch response."""
     hosted: frozenset[LaneId]
 
 
@@ -45,16 +46,18 @@ class UncoveredEnds:
         self._clock = clock
         self._ends: dict[SourcePartition, int] = {}
         self._fell: dict[SourcePartition, int] = {}
-        """Ends that are lower than the recorded ones and have been seen once. A verdict follows only when the same end
-        is seen again."""
+        """Log ends that are lower than the recorded ones, and that have been seen once. The verdict is given only when
+        the same log end is seen again."""
 
     @property
     def by_name(self) -> dict[TopicPartition, int]:
-        """The ends in the last responses, by topic name. Partitions whose leader did not answer are omitted."""
+        """The log ends in the last responses, by topic name and partition. Partitions whose leader did not answer are
+        omitted."""
         return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
 
     def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
-        """Return the reports with the source end of each lane replaced, if the end that is known here is higher."""
+        """Return the reports with the newest source ends: the end of each lane is replaced if a higher one is known
+        here."""
         if not self._ends:
             return reports
         ends = {(each.topic_id, each.partition): end for each, end in self._ends.items()}
@@ -71,8 +74,8 @@ class UncoveredEnds:
         return amended
 
     async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
-        """Request and record the ends regularly until cancelled. `uncovered` returns the partitions and lanes at the
-        moment."""
+        """Request and record the log ends regularly until cancelled. `uncovered` returns the current partitions and
+        lanes."""
         client = LogOffsets(source)
         try:
             while True:
@@ -89,8 +92,8 @@ class UncoveredEnds:
             client.close()
 
     async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
-        """Record the ends in the state topic. If an end shows that records were lost, write the verdict to the ledger
-        first, because it is derived from the record in the state topic that is then replaced."""
+        """Record the log ends in the state topic. If a log end shows that records were lost, write the verdict to the
+        ledger first. The verdict is derived from the old record in the state topic, which is then replaced."""
         state, ends = recorder.state, self._ends
         facts = truncated(state, ends, hosted)
         lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
@@ -109,7 +112,7 @@ class UncoveredEnds:
 def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
     """Return the partitions of the selected topics that are not being fetched, and all hosted lanes.
 
-    The partition of a lane that is halted or waiting is not being fetched.
+    The partition of a halted or waiting lane counts as not being fetched.
     """
     lanes = [lane for report in reports.values() for lane in report.lanes]
     hosted = frozenset(lane.lane for lane in lanes)

@@ -1,7 +1,7 @@
-"""Upkeep: what a flow keeps in sync in addition to records.
+"""Keeps the parts of a flow in sync that are not records.
 
-This includes configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. If one of them fails, the
-fault is reported, and it is tried again. A fault stops neither the others nor the copying.
+These parts are configs, ACLs, deletions of topics, and records for MirrorMaker 2's clients. If one of them fails, the
+fault is reported, and the operation is tried again. A fault stops neither the other parts nor the copying.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from mirrord.topics.discovery import Discovered
 from policies.flow_policies import selection_of
 
 FIRST_S = 0.1
-"""Pause between two checks whether discovery has its first result."""
+"""Interval between two checks whether the first result of discovery is available."""
 
 log = structlog.get_logger()
 
 
 class Upkeep:
-    """Runs the upkeep loops of one flow."""
+    """The loops that keep configs, ACLs, deletions and MirrorMaker 2's records of one flow in sync."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Upkeep:
         foreign: ForeignRecord | None = None,
         flow_back: Callable[[], str] = str,
     ) -> None:
-        """`foreign` and `flow_back` are those of `DeletionSync`."""
+        """Create the loops without starting them. `foreign` and `flow_back` are passed on to `DeletionSync`."""
         self._flow = flow
         self._source = source
         self._target = target
@@ -60,31 +60,31 @@ class Upkeep:
         self._refreshed = asyncio.Event()
 
     def see(self, discovered: Discovered) -> None:
-        """Use this newest result of discovery."""
+        """Use this result of discovery from now on."""
         self._discovered = discovered
         self._refreshed.set()
         if self._mm2 is not None:
             self._mm2.see(discovered)
 
     def see_groups(self, positions: Iterable[TranslatedPosition]) -> None:
-        """Pass on the current positions of consumer groups, for checkpoints."""
+        """Pass on the current positions of consumer groups, so that MirrorMaker 2's checkpoints can be written."""
         if self._mm2 is not None:
             self._mm2.record(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
-        """Run the loops for configs and ACLs, for deletions, and for MirrorMaker 2's records, until cancelled."""
+        """Run all loops until cancelled."""
         self._discovered = None
         self._faults.clear()
         mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
         await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
-        """Close the connections to both clusters."""
+        """Close the connections to the source cluster and the target cluster."""
         await asyncio.gather(self._source.close(), self._target.close())
 
     @property
     def faults(self) -> list[str]:
-        """One line about each subject that is not in sync because of a fault."""
+        """One line for each part that is not in sync because of a fault."""
         settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
         return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
 
@@ -96,7 +96,8 @@ class Upkeep:
 
     @property
     def latency(self) -> LatencyStatus | None:
-        """The flow's latency, measured with the heartbeats that it copies. None if it copies none."""
+        """The latency of the flow, measured with the heartbeat records that it copies. None if it copies no
+        heartbeats."""
         return None if self._mm2 is None else self._mm2.latency
 
     def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:

@@ -1,2 +1,2 @@
-"""The pure decisions of audits, repairs and rebuilds: what is compared, what a difference means, and how it is
-reported."""
+"""The pure decisions of audits, repairs and rebuilds: which records are compared, what a difference means, and how it
+is reported."""

@@ -1,5 +1,5 @@
 """The unit of comparison of an audit: a range of a lane, with the part of the offset map and the verdicts that apply to
-it."""
+this range."""
 
 from bisect import bisect_right
 
@@ -10,23 +10,23 @@ from mirrord.model.names import LaneId
 
 
 class MapPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of the offset map: `length` records with consecutive ordinals and with consecutive offsets on both
-    sides."""
+    """A part of the offset map: `length` records with consecutive ordinals, consecutive source offsets and consecutive
+    target offsets."""
 
     ordinal: int
     source: int
     target: int
     length: int
     truncated: bool = False
-    """Whether the source lost these records after they were copied, and uses their offsets again."""
+    """Whether the source lost these records after they were copied. It then uses their offsets for other records."""
 
 
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The unit of comparison: ordinals of a lane, with the offsets around them on both sides.
+    """The unit of comparison: a range of ordinals of a lane, with the surrounding source offsets and target offsets.
 
-    The ranges of a lane follow each other without gap or overlap on both sides, so each offset is examined once.
-    Truncated parts of the map belong to the range only at the target. A range without a part of the map covers only
-    source offsets, and the ledger has verdicts on all of them.
+    The ranges of a lane have no gaps and no overlaps, neither at the source nor at the target. Each offset is therefore
+    examined once. A truncated part of the map belongs to the range only at the target. A range without any part of the
+    map covers only source offsets, and the ledger has verdicts on all of them.
     """
 
     lane: LaneId
@@ -39,19 +39,20 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     target_start: int
     target_end: int
     pieces: tuple[MapPiece, ...]
-    """The parts of the offset map, in the order of their ordinals. Ordinals that are in none of them have no record,
-    because the target refused their batch."""
+    """The parts of the offset map, in the order of their ordinals. An ordinal in none of the parts has no record,
+    because the target refused its batch."""
     verdicts: tuple[Verdict, ...] = ()
-    """Verdicts on source offsets that are in none of the parts, in the order of the offsets. No offset has two of
-    them."""
+    """Verdicts on source offsets outside the parts of the map, in the order of the offsets. Each offset has at most one
+    of these verdicts."""
     forgotten_below: int = 0
-    """The source offset below which the ledger may have held more verdicts before it was trimmed; 0 if it holds all of
-    them. Records below it that were not copied may therefore have been excluded on purpose."""
+    """The ledger may have held more verdicts on source offsets below this one before it was trimmed; 0 if it still
+    holds all verdicts. Such a verdict may explain why a record below this offset was not copied."""
     brought_back: tuple[int, ...] = ()
-    """Target offsets of records that were skipped and appended later, in ascending order."""
+    """Target offsets of the records that were skipped and later appended by `mirrord quarantine replay`, in ascending
+    order."""
 
     def verdict_at(self, offset: int) -> Verdict | None:
-        """Return the verdict on a source offset."""
+        """Return the verdict on a source offset; None if there is none."""
         at = bisect_right(self.verdicts, offset, key=_start) - 1
         return self.verdicts[at] if at >= 0 and offset < self.verdicts[at].end else None
 

@@ -1,9 +1,10 @@
-"""Comparison of the batches on both sides by their headers. Most of a range is proven equal without reading a record.
+"""Comparison of source batches and target batches by their headers. It proves most ranges equal without reading a
+record.
 
-A source batch and a target batch hold the same records if three conditions are met: the target has it as one batch, at
-the offsets that the map names, and with the same checksum of its records
-(`mirrord.replication.lane.target.batch_compare.same_bytes`). If any batch on either side does not meet them, the
-headers do not prove the range, and its records have to be compared.
+A source batch and a target batch hold the same records if three conditions are met. The target holds the records as one
+batch, at the offsets that the offset map names, and with the same checksum
+(`mirrord.replication.lane.target.batch_compare.same_bytes`). If any batch of the source or the target fails a
+condition, the headers do not prove the range, and its records have to be compared.
 """
 
 from bisect import bisect_right
@@ -20,7 +21,7 @@ from mirrord.replication.lane.target.batch_compare import same_bytes
 
 
 class SeenBatch(msgspec.Struct, frozen=True):
-    """A batch of format 2, represented by its header."""
+    """The header of a batch with message format 2, and the checksum of its records."""
 
     header: Header
     records_crc: int
@@ -33,12 +34,12 @@ def compare_batches(
     *,
     others_write: bool = False,
 ) -> Compared | None:
-    """Return the result for the range if its batches alone prove it, else None.
+    """Return the result for the range if its batch headers alone prove it, else None.
 
-    `source` has the batches that a reader of the source receives. `target` has all batches of the target except
-    markers, which hold no records. None in place of a batch means that it has an older format. With `others_write`,
-    records of other writers in the target are not a difference. If a record is in the map but in no batch, the range is
-    not proven.
+    `source` contains the batches that a consumer of the source receives. `target` contains all batches of the target
+    except control batches, which hold no records. None in place of a batch stands for a batch with an older message
+    format. With `others_write`, records that other clients wrote into the target are no difference. If the map contains
+    a record that is in no batch, the range is not proven.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -53,7 +54,7 @@ def compare_batches(
         header = original.header
         if not header.record_count:
             continue  # the log cleaner keeps a producer's last batch as an empty one
-        # The part of a batch that lies in another range is compared again with that range.
+        # The part of a batch that belongs to another range is compared together with that range.
         first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
         at = bisect_right(starts, first) - 1
         piece = pieces[at] if at >= 0 else None
@@ -76,14 +77,14 @@ def compare_batches(
 def _copies(
     wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
-    """Return the lane's own batches by offset, and the offsets of the other batches that may be there: records that
-    were brought back and, with `others_write`, records of other writers. Return None if the target holds any other
-    batch."""
+    """Return the lane's own batches by base offset, and the offsets of the permitted batches of other producers. These
+    hold records that `mirrord quarantine replay` appended and, with `others_write`, records of other clients. Return
+    None if the target holds any other batch."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:
         if copy is not None and copy.header.base_offset in wanted.brought_back:
-            # Each of these records is in a separate batch.
+            # The replay wrote each of these records into a separate batch.
             explained.append(Explained("brought-back", "target", copy.header.base_offset, copy.header.last_offset + 1))
             continue
         if copy is None or (copy.header.producer_id != wanted.producer_id and not others_write):
@@ -96,8 +97,8 @@ def _copies(
 
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:
-    """Return whether both batches hold the same records. If some offsets of the source batch hold no record, the
-    batches do not count as equal, because the number of records then proves nothing."""
+    """Return whether two batches hold the same records. A source batch with offsets that no longer hold a record never
+    counts as equal, because the number of its records then proves nothing."""
     header = original.header
     return header.record_count == header.last_offset_delta + 1 and same_bytes(
         copy.header, copy.records_crc, header, original.records_crc

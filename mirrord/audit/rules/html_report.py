@@ -1,7 +1,7 @@
-"""An audit as a web page: one self-contained HTML file with plots (`mirrord.audit.rules.svg_plot`). Pure: it turns
+"""The HTML report of an audit: one self-contained file with plots (`mirrord.audit.rules.svg_plot`). Pure: it turns
 results into text.
 
-Everything that comes from clusters or files is escaped. The page contains no script.
+All text from clusters and files is escaped. The page contains no script.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from mirrord.audit.rules.summary import lane_result, whole_result
 from mirrord.audit.rules.svg_plot import Bar, Box, Line, Plot, PlotPoint, Tick, draw, draw_bars, even_ticks, span
 
 MOST_SERIES = 8
-"""Maximum number of lines in one plot. More lines would make it unreadable."""
+"""Maximum number of lines in one plot. More lines would make the plot unreadable."""
 MOST_DIFFERENCES = 1_000
 MOST_RUNS = 50
 _BOX = Box(width=720, height=220, left=130, right=8, above=8, below=24)
@@ -24,14 +24,14 @@ _COLOURS = ("#0d9488", "#3b5bdb", "#9a6700", "#c0262d", "#7c3aed", "#12805c", "#
 
 
 class ProvenPoint(msgspec.Struct, frozen=True):
-    """The position up to which an audit has proven a partition."""
+    """The source offset up to which an audit at a given time had proven a partition."""
 
     flow: str
     partition: str
     at_ms: int
     source_offset: int
     newest_ms: int
-    """The highest record timestamp below it; -1 if it is not known."""
+    """The highest timestamp of the records below `source_offset`; -1 if it is not known."""
 
 
 class FoundThen(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class FoundThen(msgspec.Struct, frozen=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of the HTML page about an audit."""
+    """The content of the HTML report about an audit."""
 
     at_ms: int
     program: str
@@ -52,13 +52,13 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Sequence[LaneSummary]
     differences: Sequence[LaneDifference]
     proven: Sequence[ProvenPoint] = ()
-    """Proven positions as far back as the ledgers record them, in any order."""
+    """The proven positions that the ledgers still record, including those of earlier audits, in any order."""
     found: Sequence[FoundThen] = ()
-    """Earlier findings as far back as there are results, in any order."""
+    """The totals of all audits that stored results in the same folder, in any order."""
 
 
 def page(report: AuditPage) -> str:
-    """Return the complete HTML file."""
+    """Return the complete HTML document."""
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
         kinds.update(lane.differences)
@@ -83,7 +83,7 @@ def page(report: AuditPage) -> str:
 
 
 def moment(at_ms: float) -> str:
-    """Format a time in milliseconds since 1970 as a date and a time of day in UTC."""
+    """Format a timestamp in milliseconds since 1970 as a date and a time of day in UTC."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
@@ -95,7 +95,7 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """Yield plots of the proven position and of its lag, over the audits that the ledgers record."""
+    """Yield plots of the proven positions and of their lag. Each audit that the ledgers record is one point in time."""
     known = [point for point in points if point.newest_ms >= 0]
     proven_up_to = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
@@ -114,8 +114,11 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 
 
 def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False) -> dict[str, list[PlotPoint]]:
-    """Return the points of each series by name. If there are more than `MOST_SERIES`, keep those whose last point has
-    the earliest time, and among equal times those with the lowest last values, or the highest ones."""
+    """Return the points of each series by name, for at most `MOST_SERIES` series.
+
+    If there are more, the series with the oldest last point are kept. Among equally old ones, those with the lowest
+    last value are kept. With `highest`, those with the highest last value are kept instead.
+    """
     series: dict[str, list[PlotPoint]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))
@@ -127,7 +130,7 @@ def _series(found: Iterable[tuple[str, float, float]], *, highest: bool = False)
 
 
 def _plot(series: Mapping[str, Sequence[PlotPoint]], words: Callable[[float], str]) -> str:
-    """Return the SVG of lines over time, with a legend."""
+    """Return the SVG of a plot with one line per series over time, and a legend."""
     every = [point for points in series.values() for point in points]
     left, right = span(at for at, _ in every)
     low, high = span(value for _, value in every)
@@ -207,7 +210,7 @@ def _offsets(start: int | None, length: int) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table. The cells are already HTML."""
+    """Return an HTML table. The cells must already be HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>"

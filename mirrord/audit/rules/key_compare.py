@@ -1,9 +1,10 @@
-"""Comparison of compacted topics by key. For each key, it checks whether the newest record at the target is the newest
-one of the source.
+"""Comparison of compacted topics by key: the newest record of each key at the target must be the newest one of the
+source.
 
-Compaction removes records on both sides at different times, so a missing record proves little. Readers of a compacted
-topic rely on the newest record of each key. For each key, only the newest record of each side is kept (`merged`). Logs
-can therefore be read in parts, in any order and on many machines.
+Compaction removes records at different times at the source and at the target, so a missing record proves little.
+Readers of a compacted topic rely on the newest record of each key. The comparison therefore only keeps, for each key,
+the newest record of the source and that of the target (`merged`). Logs can be read in parts, in any order and on many
+machines.
 """
 
 from bisect import bisect_right
@@ -18,37 +19,39 @@ _NONE = -1
 
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
-    """The newest record of a key on both sides, up to where the logs were read; -1 for offsets that do not exist."""
+    """The newest record of a key at the source and at the target, in the parts of the logs that were read. An offset of
+    -1 means that there is none."""
 
     source: int = _NONE
-    """The newest source offset of the key, among the records that were copied and the records that were copied from the
-    target into the source."""
+    """The newest source offset of the key. Records that were copied to the target count, and so do records that were
+    copied from the target."""
     place: int = _NONE
-    """The target offset that the map names for the source record; -1 if that record came from the target."""
+    """The target offset that the offset map names for the source record; -1 if that record was copied from the
+    target."""
     is_tombstone: bool = False
     content: bytes = b""
     target: int = _NONE
     is_own: bool = False
     """Whether the lane's producer wrote the target record."""
     origin: int = _NONE
-    """The source offset that the map names for the target record."""
+    """The source offset that the offset map names for the target record."""
     is_truncated: bool = False
     """Whether the source lost the original of the target record after it was copied."""
     target_content: bytes = b""
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
-    """The properties of a target partition that decide which differences its keys may have."""
+    """The properties of a target partition that decide which differences between keys are allowed."""
 
     target_log_start: int
     target_compacted: bool
-    """Whether the target topic is compacted. If not, the comparison by offsets already finds the records that the
+    """Whether the target topic is compacted. If it is not, the comparison by offsets already finds the records that the
     target lacks."""
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield each key of the source records that the map contains or that came from the target, together with the
-    record."""
+    """Yield the key of each source record that the offset map contains or that was copied from the target, together
+    with the record."""
     pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
     starts = [piece.source for piece in pieces]
     for each in seen:
@@ -63,7 +66,7 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """Yield each key of the target records, whichever client wrote them, together with the record."""
+    """Yield the key of each target record, whichever client wrote it, together with the record."""
     pieces = sorted(wanted.pieces, key=_target)
     starts = [piece.target for piece in pieces]
     for each in seen:
@@ -83,7 +86,7 @@ def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def merged(one: Newest, other: Newest) -> Newest:
-    """Combine two findings for the same key: return the newest record of each side."""
+    """Combine two findings for the same key: return the newer source record and the newer target record."""
     # If a record was copied twice, the later copy counts.
     source = max(one, other, key=lambda each: (each.source, each.place))
     target = max(one, other, key=lambda each: each.target)
@@ -101,14 +104,18 @@ def merged(one: Newest, other: Newest) -> Newest:
 
 
 def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
-    """Return the difference found for a key at the target, after everything has been audited; None if there is none.
+    """Return the difference between source and target for a key, after all ranges have been read; None if there is no
+    difference.
 
-    A missing record is not a difference if the target has a later record of its key, because compaction may have
-    removed older records. A newer record of another writer is not reported for the key, because the comparison by
-    offsets reports it. If such a record was also copied into the source and is the newest one there, the newest record
-    at the target must not be an older one of this lane. A tombstone may be gone at the target, and so may everything
-    that it deletes. If the source itself no longer has a copied record, its newest known record is older than the copy,
-    which is not a difference.
+    - If the target has a later record of the key, a missing record is no difference, because compaction may have
+      removed it.
+    - If another client wrote a newer record into the target, this function does not report it. The comparison by
+      offsets does.
+    - The other client's record may also have been copied into the source and be the newest one there. Then the newest
+      target record must not be an older record of this lane.
+    - The target may lack a tombstone and all records that the tombstone deletes.
+    - If the source itself no longer holds a copied record, its newest record is older than the copy. That is no
+      difference.
     """
     if newest.source < 0:
         return None
@@ -118,7 +125,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
         return Difference("stale", newest.source, newest.target) if is_stale else None
     if newest.place < copy.target_log_start or newest.target == newest.place:
         return None
-    # The source uses the offsets of a truncated record again, so they do not show which record is newer.
+    # The source uses the offsets of a truncated record again, so these offsets do not show which record is newer.
     if newest.origin >= newest.source and not newest.is_truncated:
         return None
     if newest.target < newest.place:
@@ -135,7 +142,8 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
 
 def _at(pieces: Sequence[MapPiece], starts: Sequence[int], offset: int) -> MapPiece | None:
-    """Return the last part of the map that begins at or before an offset, if it extends to that offset."""
+    """Return the part of the offset map that contains an offset, or None. `starts` are the first offsets of the
+    parts."""
     at = bisect_right(starts, offset) - 1
     piece = pieces[at] if at >= 0 else None
     return piece if piece is not None and offset < starts[at] + piece.length else None

@@ -1,4 +1,4 @@
-"""What the ledger and the ends of both logs prove about a range without reading a record: the level `ledger`."""
+"""The audit level `ledger`: what the ledger and the ends of both logs prove about a range, without reading a record."""
 
 from collections.abc import Iterator
 
@@ -19,11 +19,12 @@ def compare_ledger(
     others_write: bool = False,
     source_start: int = 0,
 ) -> Compared:
-    """Check that every offset of the range is accounted for, and that the target log still covers the range.
+    """Check that the ledger accounts for every offset of the range, and that the target log still covers the range.
 
-    `target_start` and `target_end` are the bounds of the target log; the source log begins at `source_start`. If not
-    all verdicts are known because the ledger was trimmed, source offsets without a target offset and without a verdict
-    prove nothing. Offsets with the verdict "expired" that the source log still covers are missing.
+    `target_start` and `target_end` are the bounds of the target log; `source_start` is the log start offset of the
+    source. Source offsets with neither a target offset nor a verdict are missing. If the ledger was trimmed, so that
+    not all verdicts are known, such offsets prove nothing. Source offsets with the verdict "expired" are missing if the
+    source log still covers them.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
@@ -34,7 +35,7 @@ def compare_ledger(
     unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
         for start, end in within((verdict.start, verdict.end), unmapped):
-            # Offsets that the source has deleted are below the start of its log.
+            # The source can only have deleted offsets below its log start offset.
             deleted = end if verdict.reason != "expired" else min(max(start, source_start), end)
             if start < deleted:
                 explained.append(Explained(verdict.reason, "source", start, deleted))
@@ -55,10 +56,10 @@ def compare_ledger(
 
 
 def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]:
-    """Yield losses in a range that are recorded in the ledger but not mentioned in the comparison of the range.
+    """Yield the losses in a range that the ledger records and that the comparison of the range does not mention.
 
-    A comparison of records sees only records that the source still has. Records that it reports as missing are not
-    counted again.
+    A comparison of records only sees records that the source still holds. Records that the comparison reports as
+    missing are not counted again.
     """
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
     missing = [(each.source, each.source + each.length) for each in compared.differences if each.source is not None]
@@ -72,7 +73,8 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Yield the ranges of a part of the map that the target log no longer covers, or that were truncated."""
+    """Yield the ranges of a part of the map that were truncated or that the target log does not cover, with the
+    reason."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target
@@ -87,10 +89,11 @@ def _piece(piece: MapPiece, target_start: int, target_end: int) -> Iterator[Diff
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """Yield the target offsets between the parts of the map, as differences or with the cause that explains them."""
+    """Yield the target offsets between the parts of the map, each as a difference or with the cause that explains
+    it."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
-    # A record that was brought back is followed by the marker of its transaction.
+    # A replayed record is followed by the marker of its transaction.
     back = [each for at in wanted.brought_back for each in within((at, at + 2), list(uncovered(target, placed)))]
     for start, end in back:
         yield Explained("brought-back", "target", start, end)

@@ -1,5 +1,6 @@
-"""Finds records that exist on one side only: source records that the target did not receive, and records that other
-clients wrote into the target. They are derived from the offset map, without reading the logs."""
+"""Finds ranges that exist at the source only or at the target only: source records that the target did not receive, and
+records that other clients wrote into the target. The ranges are derived from the offset map, without reading the
+logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -13,16 +14,17 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, Side, TopicId, TopicPartition
 
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a range exists on one side only. It is a verdict of the ledger, or one of the following. "pending": the range is
-not copied yet. "not begun": nothing of its partition is copied. "foreign": another client wrote it into the target."""
+"""Why a range exists at the source only or at the target only. It is a verdict of the ledger or one of three other
+reasons. "pending": the range is not copied yet. "not begun": no record of its partition is copied. "foreign": another
+client wrote the range into the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
 """Verdicts on records that were never copied, and that the source may still hold."""
 
 
 class OneSidedRange(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) that exist at the source only, or at the target only. Not every offset has to hold a
-    record."""
+    """The offsets [start, end) that exist at the source only, or at the target only. Not every one of them has to hold
+    a record."""
 
     side: Side
     start: int
@@ -31,7 +33,7 @@ class OneSidedRange(msgspec.Struct, frozen=True, order=True):
 
 
 def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[str, TopicId]) -> list[TopicPartition]:
-    """Return those of the wanted partitions for which the ledger has no lane. `ids` are the ids of their topics."""
+    """Return the wanted partitions for which the ledger has no lane. `ids` maps topic names to topic ids."""
     begun = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
     return sorted(each for each in wanted if (ids[each.topic], each.partition) not in begun)
 
@@ -39,10 +41,11 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
 ) -> Iterator[OneSidedRange]:
-    """Yield the ranges of a lane that exist on one side only: first those of the source, then those of the target.
+    """Yield the ranges of a lane that exist at the source only, then those that exist at the target only.
 
-    `source` and `target` are the offsets of both logs that are to be considered. If `target` is None, other clients may
-    write to the target, and the flow in the opposite direction reports their records.
+    `source` and `target` limit the source offsets and the target offsets that are considered. `target` is None if a
+    flow in the opposite direction exists. Other clients may then write to the target, and that flow reports their
+    records.
     """
     lane, progress = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first

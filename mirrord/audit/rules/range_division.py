@@ -1,8 +1,8 @@
-"""Division of a lane's offset map into ranges that can be compared one by one.
+"""Division of a lane's offset map into ranges that can be compared independently.
 
-The map is divided at a point only if, on both sides, everything before the point has lower offsets than everything
-after it. Offsets go back only where a run begins at a lower offset than the end of the previous run (`Runs.turns`). A
-range that contains such a run may therefore be longer than the limit.
+The map can be divided at a point only if everything before that point has lower source offsets and lower target offsets
+than everything after it. Offsets decrease only where a run begins at a lower offset than the end of the previous run
+(`Runs.turns`). A range that contains such a run may therefore be longer than the limit.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,16 +18,18 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST_PIECES = 50_000
-"""Maximum number of parts of the map in a range, unless the range cannot be divided."""
+"""Maximum number of parts of the offset map in a range, unless the range cannot be divided."""
 _NEVER = 1 << 63
 ProvenTo = tuple[int | None, int | None]
-"""The source and target offsets up to which an earlier audit has proven a partition."""
+"""The source offset and the target offset up to which an earlier audit has proven a partition; None if there was no
+such audit."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied. They do not say what the source now holds at these offsets."""
+"""Verdicts on records that were copied. They say nothing about the records that the source now holds at these
+offsets."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
-    """Yield the parts of the map for the ordinals [first, end), without ordinals whose batch the target refused."""
+    """Yield the parts of the offset map for the ordinals [first, end), without the ordinals of refused batches."""
     cuts = sorted(lane.truncations)
     edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
     for start, last in _live(lane, first, end):
@@ -40,7 +42,7 @@ def pieces(lane: LaneState, first: int, end: int) -> Iterator[MapPiece]:
 
 
 def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ordinals of [first, end) as ranges (first, last), without ordinals whose batch the target refused."""
+    """Yield the ordinals [first, end) as ranges (first, last), without the ordinals of refused batches."""
     position = first
     for start, last in voids(lane.holes):
         if start >= end:
@@ -53,7 +55,8 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(piece: MapPiece, limit: int) -> Iterator[MapPiece]:
-    """Divide a part of the map at a source offset. The records from that offset on were truncated."""
+    """Divide a part of the offset map at a source offset. The records from that offset on were truncated at the
+    source."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield MapPiece(piece.ordinal, piece.source, piece.target, kept)
@@ -74,14 +77,14 @@ def ranges(
 ) -> Iterator[AuditRange]:
     """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
-    Offsets between two ranges belong to the first of them. The first range begins at the offsets of `proven_to`.
-    Without these, it begins with the first part of the map, and at the source also includes the verdicts directly
-    before that part. The last range extends to the source offset of the next ordinal, if the ledger knows it. If there
-    are no ordinals, one range without a part of the map is yielded if there are verdicts to check, else none. At the
-    source, only records that it still has are considered: the offsets of truncated records are used by other records,
-    or will be.
+    Offsets between two ranges belong to the earlier range. The first range begins at the offsets `proven_to`. Without
+    these, it begins with the first part of the map and, at the source, with the verdicts directly before that part. The
+    last range extends to the source offset of the next ordinal, if the ledger knows this offset. If there are no
+    ordinals but verdicts to check, one range without any part of the map is yielded. Truncated records are ignored at
+    the source, because the source uses their offsets for other records.
 
-    The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
+    The verdicts come from `mirrord.ledger.gaps`. Each offset has at most one verdict other than "truncated" and
+    "doubled".
     """
     sorted_verdicts = sorted(
         (each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start
@@ -117,8 +120,8 @@ def ranges(
 
 
 def _explained_to(lane: LaneState, end: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the source offset of the ordinal `end` if verdicts extend up to that offset, because the ledger then
-    explains everything below it; else 0."""
+    """Return the source offset of the ordinal `end` if the verdicts extend to that offset; else 0. In the first case,
+    the ledger explains every offset below it."""
     limit = lane.source_runs.offset_of(end)
     if limit is None or not verdicts:
         return 0
@@ -158,7 +161,8 @@ def _first_starts(group: Sequence[MapPiece], verdicts: Sequence[Verdict], proven
 
 
 def _first_verdict(offset: int, verdicts: Sequence[Verdict]) -> int:
-    """Return the beginning of the gapless sequence of verdicts that ends at an offset."""
+    """Return the first offset of the gapless sequence of verdicts that ends at `offset`; if there is none, return
+    `offset`."""
     at = bisect_left(verdicts, offset, key=_end)
     while 0 <= at < len(verdicts) and verdicts[at].start < offset <= verdicts[at].end:
         offset = verdicts[at].start
@@ -208,7 +212,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """For each ordinal, the lowest offset to which later runs go back."""
+    """Answers, for each ordinal, how far the offsets of later runs decrease."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -216,6 +220,6 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """Return the lowest offset to which a run after this ordinal goes back; if none goes back, a number above all
-        offsets."""
+        """Return the lowest offset at which a run after this ordinal begins below its predecessor. If there is no such
+        run, return a number above all offsets."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

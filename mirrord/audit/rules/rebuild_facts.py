@@ -1,4 +1,4 @@
-"""Reconstruction of a lane's facts from the contents of both logs, for a ledger that is lost."""
+"""Reconstruction of a lane's facts from the source log and the target log, for a flow that lost its ledger."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -32,29 +32,29 @@ _MODE: Mode = "sequence"
 
 
 class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a lane, reconstructed from both logs."""
+    """The state of a lane, reconstructed from the source log and the target log."""
 
     source: tuple[Run, ...]
     target: tuple[tuple[Run, int], ...]
-    """The runs of the target, each with the leader epoch under which the target accepted it."""
+    """The runs of ordinals and target offsets, each with the leader epoch under which the target accepted it."""
     holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that the target has refused."""
+    """Ranges (first, last) of ordinals that the target has refused."""
     verdicts: tuple[Verdict, ...]
     epochs: tuple[tuple[int, int], ...]
     records: int
-    """Number of records that are in the target and were found in the source."""
+    """Number of records at the target whose original was found in the source."""
     expired: int
-    """Number of records in the target that precede everything that the source still holds."""
+    """Number of records at the target that are older than the oldest record of the source."""
     ordinal: int
     """The lane's next ordinal."""
     until: int
-    """The ordinal after the records that the target has refused and not accepted since; equal to `ordinal` if there are
-    none."""
+    """The end of the ordinals that are reserved for refused records: those that the target has refused and that were
+    not copied again. Equal to `ordinal` if there are no such records."""
     source_offset: int
-    """The offset after the last record that was copied, in the order of the source."""
+    """The source offset after the last copied record."""
     source_epoch: int
     target_offset: int
-    """The offset after the lane's last record."""
+    """The target offset after the lane's last record."""
     target_epoch: int
 
     @property
@@ -64,8 +64,8 @@ class ReconstructedLane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> ReconstructedLane:
-    """Return the reconstructed state of a lane, given the positions of its copies in the source. `log_start` is the log
-    start offset of the source. With `filtered`, a filter has skipped records.
+    """Return the reconstructed state of a lane from the source positions of its copies. `log_start` is the log start
+    offset of the source. With `filtered`, a filter may have skipped records.
 
     Raises Unplaced.
     """
@@ -114,7 +114,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
 
 
 def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interval]) -> Iterator[Interval]:
-    """Yield the parts of `whole` that a reader of the source receives and that are not copied."""
+    """Yield the parts of `whole` that were not copied although a consumer of the source receives them."""
     for gap in uncovered(whole, covered):
         yield from within(gap, visible)
 
@@ -122,8 +122,8 @@ def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interv
 def _refused(
     found: Sequence[PlacedPiece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
-    """Yield the source ranges that still have to be copied again: the target refused their records, so their ordinals
-    are missing there, and it has not accepted them since. Raises Unplaced."""
+    """Yield the source ranges that have to be copied again. The target has refused their records and not accepted them
+    since, so it lacks their ordinals. Raises Unplaced."""
     ordinals = [piece.ordinal for piece in found]
     for first, last in holes:
         at = bisect_left(ordinals, last)
@@ -156,7 +156,7 @@ def _verdicts(
     others: Sequence[Other],
     missing: Sequence[Interval],
 ) -> Iterator[Verdict]:
-    """Yield verdicts on every offset that was skipped, in order."""
+    """Yield a verdict on every source offset that was skipped, in the order of the offsets."""
     explained = [(each.start, each.end) for each in others]
     known = sorted([*visible, *explained])
     made: list[Verdict] = []
@@ -202,7 +202,7 @@ class LaneNames(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int
     policy: str
     by: str
-    """The replicator that takes the lane."""
+    """The replicator to which the ledger assigns the lane."""
 
 
 def facts(named: LaneNames, reconstructed: ReconstructedLane) -> Iterator[LaneFact]:

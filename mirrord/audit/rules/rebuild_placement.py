@@ -1,11 +1,11 @@
-"""Determines where in the source a lane's copied records come from, by their content. This yields the offset map if no
-ledger contains it.
+"""Determines the source position of each record that a lane has copied, by its content. The positions yield the offset
+map if no ledger contains it.
 
-Both logs are given as units in their order: a whole batch, identified by the checksum of its records, or a single
-record, identified by a digest. The position of a unit is known if its content occurs once on each side. It is also
-known if the unit directly follows or precedes, on both sides, a unit whose position is known. Records that a log
-cleaner has removed since are assigned where there are exactly as many offsets as ordinals. Nothing is guessed: if two
-positions are possible, or none, `Unplaced` is raised.
+Each log is given as a sequence of units. A unit is a whole batch, identified by the checksum of its records, or a
+single record, identified by a digest. The position of a unit is known if its content occurs exactly once in each log.
+It is also known if the unit directly follows or precedes a unit with a known position in both logs. Records that a log
+cleaner has removed are assigned where there are exactly as many offsets as ordinals. Nothing is guessed: if there are
+two possible positions, or none, `Unplaced` is raised.
 """
 
 from bisect import bisect_right
@@ -20,21 +20,21 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""Number of source records that are read at first in addition to the records in question."""
+"""Number of source records that are read at first in addition to the records whose positions are needed."""
 NOWHERE = -1
 GONE = object()
-"""The content of records that is no longer known: they were in the target, and its cleaner has removed them."""
+"""Stands for an unknown content: the records were in the target, and its log cleaner has removed them."""
 
 
 class CopiedRecords(NamedTuple):
-    """Records of the lane at the target, with consecutive ordinals and offsets."""
+    """A batch or a single record of the lane at the target, with consecutive ordinals and offsets."""
 
     ordinal: int
     offset: int
     length: int
     key: Hashable
-    """Their content. It is `object()` if it equals nothing else, and `GONE` if the target's cleaner has removed the
-    records."""
+    """The content of the records. It is a new `object()` if no other batch can equal it, and `GONE` if the target's log
+    cleaner has removed the records."""
     epoch: int = -1
     """The leader epoch under which the target accepted the records."""
 
@@ -45,16 +45,16 @@ class CopiedRecords(NamedTuple):
 
 
 class OriginalRecords(NamedTuple):
-    """Records of the source that a reader receives, with consecutive offsets."""
+    """A batch or a single record of the source that a consumer receives, with consecutive offsets."""
 
     offset: int
     length: int
     """Number of offsets that the unit occupies."""
     key: Hashable
     epoch: int = -1
-    """The source's leader epoch."""
+    """The leader epoch of the source batch."""
     is_torn: bool = False
-    """Whether some of its offsets no longer hold a record."""
+    """Whether some of the unit's offsets no longer hold a record."""
 
     @property
     def end(self) -> int:
@@ -71,24 +71,24 @@ class Other(NamedTuple):
 
 
 class SequencedBatch(NamedTuple):
-    """The data that determine a batch's place in the lane's order: its base sequence, base offset and number of
-    offsets."""
+    """The position of a batch in the target log, and the sequence number from which its ordinal is derived."""
 
     sequence: int
     offset: int
     length: int
     vacant: int
-    """Number of empty offsets between this batch and the lane's previous batch."""
+    """Number of target offsets without a batch between this batch and the lane's previous batch."""
     close: int
-    """Number of the empty offsets that directly precede this batch."""
+    """Number of target offsets without a batch directly before this batch."""
 
 
 def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
-    """Return the ordinal of each batch, and how many ordinals directly before it the target's log cleaner has removed.
-    Raises Unplaced.
+    """Return the ordinal of each batch, and the number of ordinals directly before it that the target's log cleaner has
+    removed. Raises Unplaced.
 
-    Sequence numbers wrap at 2^31. It is not known how often they did so before the log start, but that does not matter,
-    because ordinals only have to differ. `vacant_behind` is the number of empty offsets after the last batch.
+    Sequence numbers wrap at 2^31. How often they wrapped before the log start offset is not known. That does no harm,
+    because ordinals only have to be unique. `vacant_behind` is the number of target offsets without a batch after the
+    last batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is not known how far it was copied")
@@ -110,14 +110,14 @@ def ordinals(batches: Sequence[SequencedBatch], log_start: int, vacant_behind: i
 
 
 class Placed(NamedTuple):
-    """The copies of a lane, each with its position in the source if that is known."""
+    """The copies of a lane, each with its position in the source if the position is known."""
 
     copies: Sequence[CopiedRecords]
     originals: Sequence[OriginalRecords]
     at: Sequence[int]
-    """For each copy, the index of its unit in `originals`, or `NOWHERE`."""
+    """For each copy, the index of its original in `originals`; `NOWHERE` if it is not known."""
     gone: int = 0
-    """Number of copies at the beginning that are known to be older than everything that the source holds."""
+    """Number of copies at the beginning that are known to be older than the oldest record of the source."""
 
     @property
     def is_any(self) -> bool:
@@ -126,21 +126,20 @@ class Placed(NamedTuple):
 
     @property
     def has_common(self) -> bool:
-        """Whether any content of the target also occurs in the source, even if its position there is not known."""
+        """Whether any content of the target also occurs in the source, even at an unknown position."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 
     @property
     def has_holes(self) -> bool:
-        """Whether ordinals are missing that no log cleaner has removed. It means that the target has refused them."""
+        """Whether ordinals are missing that no log cleaner has removed. The target has refused these ordinals."""
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """Return how many of the first copies have originals that the source no longer holds, because its log starts
-        after them.
+        """Return the number of copies at the beginning with originals below the log start offset of the source.
 
-        If ordinals are missing because the target refused a batch, the copies may be in any order. Then no copy at the
-        beginning counts as expired.
+        If ordinals are missing because the target refused a batch, the copies may be in any order. No copy then counts
+        as expired.
         """
         if self.gone:
             return self.gone
@@ -153,8 +152,8 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords]) -> Placed:
-    """Determine the source position of every copy for which it is certain. Raises Unplaced if one content could belong
-    to two positions."""
+    """Determine the source position of every copy for which it is certain. Raises Unplaced if the position of a copy is
+    ambiguous."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
@@ -178,18 +177,18 @@ def place(copies: Sequence[CopiedRecords], originals: Sequence[OriginalRecords])
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced if a copy was matched only because of its neighbours and another unit of the source could equally
-    match."""
+    """Raise Unplaced if a copy was only matched through its neighbours, and another unit of the source matches equally
+    well."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
-            # The units that were skipped between the two must not have the content of either of them.
+            # None of the units between the two matched units may have the content of either.
             between = {original.key for original in originals[left + 1 : right]}
             for copy in copies[number : number + 2]:
                 if copy.key in between:
                     raise _ambiguous(copy)
     if placed.has_holes:
-        # After refused records, the copies may be in any order, so neighbours prove little.
+        # If the target refused records, the copies may be in any order, so neighbours prove little.
         for number, copy in enumerate(copies):
             if at[number] >= 0 and there[copy.key] > 1:
                 raise _ambiguous(copy)
@@ -197,7 +196,7 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
 
 
 def _follows(copies: Sequence[CopiedRecords], number: int) -> bool:
-    """Return whether, according to the ordinals, this copy was written directly after the previous one."""
+    """Return whether this copy directly follows the previous one in the order of ordinals."""
     copy = copies[number]
     return copies[number - 1].end == copy.ordinal
 
@@ -217,16 +216,16 @@ def _refuse_twice(copies: Sequence[CopiedRecords], originals: Sequence[OriginalR
 
 
 def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
-    """Return the copies and the originals that have to be compared record by record, by their indexes.
+    """Return the indexes of the copies and of the originals that have to be compared record by record.
 
-    These are the units whose position is not known, and their neighbours, because part of a batch may equal another
-    batch. In each gap between matched units of the source, up to `around` more records are read than there are copies
+    These are the units with unknown positions and their neighbours, because a part of a batch may equal another batch.
+    In each gap between matched units of the source, up to `around` records are read in addition to the number of copies
     in question.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}
     here: set[int] = set()
-    # For records that were skipped, or that have to be copied again, it must be known which of them exist.
+    # For records that were skipped or have to be copied again, it must be known which offsets hold a record.
     between = range(min(covered, default=0), max(covered, default=NOWHERE) + 1)
     there = {number for number in between if number not in covered and originals[number].is_torn}
     begin = placed.expired()
@@ -265,10 +264,10 @@ def _until_covered(
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[CopiedRecords]], originals: Mapping[int, Sequence[OriginalRecords]]
 ) -> Placed:
-    """Determine the positions again, after some units were replaced by their single records. The arguments hold the
-    records of each unit by its index. Raises Unplaced.
+    """Determine the positions again after some units were replaced by their single records. `copies` and `originals`
+    map the index of each such unit to its records. Raises Unplaced.
 
-    If a copy has ordinals that none of its records has, the target's log cleaner has removed those records.
+    If a unit has ordinals without a record, the target's log cleaner has removed the records.
     """
     made: list[CopiedRecords] = []
     for number, copy in enumerate(placed.copies):
@@ -288,14 +287,14 @@ def refined(
 
 
 def is_open(placed: Placed) -> bool:
-    """Return whether the position of a copy is unknown although the source should still hold its records."""
+    """Return whether any copy has an unknown position although the source should still hold its records."""
     begin = placed.expired()
     rest = zip(placed.copies[begin:], placed.at[begin:], strict=True)
     return any(at < 0 and copy.key is not GONE for copy, at in rest)
 
 
 class PlacedPiece(NamedTuple):
-    """Consecutive ordinals, and the consecutive source offsets of their records."""
+    """A range of consecutive ordinals whose records have consecutive source offsets."""
 
     ordinal: int
     offset: int
@@ -304,11 +303,10 @@ class PlacedPiece(NamedTuple):
 
 
 def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[PlacedPiece]:
-    """Return the source position of every ordinal, starting with the first one that the source still has. Raises
-    Unplaced.
+    """Return the source position of every ordinal, from the first one that the source still holds. Raises Unplaced.
 
-    Records that have since been removed from either log lie between two copies whose positions are known. There must be
-    as many offsets between the two as ordinals.
+    A log cleaner may have removed records between two copies with known positions. Their positions can be determined
+    only if there are as many offsets as ordinals between the two copies.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     number = placed.expired()
@@ -335,7 +333,8 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
             is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)
             free = _free((edge, original.offset), taken, wanted) if found or is_begin else None
             if free is None and found and all(each.key is not GONE for each in copies[begin:number]):
-                # The source no longer holds any of these copies: the lane skipped the records that it holds there.
+                # The source no longer holds the originals of these copies, and the lane skipped the records that the
+                # source still holds in between.
                 free = _free((edge, original.offset), visible, wanted)
             if free is None:
                 if found or known:
@@ -348,7 +347,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Plac
 
 
 def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
-    """Return the offsets of an interval that are not taken, if their number is exactly `wanted`; else None."""
+    """Return the free offsets of an interval if their number is exactly `wanted`; else None."""
     if not wanted:
         return []
     found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []
@@ -363,8 +362,8 @@ def _filled(
     starts: Sequence[int],
     epoch: int,
 ) -> list[PlacedPiece]:
-    """Assign consecutive ordinals, beginning with `ordinal`, to the free offsets. Raises Unplaced if the source holds a
-    different record at one of these offsets."""
+    """Assign consecutive ordinals, beginning with `ordinal`, to the free source offsets. Raises Unplaced if the source
+    holds a different record at one of these offsets."""
     made: list[PlacedPiece] = []
     for start, end in free:
         made.append(PlacedPiece(ordinal, start, end - start, epoch))
@@ -394,5 +393,5 @@ def _nowhere(first: CopiedRecords, last: CopiedRecords) -> Unplaced:
 
 
 def is_in_order(found: Sequence[PlacedPiece]) -> bool:
-    """Return whether source offsets ascend with ordinals."""
+    """Return whether the source offsets ascend in the order of the ordinals."""
     return all(before.offset + before.length <= after.offset for before, after in pairwise(found))

@@ -1,8 +1,9 @@
-"""Matching of a lane's records with those of the source, one by one, in memory that does not grow with their number.
+"""Matches the records of a lane with those of the source one by one. Memory use does not grow with the number of
+records.
 
-Both sides are read in descending order. Each copied record is matched with the last equal record of the source that
-precedes everything matched so far. The assignment is unique if no record that was skipped between two matched records
-equals either of the two. A filter may have skipped any other source record.
+Both logs are read backwards. Each copied record is matched with the last equal source record below all source records
+that were matched before. The assignment is unique if no skipped record between two matched records equals either of the
+two. Every other source record may have been skipped by a filter.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,12 +15,12 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Maximum number of source records before the first matched one of which the digests are kept."""
+"""Maximum number of digests that are kept of the source records before the first matched one."""
 
 
 class UnmatchedUnits(NamedTuple):
-    """The units of both logs that are to be compared record by record, as two ranges of indexes. The ends of the ranges
-    are exclusive."""
+    """The units of both logs that have to be compared record by record: the copies [first, end) and the originals
+    [start, behind), as indexes."""
 
     first: int
     end: int
@@ -28,21 +29,21 @@ class UnmatchedUnits(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """The result of matching one part of both logs: its units in ascending order, merged where both sides are
-    consecutive."""
+    """The result of matching one part of both logs. Its units are in ascending order. Records that are consecutive in
+    both logs are merged into one unit."""
 
     pairs: Sequence[tuple[CopiedRecords, OriginalRecords]]
     left_out: Sequence[OriginalRecords]
     expired: Sequence[CopiedRecords]
-    """Copies at the beginning that the source no longer holds."""
+    """Copies at the beginning whose originals the source no longer holds."""
 
 
 def stretches(placed: Placed, *, filtered: bool) -> list[UnmatchedUnits] | None:
     """Return the parts of both logs in which batches alone do not determine which records correspond.
 
-    Each part begins and ends with a matched batch, or with the log. With `filtered`, batches determine nothing, because
-    the records that the filter kept of one batch may equal another batch. Return None if records are missing in the
-    target or are not in ascending order, because single records then cannot be matched in sequence.
+    Each part begins and ends with a matched batch, or at the end of the log. With `filtered`, the only part is the
+    whole log, because the records of a batch that a filter kept may equal another batch. Return None if records are
+    missing in the target or are not in ascending order. Single records then cannot be matched in sequence.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]
@@ -75,7 +76,7 @@ class Matching:
     """Matches the copies of one part of the logs with source records, from the last record to the first."""
 
     def __init__(self, *, may_expire: bool) -> None:
-        """With `may_expire`, the source may have deleted the records of the first copies."""
+        """Begin without records. With `may_expire`, the source may have deleted the originals of the first copies."""
         self.has_failed = False
         """Whether the source lacks a copied record that it should still hold."""
         self._may_expire = may_expire
@@ -91,29 +92,29 @@ class Matching:
 
     @property
     def wants_copies(self) -> bool:
-        """Whether copies are expected next. Otherwise, source records are expected."""
+        """Whether copies have to be added next. Otherwise, source records have to be added."""
         return not self._here
 
     def copies(self, records: Sequence[CopiedRecords]) -> None:
-        """Add single copied records, in ascending order. All of them precede the copies that were added before. Raises
-        Unplaced."""
+        """Add single copied records, in ascending order. All of them must precede the copies that were added earlier.
+        Raises Unplaced."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[OriginalRecords]) -> None:
-        """Add single source records, in ascending order. All of them precede the source records that were added before.
-        Raises Unplaced."""
+        """Add single source records, in ascending order. All of them must precede the source records that were added
+        earlier. Raises Unplaced."""
         self._there = [*records]
         self._match()
 
     def no_more_copies(self) -> None:
-        """Finish the copies: all of them are matched, so the remaining source records were skipped by the lane. Raises
-        Unplaced."""
+        """Declare that all copies were added and matched. The remaining source records then were skipped by the lane.
+        Raises Unplaced."""
         while self._there:
             self._leave_out(self._there.pop())
 
     def no_more_originals(self) -> None:
-        """Finish the source records: the source holds nothing before those that were added. Raises Unplaced."""
+        """Declare that the source holds no records before those that were added. Raises Unplaced."""
         self._is_drained = True
         self._match()
 
@@ -165,7 +166,7 @@ class Matching:
             self._left.append(original._replace(key=LEFT_OUT))
 
     def _expire(self, copy: CopiedRecords) -> None:
-        """Handle a copy that is not in the source, or not at a position that fits its order."""
+        """Handle a copy for which no source record is left: count it as expired, or let the matching fail."""
         if not self._is_front_whole:
             raise Unplaced(f"more than {MOST_IN_FRONT:,} records would have to be compared one by one")
         if not self._may_expire or not self._pairs or copy.key in self._front:
@@ -191,8 +192,7 @@ def _offset(original: OriginalRecords) -> int:
 
 
 def assembled(placed: Placed, parts: Sequence[tuple[UnmatchedUnits, Matched]]) -> Placed | None:
-    """Return all units of both logs. In the matched parts, the batches are replaced by the units that the matching has
-    found.
+    """Return all units of both logs. In the matched parts, the units that the matching found replace the batches.
 
     Return None if a batch of the target had fewer records than ordinals, because a log cleaner has removed some of
     them.

@@ -1,10 +1,11 @@
-"""Comparison of the records on both sides, joined on the offset map. It yields the kind of each difference, and its
-offsets.
+"""Comparison of the source records with the target records, joined on the offset map. It yields the kind of each
+difference, and its offsets.
 
-A record that is where the map says is equal and needs no further comparison. For each other source record, a target
-record with the same content counts as the same record at another place. The records that then remain without a partner
-are altered if both sides have a record at the same place of the map. Otherwise they are missing, duplicated or written
-by another client. A deviation that retention, compaction or a verdict of the ledger explains is not a difference.
+A target record that equals the source record which the map assigns to it needs no further comparison. Each remaining
+source record is paired with a target record of the same content at another offset, if there is one. The records without
+such a partner are classified. A source record and a target record count as altered if the map assigns them to each
+other. All others count as missing, duplicated or written by another client. A deviation that retention, compaction or a
+verdict of the ledger explains is not a difference.
 """
 
 from bisect import bisect_left
@@ -39,10 +40,11 @@ def compare_records(
     target: Sequence[Seen],
     around: Surroundings,
 ) -> Compared:
-    """Compare all records of a range in both logs. Records outside the range do not count.
+    """Compare all source records of a range with all target records of the range. Records outside the range are
+    ignored.
 
-    Where the target is compacted, a record with a key may be gone; `mirrord.audit.rules.key_compare` compares the
-    newest records.
+    If the target is compacted, a missing record with a key is not a difference here. For such topics,
+    `mirrord.audit.rules.key_compare` compares the newest record of each key.
     """
     return _Comparison(wanted, source, target, around).run()
 
@@ -62,17 +64,20 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """Pairs of (target offset, ordinal), for the records that are equal on both sides."""
+        """Pairs of (target offset, ordinal) for the records that are equal at source and target."""
         self._sources: dict[int, int] = {}
-        """Source offset to ordinal, for all records that are in the map and were not truncated."""
+        """Maps the source offset to the ordinal, for all records in the offset map that were not truncated."""
         self._targets: dict[int, tuple[MapPiece, int]] = {}
-        """Target offset to the part of the map that contains it, and the corresponding source offset."""
+        """Maps the target offset to the part of the offset map that contains it, and to the corresponding source
+        offset."""
         self._alone: dict[int, int] = {}
-        """Source records without a counterpart: source offset to the target offset at which the record should be."""
+        """The source records without a counterpart: maps the source offset to the target offset that the record should
+        have."""
         self._strange: list[int] = []
         """Offsets of target records without a counterpart."""
         self._placed: dict[tuple[bytes, int], int] = {}
-        """The contents of source records that have a counterpart, each with the offset of the first such record."""
+        """The contents of source records that have a counterpart, each with the offset of the first record with this
+        content."""
         self._differences: list[Difference] = []
         self._explained: list[Explained] = []
 
@@ -87,7 +92,8 @@ class _Comparison:
         return Compared(len(self._equal), together(self._differences), merged(self._explained))
 
     def _join(self) -> None:
-        """Join both sides on the map. Equal records need no further comparison."""
+        """Join the source records and the target records on the offset map. Equal records need no further
+        comparison."""
         for piece in self._wanted.pieces:
             for at in range(piece.length):
                 here, there = piece.source + at, piece.target + at
@@ -111,7 +117,7 @@ class _Comparison:
         self._strange.sort()
 
     def _judge_unmapped(self) -> None:
-        """Classify the records that the map does not contain."""
+        """Classify the records that the offset map does not contain."""
         for offset in self._source:
             if offset not in self._sources:
                 verdict = self._wanted.verdict_at(offset)
@@ -130,19 +136,21 @@ class _Comparison:
                 self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
-        """Return whether the verdict explains why a record that exists was not copied."""
+        """Return whether this verdict explains why a record was not copied, although the source still holds the
+        record."""
         match reason:
             case "aborted":
                 return not self._around.source_committed
             case "compacted":
-                # Each replica is compacted independently, so a new leader may still hold records that the former one
+                # Each replica is compacted independently, so a new leader may still hold records that the former leader
                 # had removed.
                 return self._around.source_compacted
             case _:
                 return reason in WITHHELD
 
     def _find_elsewhere(self) -> None:
-        """Pair the remaining records that have the same content, in the order of both logs."""
+        """Pair the remaining records that have the same content, in ascending order of source offsets and of target
+        offsets."""
         waiting: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
         for offset in sorted(self._alone):
             waiting[self._content(self._source[offset])].append(offset)
@@ -163,13 +171,14 @@ class _Comparison:
 
     def _rank(self, known: Sequence[int], here: int) -> int:
         """Return the position of a source record in the order of copying. A record without an ordinal takes the
-        position of the next lower record that has one."""
+        position of the nearest earlier record that has one."""
         at = bisect_left(known, here + 1) - 1
         return self._wanted.first if at < 0 else self._sources[known[at]]
 
     def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
-        """Return which of these target offsets come after a record that was copied later, or before a record that was
-        copied earlier."""
+        """Return the target offsets of the moved records that are out of order: after a record that was copied later,
+        or before a record that was copied earlier. `moved` holds pairs of target offset and position in the order of
+        copying."""
         if not moved:
             return set()
         placed = sorted([*self._equal, *moved])
@@ -204,7 +213,7 @@ class _Comparison:
             self._add("extra" if copy.is_own else "foreign", None, there)
 
     def _source_cause(self, piece: MapPiece, here: int) -> Cause | None:
-        """Return why the source no longer has a record that was copied."""
+        """Return why the source no longer holds the original of a copied record; None if no reason is known."""
         if piece.truncated:
             return "truncated"
         if here in self._source:
@@ -227,7 +236,7 @@ class _Comparison:
             self._add("missing", here, there if there != _NOWHERE else None)
 
     def _judge_gone(self, piece: MapPiece, here: int, there: int) -> None:
-        """Classify a record that neither side has."""
+        """Classify a record of the offset map that neither the source nor the target holds."""
         if there < self._around.target_log_start:
             self._explain("target-retention", "source", here)
         elif self._around.target_compacted:
@@ -251,7 +260,7 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Merge differences with consecutive offsets, and sort them by kind and offset."""
+    """Merge differences of the same kind with consecutive offsets, and sort them by kind and target offset."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:
@@ -279,7 +288,7 @@ def _follows(before: Difference, after: Difference) -> bool:
 
 
 def merged(explained: Iterable[Explained]) -> tuple[Explained, ...]:
-    """Merge explanations with consecutive offsets, in order."""
+    """Merge explanations with the same cause and side and with consecutive offsets, and sort them."""
     found: list[Explained] = []
     for each in sorted(explained):
         last = found[-1] if found else None

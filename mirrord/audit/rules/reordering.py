@@ -1,8 +1,8 @@
-"""What the offset map itself says about order: which records were copied after newer ones, and which were copied twice.
+"""Finds disorder that the offset map itself documents: records that were copied after newer ones, or copied twice.
 
-A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names the
-offsets that these copies really have, so a comparison by the map finds them equal. A reader of the target topic
-nevertheless reads them out of order.
+A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The offset map then names
+the target offsets of the later copies, so a comparison by the map finds these copies equal. A reader of the target
+topic nevertheless reads them out of order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,9 +14,9 @@ from mirrord.model.intervals import Interval, joined, uncovered, within
 
 
 def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
-    """Yield source offsets whose copies follow copies of newer records, or that were copied twice.
+    """Yield the source offsets of records that were copied after newer records, or copied twice.
 
-    Truncated records do not count, because the source uses their offsets for other records.
+    Truncated records are ignored, because the source uses their offsets for other records.
     """
     highest = -1
     covered: list[Interval] = []
@@ -36,7 +36,7 @@ def mapped_disorder(pieces: Sequence[MapPiece]) -> Iterator[Explained]:
 
 
 def _cover(covered: list[Interval], start: int, end: int) -> None:
-    """Add an interval to ascending, disjoint intervals."""
+    """Add an interval to a list of ascending, disjoint intervals."""
     if not covered or covered[-1][1] < start:
         covered.append((start, end))
         return

@@ -1,4 +1,5 @@
-"""Differences that were repaired: the records that the target lacks are in another topic, which the ledger names."""
+"""Marks differences as repaired. A repaired record is missing or altered at the target, but a repair has written it to
+another topic, which the ledger names."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args
@@ -13,7 +14,7 @@ _REPAIRABLE = get_args(RepairedKind)
 
 
 def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> RangeResult:
-    """Return the result with the repaired parts of its differences explained."""
+    """Return the result with the repaired parts of its differences moved to the explanations."""
     if not repaired or not result.compared.differences:
         return result
     ranges = [(each.start, each.end) for each in repaired]

@@ -1,4 +1,4 @@
-"""The data types of an audit: what it compares, apart from its ranges, and what it reports."""
+"""The data types of an audit: the records and batches to compare, and the differences and totals to report."""
 
 from typing import Literal
 
@@ -11,16 +11,16 @@ from mirrord.model.names import LaneId, Side
 DifferenceKind = Literal[
     "missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"
 ]
-"""How a copy differs from what the ledger says.
+"""How the target differs from what the ledger says about it.
 
 - "missing": the range at the target does not contain the record.
 - "altered": the target offset of the record contains another record.
-- "duplicated": the target contains a source record an additional time.
-- "reordered": the target contains records in another order than they were copied in.
-- "displaced": the record is in order, but not at the offset that the map names.
-- "extra": the lane wrote a record that the map does not contain.
+- "duplicated": the target contains an additional copy of a source record.
+- "reordered": the target does not contain the record in the order in which it was copied.
+- "displaced": the record is in order, but not at the offset that the offset map names.
+- "extra": the lane wrote a record that the offset map does not contain.
 - "foreign": another producer wrote the record.
-- "stale": the target's newest record of a key is an older one than the source's.
+- "stale": the target's newest record of a key is older than the source's newest record of this key.
 - "not-copied": the configuration selects the partition, and the ledger contains no copy of it.
 """
 
@@ -38,35 +38,36 @@ Cause = (
         "out-of-order",
     ]
 )
-"""Why records cannot or need not be compared, and why that is not a difference. A `Reason` is a verdict of the ledger.
-"forgotten": the ledger contained the verdict before it was trimmed. "other-writers": the configuration allows other
-writers in the target topic. "brought-back": `mirrord quarantine replay` appended the record. "repaired": `mirrord
-repair` wrote the record to another topic. "out-of-order": the map itself says that the record follows newer ones,
-because it was copied again. The other causes are events after the copy."""
+"""Why a deviation between source and target is not a difference. A `Reason` is a verdict of the ledger. "forgotten":
+the ledger may have held a verdict before it was trimmed. "other-writers": the configuration allows other writers in the
+target topic. "brought-back": `mirrord quarantine replay` appended the record. "repaired": `mirrord repair` wrote the
+record to another topic. "out-of-order": the offset map itself places the record after newer ones, because it was copied
+again. The other causes are events after the copy."""
 
 
 WITHHELD: frozenset[Reason] = frozenset(("filtered", "copied-from-target", "rejected", "skipped", "unexplained"))
-"""Verdicts on records that the source contains and the target does not. The other verdicts say that there is no such
-record ("control", "compacted"), that it was deleted before it was copied ("expired", "recreated"), that readers do not
-see it ("aborted"), or that it was copied ("truncated", "doubled"). A record that the source returns in spite of such a
-verdict is missing at the target."""
+"""Verdicts on records that the source contains and the target does not. Each of the other verdicts says something else.
+"control", "compacted": there is no such record. "expired", "recreated": the record was deleted before it was copied.
+"aborted": consumers do not see the record. "truncated", "doubled": the record was copied. If the source returns a
+record in spite of one of these other verdicts, the record is missing at the target."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions that may explain a deviation: what happened, or may have happened, to either log after the copy."""
+    """Conditions that may explain a deviation: certain or possible events in the source log or the target log after the
+    copy."""
 
     source_log_start: int = 0
     target_log_start: int = 0
     source_committed: bool = True
-    """Whether the source is read without its aborted records."""
+    """Whether the source is read with the isolation level `read_committed`, so without aborted records."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
-    """Whether the target topic has other writers than the lane."""
+    """Whether clients other than the lane may write into the target topic."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A record, reduced to what is compared."""
+    """The properties of a record that are compared."""
 
     offset: int
     content: bytes
@@ -76,25 +77,27 @@ class Seen(msgspec.Struct, frozen=True):
     """A digest of the key alone; None if there is no key."""
     is_tombstone: bool = False
     is_own: bool = False
-    """At the target: whether the lane's producer wrote the record."""
+    """For a target record: whether the lane's producer wrote it."""
     has_append_time: bool = False
-    """At the target: whether the target set the time itself. Such a time is not compared."""
+    """For a target record: whether the target broker set its timestamp. Such a timestamp is not compared."""
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """Records that differ in the same way, with consecutive offsets on each side that has them."""
+    """Consecutive records that differ in the same way. If both source and target hold them, their offsets are
+    consecutive at both."""
 
     kind: DifferenceKind
     source: int | None
-    """The offset of the first record; None where the source has no such record."""
+    """The source offset of the first record; None if the source has no such record."""
     target: int | None
-    """The offset of the first record, or where it should be if the target does not hold it; None if the map names no
-    target offset for it."""
+    """The target offset of the first record, or the offset that it should have if the target lacks it; None if the
+    offset map names none."""
     length: int = 1
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """Offsets of one side that are not compared one to one, and the cause that justifies this."""
+    """A range of offsets at the source or the target that deviates, and the cause that makes the deviation
+    acceptable."""
 
     cause: Cause
     side: Side
@@ -106,59 +109,59 @@ class Compared(msgspec.Struct, frozen=True):
     """The outcome of the comparison of one range."""
 
     equal: int
-    """Number of records that are where the map says, and equal those of the source."""
+    """Number of source records that have an equal copy at the target offset that the offset map names."""
     differences: tuple[Difference, ...] = ()
     explained: tuple[Explained, ...] = ()
 
 
 class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an audit for one range."""
+    """The result of an audit for one range of ordinals."""
 
     lane: LaneId
     first: int
     end: int
     by: Literal["ledger", "batches", "records"]
-    """What the result is based on: the ledger alone, a comparison of batches, or a comparison of records."""
+    """The basis of the result: only the ledger, a comparison of batches, or a comparison of records."""
     compared: Compared
     newest_ms: int = -1
-    """The highest timestamp of the source's records; -1 if it is not known."""
+    """The highest timestamp of the source records; -1 if it is not known."""
     read_bytes: int = 0
-    """Bytes read from both logs."""
+    """Number of bytes read from the source log and the target log."""
 
 
 class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The totals of a lane, for display and for programs."""
+    """The totals of an audit for one lane, for tables and for JSON output."""
 
     flow: str
     topic: str
     partition: int
     records: int
-    """Number of records below the resume position, within the range that this audit was asked to examine."""
+    """Number of records of the lane in the ranges that this audit was asked to examine."""
     equal: int
     differences: dict[str, int]
-    """Number of records by kind."""
+    """Number of differing records for each kind of difference."""
     explained: dict[str, int]
-    """Number of offsets by cause."""
+    """Number of explained offsets for each cause."""
     proven_to: int | None
-    """Every source offset below this one is at the target, or explained; None if nothing is proven."""
+    """Every source offset below this one is proven to be at the target, or is explained. None if nothing is proven."""
     proven_ms: int | None
-    """The highest record timestamp up to that offset; None if it is not known."""
+    """The highest record timestamp below `proven_to`; None if it is not known."""
     read_bytes: int
     skipped: str = ""
     ranges: int = 0
-    """Number of ranges that no earlier audit has proven, whether or not this audit was asked to examine them."""
+    """Number of ranges that no earlier audit has proven, including those that this audit was not asked to examine."""
     looked_at: int = 0
-    """The number of these ranges that were compared."""
+    """Number of unproven ranges that this audit has compared."""
     waiting: int = 0
-    """Number of newer source offsets that are not copied yet."""
+    """Number of source offsets above the resume position, which are not copied yet."""
     beyond: int = 0
-    """Number of target offsets after the last record that the ledger knows. They are not compared."""
+    """Number of target offsets above the last record that the ledger knows. They are not compared."""
     has_nothing: bool = False
-    """Whether the source partition has nothing that could be copied."""
+    """Whether the source partition holds nothing to copy."""
 
 
 class LaneDifference(msgspec.Struct, frozen=True):
-    """A difference, with its location."""
+    """A difference, with its flow, topic and partition."""
 
     flow: str
     topic: str
@@ -168,17 +171,18 @@ class LaneDifference(msgspec.Struct, frozen=True):
 
 
 class LaneRepaired(msgspec.Struct, frozen=True):
-    """Repaired differences, with their location."""
+    """A repaired range of differences, with its flow, topic and partition, and the topic that holds the repaired
+    records."""
 
     flow: str
     topic: str
     partition: int
     difference: RepairedKind
     start: int
-    """The source offsets [start, end)."""
+    """The first of the source offsets [start, end)."""
     end: int
     into: str
     at: int
-    """An offset in the topic `into`. The first of the records is found there or before it."""
+    """An offset in the topic `into`: the first of the repaired records is there or at a lower offset."""
     by: str
     at_ms: int

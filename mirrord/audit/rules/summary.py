@@ -1,5 +1,5 @@
-"""Puts the result of an audit into words, for one partition and for all of them. The words never say "no difference"
-about anything that was not compared."""
+"""Puts the result of an audit into words, for one partition and for all partitions. The words never claim that there is
+no difference in data that was not compared."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from mirrord.ledger.facts.core import LOSSES
 
 
 class Result(msgspec.Struct, frozen=True):
-    """The result of an audit in words, for one partition or for all of them."""
+    """The result of an audit in words, for one partition or for all partitions."""
 
     words: str
     is_bad: bool = False
     is_partial: bool = False
-    """Whether something was not compared."""
+    """Whether some of the data were not compared."""
 
 
 def losses(lane: LaneSummary) -> dict[str, int]:
-    """Return the source offsets that were lost according to the ledger, by verdict."""
+    """Return the number of lost source offsets according to the ledger, by verdict."""
     return {cause: number for cause, number in lane.explained.items() if cause in LOSSES}
 
 
@@ -30,7 +30,7 @@ def is_bad(lane: LaneSummary) -> bool:
 
 
 def lane_result(lane: LaneSummary) -> Result:
-    """Return the result for one partition."""
+    """Return the result of the audit for one partition."""
     lost = losses(lane)
     words = [_counts(lane.differences)] if lane.differences else []
     words += [f"lost: {_counts(lost)}"] if lost else []
@@ -48,7 +48,7 @@ def lane_result(lane: LaneSummary) -> Result:
 
 
 def whole_result(lanes: Iterable[LaneSummary]) -> Result:
-    """Return the result for all partitions."""
+    """Return the result of the audit for all partitions together."""
     kinds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     left = skipped = 0

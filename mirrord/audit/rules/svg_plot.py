@@ -1,7 +1,7 @@
 """Draws plots as SVG. Pure: it turns numbers into text.
 
-The result is well-formed XML that refers to nothing else, so it can be a separate file or a part of an HTML page. All
-text is escaped. Colours and fonts are attributes, which the style sheet of a page overrides.
+The result is well-formed XML without references to other files. It can be stored as a separate file or embedded in an
+HTML page. All text is escaped. Colours and fonts are attributes, so the style sheet of a page overrides them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,27 +28,28 @@ class Box(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A label at a value of an axis."""
+    """A label at one value of an axis."""
 
     at: float
     text: str
     anchor: Literal["start", "middle", "end"] = "middle"
-    """Which end of the text is at the value. It applies only to the horizontal axis."""
+    """Whether the text starts at the value, is centred on it, or ends there. This applies only to the horizontal
+    axis."""
 
 
 class Line(NamedTuple):
-    """A line through points, in their order."""
+    """A line through points, in their given order."""
 
     name: str
-    """The tooltip that appears when the pointer is over the line."""
+    """The text of the tooltip that appears while the pointer is over the line."""
     points: Sequence[PlotPoint]
     colour: str
     marked: Sequence[PlotPoint] = ()
-    """The points that are drawn as dots."""
+    """The points that are drawn as dots, in addition to the line."""
 
 
 class Plot(NamedTuple):
-    """Lines on two linear axes. The lowest and the highest value of an axis must differ."""
+    """Lines in a plot with two linear axes. The lowest and the highest value of an axis must differ."""
 
     box: Box
     lines: Sequence[Line]
@@ -57,36 +58,38 @@ class Plot(NamedTuple):
     y: tuple[float, float]
     x_ticks: Sequence[Tick] = ()
     y_ticks: Sequence[Tick] = ()
-    """Each of these values has a grid line."""
+    """The labels of the vertical axis. A grid line is drawn at each of their values."""
     title: str = ""
 
 
 class Bar(NamedTuple):
-    """A horizontal bar."""
+    """A horizontal bar of a bar chart."""
 
     name: str
     value: float
     text: str
-    """The label at its end."""
+    """The label at the right end of the bar."""
 
 
 def span(values: Iterable[float]) -> tuple[float, float]:
-    """Return the lowest and the highest value, which are never equal. Raises ValueError if there is no value."""
+    """Return the lowest and the highest value. If all values are equal, widen the result by 1 in both directions.
+    Raises ValueError if there is no value."""
     found = list(values)
     low, high = min(found), max(found)
     return (low, high) if high > low else (low - 1, high + 1)
 
 
 def even_ticks(low: float, high: float, count: int, label: Callable[[float], str]) -> list[Tick]:
-    """Return `count` evenly spaced ticks from low to high."""
+    """Return `count` evenly spaced ticks from `low` to `high`."""
     values = (low + (high - low) * number / (count - 1) for number in range(count))
     return [Tick(value, label(value)) for value in values]
 
 
 def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:
-    """Return the SVG of plots, side by side.
+    """Return one SVG image with the plots side by side.
 
-    With `standalone` it has a fixed size and ends with a newline. Otherwise the page decides how wide it is.
+    With `standalone`, the image has a fixed size and ends with a newline. Otherwise the page that embeds it decides its
+    width.
     """
     parts: list[str] = []
     left = 0
@@ -97,9 +100,10 @@ def draw(plots: Sequence[Plot], *, standalone: bool = False) -> str:
 
 
 def draw_bars(bars: Sequence[Bar], width: int, left: int, right: int) -> str:
-    """Return the SVG of bars, one below the other. `left` and `right` are the margins for names and labels, in pixels.
+    """Return one SVG image with the bars below each other. `left` and `right` are the margins for names and labels, in
+    pixels.
 
-    The longest bar fills the space between the margins. A bar is never invisible, however short.
+    The longest bar fills the space between the margins. Every bar is at least two pixels long.
     """
     most = max((bar.value for bar in bars), default=0) or 1
     parts: list[str] = []

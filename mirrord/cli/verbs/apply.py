@@ -1,4 +1,5 @@
-"""`mirrord apply`: makes a running daemon apply a changed configuration file. Only the affected parts change."""
+"""`mirrord apply`: makes a running daemon apply a changed configuration file. Unchanged parts of the configuration are
+not interrupted."""
 
 import argparse
 import asyncio
@@ -41,7 +42,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what would change, and apply it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
+    """Print what the configuration would change, and apply it unless `--dry-run` is given. Raises ConfigError or
+    EnvironmentFault."""
     config, _ = load_file(arguments.conf, LOADING)
     return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
 
@@ -69,7 +71,8 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
 
 
 async def _daemon(config: Config, access: ClusterAccess) -> str:
-    """Return the address of the daemon of this instance that runs one or more of the flows."""
+    """Return the address of the daemon that runs flows of this configuration under the same instance name. Raises
+    EnvironmentFault if there is no such daemon, or more than one."""
     views = await read_ledgers(config, access)
     held = [view for view in views.values() if isinstance(view, LedgerView)]
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]

@@ -1,5 +1,5 @@
-"""`mirrord audit`: compares both clusters, checks whether the copy matches the ledger, and reports each difference with
-its offsets."""
+"""`mirrord audit`: compares source and target, checks whether the copy matches the ledger, and reports each difference
+with its offsets."""
 
 import argparse
 import sys
@@ -73,7 +73,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the audit and print its result. Raises ConfigError, EnvironmentFault."""
+    """Run the audit, print its result and return the exit code. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     order = _order(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
@@ -82,7 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     if results is not None:
         results.begin()
     with ExitStack() as stack:
-        # An audit of the level `ledger` reads no records. It is so short that it need not prevent other jobs.
+        # An audit of the level `ledger` reads no records. It is too short to keep other jobs waiting, so it needs no
+        # lease.
         lease = _lease(config, stack) if order.level != "ledger" else None
         with ProgressLine("audit") as shown:
             audit.run(results, known, lambda progress: _show_progress(progress, shown, lease))
@@ -116,8 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lease(config: Config, stack: ExitStack) -> JobLease | None:
-    """Return the job's lease, or None if the ledger cannot be written; the audit runs in either case. Raises
-    EnvironmentFault."""
+    """Acquire the lease that keeps other audits from running. Return None if the ledger cannot be written, because the
+    audit then runs without a lease. Raises EnvironmentFault."""
     try:
         return stack.enter_context(JobLease(config, "audit"))
     except JobNotRecorded as fault:
@@ -132,7 +133,7 @@ def _show_progress(progress: AuditProgress, line: ProgressLine, lease: JobLease 
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
-    """Return the scope of the audit that the arguments describe. Raises ConfigError."""
+    """Return the order that describes the scope of the audit, according to the arguments. Raises ConfigError."""
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")

@@ -1,4 +1,4 @@
-"""`mirrord check`: finds, before a start, what would go wrong. It changes nothing."""
+"""`mirrord check`: finds problems that a start would have. It changes nothing."""
 
 import argparse
 import asyncio
@@ -29,7 +29,7 @@ and deletes the topic again. The first start of a flow does the same."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord check`."""
     parser = add_verb(verbs, "check", "Find problems that a start would have, without changing anything.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -42,7 +42,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine both clusters and print the findings. Raises ConfigError."""
+    """Examine both clusters and print the findings. Return 1 if a start would fail. Raises ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))

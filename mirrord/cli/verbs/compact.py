@@ -50,7 +50,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact the flows, and print how much was moved. Raises ConfigError, EnvironmentFault."""
+    """Compact the ledgers of the flows, and print how many runs were moved. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     settings = spark_settings(arguments)
     wanted = _wanted(arguments)

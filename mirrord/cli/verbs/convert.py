@@ -13,14 +13,14 @@ the reason. Secrets are not copied: the printed configuration refers to where th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord convert`."""
     parser = add_verb(verbs, "convert", "Print a conf.toml with the same meaning as an mm2.properties.", _EPILOG)
     parser.add_argument("file", metavar="FILE", help="the configuration file for MirrorMaker 2 (mm2.properties)")
     add_clusters(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the converted file. Raises ConfigError."""
+    """Print the converted configuration. Raises ConfigError."""
     config, remarks = load_file(arguments.file)
     if arguments.clusters:
         config = config.only_targets(arguments.clusters)

@@ -1,4 +1,4 @@
-"""`mirrord divergence`: shows the records that exist only at the source or only at the target, to help decide on a
+"""`mirrord divergence`: shows the records that exist only at the source or only at the target. They help to decide on a
 failback."""
 
 import argparse
@@ -34,7 +34,7 @@ With --out, the records themselves are kept in one Parquet file. Exit code 3: th
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord divergence`."""
     parser = add_verb(verbs, "divergence", "Show records that exist on one side only.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -50,7 +50,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read both logs, and print the ranges that exist on one side only. Raises ConfigError, EnvironmentFault."""
+    """Read both logs, and print the ranges that exist at the source only or at the target only. Raises ConfigError or
+    EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     check_topics(arguments)
     begin_ms = since_ms(arguments.since)

@@ -1,4 +1,4 @@
-"""`mirrord drain`: moves the partitions of a replicator to others."""
+"""`mirrord drain`: moves all partitions of a replicator to other replicators."""
 
 import argparse
 
@@ -13,7 +13,7 @@ partitions, one more replicator is started.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord drain`."""
     parser = add_verb(verbs, "drain", "Move all partitions of a replicator to other replicators.", _EPILOG)
     add_order(
         parser, "HOST", "a replicator: its name in `mirrord status --json` and `lag`, or its number, as in replicator-1"
@@ -21,5 +21,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command `drain` to the daemon. Raises ConfigError, EnvironmentFault."""
+    """Send the operator command `drain` to the daemon. Raises ConfigError or EnvironmentFault."""
     return give(arguments, "drain")

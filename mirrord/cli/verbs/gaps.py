@@ -1,5 +1,5 @@
-"""`mirrord gaps`: shows exactly which source offsets were not copied, and why. With `--foreign`, it shows instead which
-target offsets other clients wrote. Only the target cluster is read."""
+"""`mirrord gaps`: shows exactly which source offsets were not copied, and why. With `--foreign`, it instead shows the
+target offsets that other clients wrote. Only the target cluster is read."""
 
 import argparse
 import asyncio
@@ -62,7 +62,8 @@ class GapLine(msgspec.Struct, frozen=True):
     reason: Reason
     at_ms: int | None
     brought_back: tuple[Returned, ...] = ()
-    """The records of a rejected range that were appended to the target later, with their positions there."""
+    """The records of the range that `mirrord quarantine replay` has appended to the target, with their positions in the
+    target."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the ranges of all chosen flows. Raises ConfigError, EnvironmentFault."""
+    """Print the ranges of all selected flows. Raises ConfigError or EnvironmentFault."""
     if arguments.foreign and (arguments.all or arguments.since is not None):
         raise ConfigError("--foreign lists all known target offsets: it cannot be combined with --all or --since")
     config = load_conf(arguments)

@@ -1,5 +1,5 @@
-"""`mirrord groups`: shows the positions of consumer groups at the source and at the target, their lag, and which of
-them are not in sync. With `--reverse`, it shows where groups of the target would resume at the source."""
+"""`mirrord groups`: shows the positions of consumer groups at the source and at the target, and their lag. With
+`--reverse`, it shows where consumer groups of the target would resume at the source."""
 
 import argparse
 from collections.abc import Sequence
@@ -63,7 +63,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the positions of the groups. Raises ConfigError, and EnvironmentFault if nothing is known of any flow."""
+    """Print the positions of the consumer groups. Raises ConfigError. Raises EnvironmentFault if the groups of no flow
+    can be read."""
     if (arguments.write or arguments.force) and not arguments.reverse:
         raise ConfigError("--write and --force need --reverse: the daemon itself commits at the target")
     config = load_conf(arguments)
@@ -82,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:
-    """Return a table with a line for each group and partition, followed by a line for each flow that has a remark."""
+    """Return a table with one line for each consumer group and partition, followed by one line for each flow that has a
+    remark."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("flow", "group", "partition", "target topic"):
         table.add_column(title, overflow="fold")

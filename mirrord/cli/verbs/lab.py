@@ -1,4 +1,4 @@
-"""`mirrord lab up|down|status`: two real Kafka clusters on this machine for experiments."""
+"""`mirrord lab up|down|status`: runs two real Kafka clusters on this machine for experiments."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ _EPILOG = """The lab consists of two single-node clusters, source and target, on
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord lab`."""
     lab = add_verb(verbs, "lab", "Run two real Kafka clusters on this machine, to try out mirrord.", _EPILOG)
     steps: Verbs = lab.add_subparsers(dest="lab_verb", metavar="VERB", required=True, title="verbs")
     up = add_verb(steps, "up", "Start both clusters, or show the addresses of running ones.")
@@ -31,7 +31,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start, stop or show the two clusters, and return the exit code."""
+    """Start, stop or show the two Kafka clusters, and return the exit code."""
     home = Path(arguments.dir).absolute() if arguments.dir else cluster_pair.default_folder()
     match arguments.lab_verb:
         case "up":

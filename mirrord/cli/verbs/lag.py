@@ -19,5 +19,6 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the lanes, once or repeatedly. Raises ConfigError, EnvironmentFault."""
+    """Print the lanes and their lag; with `--watch`, print them every second. Raises ConfigError or
+    EnvironmentFault."""
     return show(arguments, lag_table)

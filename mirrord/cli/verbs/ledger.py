@@ -1,4 +1,4 @@
-"""`mirrord ledger show|tail`: prints the facts of a flow's ledger, read from the target cluster alone."""
+"""`mirrord ledger show|tail`: prints the facts of a flow's ledger. Only the target cluster is read."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ _TAIL_FACTS = 10
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers."""
+    """Add the parsers of `mirrord ledger` and its subcommands."""
     parser = add_verb(verbs, "ledger", "Show the facts that the ledger of a flow records.", _EPILOG)
     steps: Verbs = parser.add_subparsers(dest="ledger_verb", metavar="VERB", required=True, title="verbs")
     for step in (
@@ -44,7 +44,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts of the chosen flow. Raises ConfigError, EnvironmentFault."""
+    """Print the facts of the selected flow. Raises ConfigError or EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
@@ -100,8 +100,8 @@ class _Printer:
         self._as_json = as_json
 
     def lines(self, read: ReadEntry) -> Iterator[str]:
-        """Yield a line for each fact of an entry that belongs to the requested lane, or for each fact if no lane was
-        requested."""
+        """Yield one line for each fact of a ledger entry. If a lane was requested, yield only the lines of facts about
+        that lane."""
         if isinstance(read.entry, LedgerCorrupt):
             yield self._corrupt(read.offset, read.entry)
             return
@@ -148,7 +148,7 @@ class _Printer:
 
 
 def _plain(value: object) -> object:
-    """Return a fact, or a part of it, with the names of its fields. In the ledger, facts are arrays without names."""
+    """Return the fact with the names of its fields, for JSON output. In the ledger, facts are arrays without names."""
     if isinstance(value, msgspec.Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):

@@ -24,5 +24,6 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command `move` or, with `--unpin`, `unpin` to the daemon. Raises ConfigError, EnvironmentFault."""
+    """Send the operator command `move` or, with `--unpin`, `unpin` to the daemon. Raises ConfigError or
+    EnvironmentFault."""
     return give(arguments, "unpin") if arguments.unpin else give(arguments, "move", to=arguments.to)

@@ -1,4 +1,4 @@
-"""`mirrord pause`: stops copying a flow, a topic or a partition until it is resumed."""
+"""`mirrord pause`: stops copying a flow, a topic or a partition until `mirrord resume` is given for it."""
 
 import argparse
 
@@ -20,5 +20,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command `pause` to the daemon. Raises ConfigError, EnvironmentFault."""
+    """Send the operator command `pause` to the daemon. Raises ConfigError or EnvironmentFault."""
     return give(arguments, "pause")

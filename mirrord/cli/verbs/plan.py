@@ -1,4 +1,4 @@
-"""`mirrord plan`: shows what `start` would create, alter and grow, without doing it."""
+"""`mirrord plan`: shows what `mirrord start` would create and change at the target, without changing anything."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ _STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "re
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The output of `mirrord plan`: the steps that a start would take, and the findings."""
+    """The output of `mirrord plan`: the steps that a start would take, the findings, and what is never synced."""
 
     steps: Sequence[PlanStep]
     findings: Sequence[Finding]
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord plan`."""
     parser = add_verb(verbs, "plan", "Show what a start would create and change at the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
@@ -46,7 +46,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the steps and findings, and return the exit code. Raises ConfigError, EnvironmentFault."""
+    """Print the steps and the findings, and return the exit code. Raises ConfigError or EnvironmentFault."""
     config = load_conf(arguments, LOADING)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     plan = asyncio.run(_gather(config.only(flows)))

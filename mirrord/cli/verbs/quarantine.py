@@ -36,7 +36,7 @@ _LIST_EPILOG = "No daemon needs to be running. Exit code 3: a partition waits fo
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parsers."""
+    """Add the parsers of `mirrord quarantine` and its subcommands."""
     parser = add_verb(
         verbs, "quarantine", "Show records that cannot be copied, and decide what happens to them.", _EPILOG
     )
@@ -77,7 +77,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the quarantined records, or send a command about them. Raises ConfigError, EnvironmentFault."""
+    """Print the quarantined records, or send an operator command about them. Raises ConfigError or EnvironmentFault."""
     match arguments.quarantine_verb:
         case "skip":
             if not arguments.reason.strip():
@@ -96,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
-    """Park the records before sending the command to skip them, so that every skipped record is stored somewhere."""
+    """Park the records in the dead-letter topic, then send the operator command to skip them. Every skipped record is
+    therefore stored before it is skipped. `--without-parking` omits the first step."""
     would = await send(config, order, dry_run=True)
     if not would.done:
         return would

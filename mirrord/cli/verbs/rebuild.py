@@ -1,4 +1,4 @@
-"""`mirrord rebuild`: rebuilds a lost ledger from the logs on both clusters."""
+"""`mirrord rebuild`: rebuilds a lost ledger from the records of both clusters."""
 
 import argparse
 import asyncio
@@ -35,7 +35,7 @@ Exit code 3: a partition is refused.
 
 
 class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for one partition, as `mirrord rebuild` prints it."""
+    """The result of the rebuild for one partition, as `mirrord rebuild` prints it."""
 
     flow: str
     topic: str
@@ -46,7 +46,7 @@ class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     left_out: int = 0
     again: int = 0
-    """Number of records that the target refused and that were never copied since. They are copied next."""
+    """Number of records that the target refused and that have not been copied since. They are copied next."""
     source_offset: int | None = None
     target_offset: int | None = None
     producer_id: int | None = None
@@ -65,7 +65,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show what the rebuilt ledger would say, and with `--apply` write it. Raises ConfigError, EnvironmentFault."""
+    """Print the content of the rebuilt ledger and, with `--apply`, write it. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     found = asyncio.run(_find_positions(config))
     lines = [line for each in found for line in _lines(each)]

@@ -41,7 +41,7 @@ Exit code 0: all records are in the repair topic; 3: some are not.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord repair`."""
     parser = add_verb(
         verbs, "repair", "Copy records that an audit found missing or altered into a separate topic.", _EPILOG
     )
@@ -55,7 +55,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the ranges that need repair, and with --apply repair them. Raises ConfigError, EnvironmentFault."""
+    """Print the damaged ranges and, with `--apply`, repair them. Raises ConfigError or EnvironmentFault."""
     config = some_flows(load_conf(arguments), arguments)
     folder = Path(arguments.folder)
     if not folder.is_dir():

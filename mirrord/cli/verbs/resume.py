@@ -12,7 +12,7 @@ the whole flow, the partitions concerned stay paused, and the answer says so.
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord resume`."""
     parser = add_verb(verbs, "resume", "Resume what was paused, or let a drained replicator host lanes again.", _EPILOG)
     what = "a flow, a topic of the source, a partition such as orders-3, or a replicator"
     add_order(parser, "FLOW|TOPIC|LANE|HOST", what)
@@ -20,5 +20,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the command `resume` to the daemon. Raises ConfigError, EnvironmentFault."""
+    """Send the operator command `resume` to the daemon. Raises ConfigError or EnvironmentFault."""
     return give(arguments, "resume")

@@ -1,4 +1,4 @@
-"""`mirrord seek`: makes a partition continue further ahead in the source. Records between its position and the new one
+"""`mirrord seek`: moves a partition forward to a higher source offset. The records between its old and its new position
 are skipped."""
 
 import argparse
@@ -26,7 +26,7 @@ _TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milli
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord seek`."""
     parser = add_verb(
         verbs, "seek", "Move a partition forward in the source, and skip the records in between.", _EPILOG
     )
@@ -40,7 +40,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the effect of the command, and send it unless `--dry-run` is given. Raises ConfigError, EnvironmentFault."""
+    """Print the effect of the operator command, and send it unless `--dry-run` is given. Raises ConfigError or
+    EnvironmentFault."""
     if not arguments.reason.strip():
         raise ConfigError("--reason: it is empty; say why the records are skipped: the reason is recorded and shown")
     goal = _goal(arguments)

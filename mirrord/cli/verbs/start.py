@@ -1,4 +1,4 @@
-"""`mirrord start`: runs the flows of a configuration until it is stopped."""
+"""`mirrord start`: runs the daemon for the flows of a configuration."""
 
 import argparse
 import asyncio
@@ -39,10 +39,10 @@ from policies.policy_trial import LOADING
 
 LOOK_S = 1.0
 LOOK_SHARE = 0.01
-"""The largest share of a core that is spent on gathering the status. With thousands of lanes, gathering takes long, so
-it is done less often."""
+"""The largest share of a core that may be spent on gathering the status. With thousands of lanes, gathering takes long,
+so it is done less often."""
 PROGRESS_S = 10.0
-"""Interval of progress lines in the log without a terminal. Every change of a flow's state is logged at once."""
+"""Interval in seconds of the progress lines in the log, if the output is not a terminal."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends the daemon within 10 seconds. A second Ctrl-C or SIGTERM ends it at once.
 The next start resumes after the last record in the target cluster. On SIGHUP the daemon reads its file again and
 applies it, as `mirrord apply` does."""
@@ -51,11 +51,11 @@ log = structlog.get_logger()
 
 
 class Daemon(Protocol):
-    """The daemon as `mirrord start` controls it. Its flows run in this process or on Ray."""
+    """The interface of a daemon that `mirrord start` runs. The flows of the daemon run in this process or on Ray."""
 
     @property
     def dashboard(self) -> str:
-        """The address of Ray's dashboard, or an empty string."""
+        """The address of Ray's dashboard; empty if there is none."""
         ...
 
     @property
@@ -64,19 +64,19 @@ class Daemon(Protocol):
         ...
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
-        """Start the daemon, and take over from `predecessor` if it is given. Return the address of the HTTP API."""
+        """Start the daemon and return the address of its HTTP API. If `predecessor` is given, take over its flows."""
         ...
 
     async def status(self) -> Status | None:
-        """Return the current status, or None if it is not available now."""
+        """Return the current status of the flows, or None if it is not available now."""
         ...
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Apply another configuration, or refuse all of it. Raises EnvironmentFault."""
+        """Apply another configuration as a whole, or refuse it as a whole. Raises EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
-        """Begin to drain all flows, without waiting for the end."""
+        """Begin to drain all flows. The method returns without waiting until they are drained."""
         ...
 
     async def wait(self) -> None:
@@ -85,7 +85,7 @@ class Daemon(Protocol):
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord start`."""
     parser = add_verb(verbs, "start", "Run a daemon that copies the flows of a configuration.", _EPILOG)
     add_conf(parser)
     add_some_flows(parser)
@@ -115,7 +115,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the daemon, or start it in the background. Raises ConfigError, EnvironmentFault."""
+    """Run the daemon, or start it in the background with `--detach`. Raises ConfigError or EnvironmentFault."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     if arguments.json and not arguments.dry_run:
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that are passed on to a daemon in the background."""
+    """Return the command-line options that a daemon in the background needs."""
     flows = [word for name in arguments.flows or () for word in ("--flow", name)]
     flows += ["--upgrade"] if arguments.upgrade else []
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
@@ -150,7 +150,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
     access = ClusterAccess(config)
-    # Importing Ray takes seconds; meanwhile the clusters can be queried.
+    # Importing Ray takes seconds. In the meantime, the clusters can be queried.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
     await check_start(config, access.admin, access.ledger)
     predecessor = await find_predecessor(config, access) if arguments.upgrade else None
@@ -190,7 +190,8 @@ class _Ended:
         self._fault: EnvironmentFault | None = None
 
     async def now(self, status: Status) -> bool:
-        """Return True once: when everything is copied, or when it is certain that this will not happen."""
+        """Return True when all records are copied, or when it is certain that they will not be. Later calls return
+        False."""
         if self._reached or self._fault is not None:
             return False
         try:
@@ -200,8 +201,8 @@ class _Ended:
         return self._reached or self._fault is not None
 
     async def outcome(self) -> int:
-        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before it had caught
-        up."""
+        """Print the proof and return the exit code. Raises EnvironmentFault if the daemon ended before all records were
+        copied."""
         if self._fault is not None:
             raise self._fault
         if not self._reached:
@@ -231,7 +232,7 @@ class _Here:
 
     @property
     def replaced_by(self) -> Successor | None:
-        """The daemon that has taken over all flows, if there is one."""
+        """The daemon that has taken over all flows; None if there is none."""
         return self._supervisor.replaced_by
 
     async def start(self, predecessor: Predecessor | None = None) -> str:
@@ -245,15 +246,15 @@ class _Here:
         return Supervisor(self._config, engine, identity=identity, predecessor=predecessor)
 
     async def status(self) -> Status:
-        """Return the current status."""
+        """Return the current status of the flows."""
         return self._supervisor.status()
 
     async def apply(self, config: Config) -> ConfigChanges:
-        """Apply another configuration."""
+        """Apply another configuration as a whole, or refuse it as a whole."""
         return await self._supervisor.apply(config, own_file=True, dry_run=False)
 
     async def stop(self) -> None:
-        """Begin to drain all flows, without waiting for the end."""
+        """Begin to drain all flows. The method returns without waiting until they are drained."""
         await self._supervisor.stop()
 
     async def wait(self) -> None:
@@ -262,7 +263,8 @@ class _Here:
 
 
 def _stop_on_signals(daemon: Daemon) -> None:
-    """Drain at the first signal. At the second one, end the process and everything that it started."""
+    """Handle SIGINT and SIGTERM. The first signal drains the daemon. The second signal ends the process and all
+    processes that it started."""
     stops: set[asyncio.Task[None]] = set()
 
     def stop(number: signal.Signals) -> None:
@@ -276,7 +278,7 @@ def _stop_on_signals(daemon: Daemon) -> None:
 
 
 class _Table:
-    """Shows the status as a live table on a terminal."""
+    """Shows the status as a table that is redrawn on a terminal."""
 
     def __init__(self, log_directory: str) -> None:
         self._log_directory = log_directory
@@ -284,30 +286,30 @@ class _Table:
         self._live = Live("", console=Console(), auto_refresh=False)
 
     def of(self, address: str, dashboard: str) -> Live:
-        """Return the live view as a context manager. It occupies the terminal while the daemon runs."""
+        """Return a context manager that shows the table while the daemon runs."""
         board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
         return self._live
 
     def show(self, status: Status) -> None:
-        """Redraw the table."""
+        """Redraw the table with a new status."""
         self._live.update(Group(self._head, status_table(status)), refresh=True)
 
 
 class _Lines:
-    """Shows the status as log lines, if the output is not a terminal."""
+    """Shows the status as log lines if the output is not a terminal."""
 
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, ...]] = {}
         self._next = 0.0
 
     def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
-        """Log the address of the daemon, and return an empty context manager."""
+        """Log the address of the daemon. Return a context manager that does nothing."""
         log.info("daemon_ready", http=address, dashboard=dashboard)
         return contextlib.nullcontext()
 
     def show(self, status: Status) -> None:
-        """Log each change of a flow's state at once, and the progress every ten seconds."""
+        """Log each change of a flow's state at once, and the progress of the flows every ten seconds."""
         now = asyncio.get_running_loop().time()
         due = now >= self._next
         if due:

@@ -19,5 +19,5 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the status of the flows, once or repeatedly. Raises ConfigError, EnvironmentFault."""
+    """Print the status of the flows; with `--watch`, print it every second. Raises ConfigError or EnvironmentFault."""
     return show(arguments, status_table)

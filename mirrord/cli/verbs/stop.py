@@ -1,4 +1,4 @@
-"""`mirrord stop`: drains and ends the daemon of a configuration, wherever it runs."""
+"""`mirrord stop`: drains and ends the daemons of a configuration, on whatever machines they run."""
 
 import argparse
 import asyncio
@@ -13,14 +13,14 @@ from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledger
 from mirrord.supervision.daemon_http_client import NoAnswer, order_stop
 
 DRAINED_S = 15.0
-"""How long to wait until the daemon has drained. Draining takes at most 10 s."""
+"""How many seconds to wait until the daemon has drained. Draining takes at most 10 seconds."""
 POLL_S = 0.5
 _EPILOG = """The daemon is found by the lease of its flows on the target cluster. If there is a standby, it takes over
 the flows."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord stop`."""
     add_conf(add_verb(verbs, "stop", "Drain the lanes of a daemon and end it.", _EPILOG))
 
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _stop(config: Config) -> list[str]:
-    """Stop the daemons and return lines that say what happened."""
+    """Stop the daemons, and return one line of text for each stopped daemon. Raises EnvironmentFault."""
     access = ClusterAccess(config, PATIENCE_S)
     views = await read_ledgers(config, access)
     faults = [f"flow {name}: {view}" for name, view in views.items() if _is_fault(view)]

@@ -1,4 +1,4 @@
-"""`mirrord topics`: shows every source topic with its name at the target, and why a topic is not copied."""
+"""`mirrord topics`: shows the target topic of each source topic, or why a topic is not copied."""
 
 import argparse
 import asyncio
@@ -35,18 +35,18 @@ _STYLES = {
 
 
 class FlowTopics(msgspec.Struct, frozen=True):
-    """The topics of one flow, as `mirrord topics` shows them."""
+    """The source topics of one flow and their target topics, as `mirrord topics` prints them."""
 
     name: str
     source: str
     target: str
     topics: Sequence[TopicLine]
     error: str = ""
-    """Why the clusters could not be queried; empty if they could."""
+    """Why the clusters could not be queried; empty if they answered."""
 
 
 def register(verbs: Verbs) -> None:
-    """Add the parser."""
+    """Add the parser of `mirrord topics`."""
     parser = add_verb(
         verbs, "topics", "Show the target topic of each source topic, or why a topic is not copied.", _EPILOG
     )
@@ -56,8 +56,8 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the topics of the chosen flows. Raises ConfigError, and EnvironmentFault if nothing is known of any
-    flow."""
+    """Print the topics of the selected flows. Raises ConfigError. Raises EnvironmentFault if the topics of no flow can
+    be read."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = config.only([config.flow(arguments.flow)])

@@ -39,7 +39,7 @@ def register(verbs: Verbs) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the translated offset, and return the exit code. Raises ConfigError, EnvironmentFault."""
+    """Print the translated offset, and return the exit code. Raises ConfigError or EnvironmentFault."""
     config = load_conf(arguments)
     answer = translate(config, _question(arguments))
     print(msgspec.json.encode(answer).decode() if arguments.json else _lines(answer))

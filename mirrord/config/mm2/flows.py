@@ -1,7 +1,7 @@
-"""Translate one flow of MirrorMaker 2 into one of mirrord's, with MirrorMaker 2's defaults.
+"""Translates one flow of MirrorMaker 2 into a flow of mirrord, with MirrorMaker 2's defaults.
 
-Where those defaults are weaker than mirrord's (read_uncommitted, groups not synced), mirrord's apply unless the file
-names the property.
+Some of these defaults are weaker than mirrord's: read_uncommitted, and groups that are not synced. In these cases,
+mirrord's default applies unless the file sets the property.
 """
 
 from typing import Literal
@@ -41,8 +41,8 @@ _DEFAULTS_FROM: dict[str, Literal["source", "target"]] = {"source": "source", "t
 
 
 class FlowReader:
-    """Reads the properties of the flow from one cluster to another: those of the flow itself, and those at the top of
-    the file."""
+    """Reads the properties of the flow from one cluster to another. They are set for this flow or at the top of the
+    file."""
 
     def __init__(self, source: PropertiesFile, start: Alias, end: Alias) -> None:
         self._file = source
@@ -50,7 +50,8 @@ class FlowReader:
         self._to = end
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value that is set for this flow, or else the one at the top of the file.
+        """Return the value that is set for this flow. If there is none, return the value at the top of the file, or
+        None.
 
         Former names of the property are considered as well.
         """
@@ -59,7 +60,7 @@ class FlowReader:
 
     @property
     def enabled(self) -> bool:
-        """Whether the flow copies anything."""
+        """Whether the flow copies anything, according to the file."""
         return self._file.boolean(self.find("enabled"), False)
 
     @property
@@ -70,8 +71,8 @@ class FlowReader:
     def read(self, name: str, *, reverse: "FlowReader | None") -> FlowConfig:
         """Return the configuration of the flow.
 
-        `reverse` reads the opposite direction if that direction is not an enabled flow; its heartbeats are then added
-        to this flow. It is None if the opposite direction is an enabled flow.
+        If the opposite direction is not an enabled flow, `reverse` reads its properties, and its heartbeats are added
+        to this flow. Otherwise, `reverse` is None.
         """
         for known, rule in CLASSES.items():
             self._file.java_class(self.find(known), known, rule)
@@ -97,8 +98,7 @@ class FlowReader:
         )
 
     def _legacy(self) -> FromMm2Config:
-        """Read where MirrorMaker 2 itself stored its positions. The settings of its workers are those for the target
-        cluster."""
+        """Return where MirrorMaker 2 stored its positions. Its workers use the settings of the target cluster."""
         topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
         group = self._file.find(f"{self._to}.group.id")
         if topic is None:
@@ -156,7 +156,7 @@ class FlowReader:
         file = self._file
         emitted = file.boolean(self.find("emit.offset-syncs.enabled"), True)
         location: OffsetSyncsOn = file.choice(self.find("offset-syncs.topic.location"), _LOCATION, "source")
-        # The separator of topic names also applies to internal topics, but only if the file names it.
+        # The separator of topic names also applies to internal topics, but only if the file sets it.
         own = file.boolean(self.find("replication.policy.internal.topic.separator.enabled"), True)
         return Mm2RecordsConfig(
             checkpoints=self._on("emit.checkpoints", True),
@@ -169,9 +169,9 @@ class FlowReader:
         )
 
     def _on(self, name: str, default: bool) -> bool:
-        """Return whether `NAME.enabled` is true and the interval is not negative.
+        """Return whether `NAME.enabled` is true and the interval `NAME.interval.seconds` is not negative.
 
-        In MirrorMaker 2 a negative interval means never.
+        In MirrorMaker 2, a negative interval means never.
         """
         on = self._file.boolean(self.find(f"{name}.enabled"), default)
         return on and self._every_ms(f"{name}.interval.seconds", 1) is not None
@@ -215,7 +215,7 @@ class FlowReader:
             return "."
 
     def _consumer(self, name: str) -> PropertyValue | None:
-        """Return a setting of the consumer that reads the source. The order of precedence is that of MirrorMaker 2."""
+        """Return a property of the consumer that reads the source. The order of precedence is that of MirrorMaker 2."""
         flow = f"{self._from}->{self._to}"
         return self._file.find(
             f"{flow}.source.consumer.{name}", f"{self._from}.consumer.{name}", f"{flow}.consumer.{name}"

@@ -1,7 +1,7 @@
-"""Translate Java's regular expressions into Python's.
+"""Translates the regular expressions of Java into those of Python.
 
-The expressions match topic and group names, so most files use only syntax that both languages share. Differing syntax
-that is in use is translated. Syntax that cannot be translated is refused rather than misinterpreted.
+The expressions match names of topics and groups, so most files only use syntax that both languages share. Other syntax
+is translated. Syntax that cannot be translated is refused, so that it is never misinterpreted.
 """
 
 import re
@@ -44,7 +44,7 @@ _REFUSED = {"\\G", "\\X", "\\R", "\\N", "\\H", "\\V", "\\v", "\\c", "\\E"}
 def python_regex(java: str) -> str:
     """Return the equivalent expression in Python's syntax.
 
-    Raises ValueError with a phrase that says what is allowed, if there is no equivalent or the expression is invalid.
+    Raises ValueError if there is no equivalent or the expression is invalid. The message says what is allowed.
     """
     translated = _Translator(java).run()
     try:

@@ -1,5 +1,5 @@
-"""Notices about properties that are not translated: they have no meaning here, are ignored by MirrorMaker 2 too, or are
-unknown."""
+"""Notices about properties that are not translated. Such a property has no meaning in mirrord, is ignored by
+MirrorMaker 2 as well, or is unknown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -19,8 +19,8 @@ _FLOW = (*BECOMES, *_OLD)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A notice for people, in one line. It is about a property, which may occur several times, or about the whole
-    file."""
+    """A notice for operators, in one line. It is about a property, which may occur several times in the file, or about
+    the whole file."""
 
     kind: NoticeKind
     key: str
@@ -28,7 +28,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
     def of(self, file_name: str) -> str:
-        """Return the notice with the file name and the line numbers."""
+        """Return the notice as one line with the file name and the line numbers."""
         if not self.lines:
             return f"{file_name}: {self.text}"
         others = f" (also in line {', '.join(map(str, self.lines[1:]))})" if self.lines[1:] else ""
@@ -38,7 +38,7 @@ class Notice(msgspec.Struct, frozen=True):
 def notices(
     source: PropertiesFile, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[Notice, ...]:
-    """Return all notices, in the order of the file. `flows` are the enabled flows."""
+    """Return all notices in the order of the file. `flows` are the enabled flows, as pairs of source and target."""
     found: dict[tuple[str, str], Notice] = {}
     for entry in source.entries.values():
         parts = locate(entry.key, aliases)
@@ -66,8 +66,8 @@ def notices(
 
 
 def _stronger(source: PropertiesFile) -> Iterator[Notice]:
-    """Yield a remark about properties that the file does not set and for which mirrord's default is stronger than
-    MirrorMaker 2's."""
+    """Yield a remark if mirrord's default is stronger than MirrorMaker 2's for properties that the file does not
+    set."""
     held = [
         setting
         for name, setting in (("isolation.level", 'isolation = "read_committed"'), (_GROUPS, 'groups.mode = "follow"'))
@@ -81,8 +81,8 @@ def _stronger(source: PropertiesFile) -> Iterator[Notice]:
 def _verdict(
     parts: PropertyLocation, source: PropertiesFile, flows: Sequence[tuple[Alias, Alias]]
 ) -> tuple[NoticeKind, str] | None:
-    """Return the kind and text of the notice about a property. Return None if the property is used, or if it belongs to
-    a flow that is not enabled."""
+    """Return the kind and the text of the notice about a property. Return None if the property is used, or if it
+    belongs to a flow that is not enabled."""
     if len(parts.clusters) == 2 and parts.clusters not in flows:
         return None if _is_known(parts) else ("unknown", "")
     if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):

@@ -1,5 +1,5 @@
-"""The values of one mm2.properties file: they are found by key, expanded and converted, and every fault is
-collected."""
+"""Reads the values of an mm2.properties file: finds them by key, replaces expressions, converts the values and collects
+every fault."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,8 @@ _HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
 
 
 class PropertyValue(NamedTuple):
-    """One value of the file. `raw` may contain expressions such as `${env:NAME}`; in `text` they are replaced."""
+    """One value of the file. `raw` is the value as it is written, possibly with expressions such as `${env:NAME}`. In
+    `text`, the expressions are replaced."""
 
     key: str
     line: int
@@ -27,7 +28,7 @@ class PropertyValue(NamedTuple):
 
 
 class PropertiesFile:
-    """One mm2.properties file. Every method that detects a fault records it and continues with a placeholder value."""
+    """One mm2.properties file. A method that detects a fault records it and continues with a placeholder value."""
 
     def __init__(self, text: str, file_name: str) -> None:
         """Parse the text. Raises ConfigError if it is not a properties file."""
@@ -41,9 +42,10 @@ class PropertiesFile:
         self._check_providers()
 
     def find(self, *keys: str) -> PropertyValue | None:
-        """Return the value of the first of these keys that the file holds, or None.
+        """Return the value of the first of these keys that the file contains. Return None if the file contains none of
+        them.
 
-        The result is also None if an expression in the value cannot be resolved.
+        The result is also None if an expression in the value cannot be resolved. This is recorded as a fault.
         """
         for key in keys:
             entry = self.entries.get(key)
@@ -55,9 +57,10 @@ class PropertiesFile:
         return None
 
     def find_secret(self, *keys: str) -> PropertyValue | None:
-        """Return the value of the first of these keys that the file holds, without resolving it.
+        """Return the value of the first of these keys that the file contains, without replacing expressions; None if
+        there is none.
 
-        Unlike with `find`, a referenced secret need not exist yet, and `text` is as written in the file.
+        A secret to which an expression refers need not exist yet, so `text` is the value as it is written.
         """
         key = next((key for key in keys if key in self.entries), None)
         if key is None:
@@ -69,7 +72,7 @@ class PropertiesFile:
     def expand(self, key: str, text: str) -> str | None:
         """Return the text with its expressions replaced.
 
-        If that is not possible, record a fault of the key and return None.
+        If an expression cannot be replaced, record a fault of the key and return None.
         """
         try:
             return self.providers.expand(text)
@@ -78,9 +81,9 @@ class PropertiesFile:
             return None
 
     def secret(self, value: PropertyValue, option: str | None = None, raw: str | None = None) -> Secret:
-        """Return a reference to the value, or to one option of it.
+        """Return a reference to the value, or to one option within it.
 
-        `raw` is the text of that option in the file.
+        `raw` is the option as it is written in the file.
         """
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
@@ -100,7 +103,7 @@ class PropertiesFile:
             return Secret(reference)
 
     def fault(self, key: str, message: str) -> None:
-        """Record a fault of a key."""
+        """Record a fault of a key, with the file name and the line number."""
         entry = self.entries.get(key)
         where = f"{self.file_name}:{entry.line}" if entry else self.file_name
         line = f"{where}: {key}: {message}"
@@ -113,7 +116,7 @@ class PropertiesFile:
         self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
 
     def finish(self) -> None:
-        """Raise ConfigError with every fault, in the order of the file, if there is any."""
+        """Raise ConfigError with every recorded fault, in the order of the file. Do nothing if there is none."""
         if self._faults:
             count = "1 fault" if len(self._faults) == 1 else f"{len(self._faults)} faults"
             lines = [line for _, line in sorted(self._faults, key=lambda fault: fault[0])]
@@ -122,7 +125,7 @@ class PropertiesFile:
     # Conversions of values.
 
     def boolean(self, value: PropertyValue | None, default: bool) -> bool:
-        """Convert `true` or `false`, in any case."""
+        """Return the value `true` or `false`, in any case, as a bool; `default` if there is none."""
         if value is None:
             return default
         found = {"true": True, "false": False}.get(value.text.lower())
@@ -132,7 +135,7 @@ class PropertiesFile:
         return found
 
     def integer(self, value: PropertyValue | None, default: int, low: int, high: int) -> int:
-        """Convert a whole number within [low, high]."""
+        """Return the value as a whole number within [low, high]; `default` if there is none."""
         if value is None:
             return default
         try:
@@ -145,7 +148,7 @@ class PropertiesFile:
         return number
 
     def choice(self, value: PropertyValue | None, known: Mapping[str, T], default: T) -> T:
-        """Convert one of the known names to its value."""
+        """Return the meaning of the value, which must be one of the known names; `default` if there is no value."""
         if value is None:
             return default
         if value.text not in known:
@@ -157,7 +160,7 @@ class PropertiesFile:
         return known[value.text]
 
     def items(self, value: PropertyValue | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
-        """Convert each item of a comma-separated list."""
+        """Return the converted items of a comma-separated list; `default` if there is no value."""
         if value is None:
             return default
         found: list[T] = []

@@ -1,5 +1,5 @@
-"""Split a key of mm2.properties into its parts: the clusters to which it applies, the client, and the property's
-name."""
+"""Splits a key of mm2.properties into its parts: the clusters to which it applies, the client, and the name of the
+property."""
 
 from collections.abc import Sequence
 
@@ -22,30 +22,30 @@ _NO_CLIENT = (
     "source.cluster.alias",
     "target.cluster.alias",
 )
-"""Names that begin like those of a client's properties, but do not belong to a client."""
+"""Names that begin like the properties of a client, but do not belong to a client."""
 
 
 class PropertyLocation(msgspec.Struct, frozen=True):
-    """The parts of a key: the clusters to which it applies, the client, and the property's name."""
+    """The parts of a key: the clusters to which it applies, the client, and the name of the property."""
 
     clusters: tuple[Alias, ...]
-    """The clusters to which the property applies. If it is empty, the property is at the top of the file and applies to
-    all. One entry means that cluster. Two entries mean the flow from the first cluster to the second."""
+    """The clusters to which the property applies. An empty tuple means all clusters: the property is at the top of the
+    file. One alias means that cluster. Two aliases mean the flow from the first cluster to the second."""
     client: str
     """The prefix of a client, such as `consumer.` or `source.consumer.`; empty if the property belongs to no client."""
     name: str
 
     @property
     def prefix(self) -> str:
-        """The part of the key before client and name."""
+        """The part of the key that names the clusters, with its final dot; empty if the key names none."""
         return f"{'->'.join(self.clusters)}." if self.clusters else ""
 
 
 def locate(key: str, aliases: Sequence[Alias]) -> PropertyLocation:
-    """Return the parts of a key. `aliases` are the clusters of the file."""
+    """Return the parts of a key. `aliases` are the aliases of the clusters in the file."""
     clusters: tuple[Alias, ...] = ()
     name = key
-    # Longer aliases are tried first, because an alias may begin with another one followed by a dot.
+    # Longer aliases are tried first, because an alias may begin with another alias and a dot.
     for alias in sorted(aliases, key=len, reverse=True):
         for other in aliases:
             if key.startswith(f"{alias}->{other}.") and alias != other:

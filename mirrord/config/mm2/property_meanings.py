@@ -1,7 +1,8 @@
-"""Says what each property of MirrorMaker 2's dedicated mode is translated to, or why it has no meaning here.
+"""Maps each property of MirrorMaker 2's dedicated mode to its translation, or to the reason why it has no meaning in
+mirrord.
 
-The names are those of Kafka 4.3: MirrorMaker 2's connectors, Connect's worker and REST settings, and the settings of
-consumer, producer and admin client.
+The property names are those of Kafka 4.3. They belong to MirrorMaker 2's connectors, to Connect's workers and REST
+interface, and to the consumer, producer and admin client.
 """
 
 import msgspec
@@ -51,15 +52,15 @@ BECOMES: dict[str, str] = {
     "header.converter": "(built in)",
     "config.providers": "references to secrets",
 }
-"""Properties of a flow, or of all flows if they are at the top of the file, and the keys of conf.toml that replace
-them."""
+"""The keys of conf.toml that replace the properties of a flow. At the top of the file, such a property applies to all
+flows."""
 
 OLD: dict[str, tuple[str, ...]] = {
     "topics.exclude": ("topics.blacklist",),
     "groups.exclude": ("groups.blacklist",),
     "config.properties.exclude": ("config.properties.blacklist", "sync.topic.configs.exclude"),
 }
-"""Alternative names of properties: former names, and names that are mistaken for them."""
+"""Alternative names of properties: former names, and names that are often used by mistake."""
 
 SECURITY: dict[str, str] = {
     "bootstrap.servers": "bootstrap",
@@ -88,18 +89,19 @@ SECURITY: dict[str, str] = {
     "ssl.keystore.certificate.chain": "security.certificate",
     "ssl.key.password": "security.key_password",
 }
-"""Properties of a cluster, or of all clusters if they are at the top of the file, and the keys of conf.toml that
-replace them."""
+"""The keys of conf.toml that replace the properties of a cluster. At the top of the file, such a property applies to
+all clusters."""
 
 SOURCE_CONSUMER = {"isolation.level": "isolation", "auto.offset.reset": "start"}
-"""Properties of the consumer that reads the source, and the keys of conf.toml that replace them. Its other properties
-have no meaning here."""
+"""The keys of conf.toml that replace properties of the consumer of the source. Other properties of this consumer have
+no meaning in mirrord."""
 
 
 class JavaClass(msgspec.Struct, frozen=True):
-    """A setting that names a Java class.
+    """A property whose value is the name of a Java class.
 
-    `known` are the classes that are built in here; `instead` is the replacement for any other class.
+    For the classes in `known`, mirrord has a built-in equivalent. `instead` describes the replacement for any other
+    class.
     """
 
     known: tuple[str, ...]
@@ -320,7 +322,7 @@ REASONS: dict[str, str] = {
         _BEARER,
     ),
 }
-"""Properties that have no meaning here, each with the reason."""
+"""Properties that have no meaning in mirrord, each with the reason."""
 
 REASON_PREFIXES: dict[str, str] = {
     "offset.storage.": _STATE,
@@ -343,11 +345,11 @@ REASON_PREFIXES: dict[str, str] = {
     "sasl.oauthbearer.assertion.": _BEARER,
     "config.providers.": "a declared provider may read whatever the file names",
 }
-"""Prefixes of further properties that have no meaning here, each with the reason."""
+"""Prefixes of further properties that have no meaning in mirrord, each with the reason."""
 
 
 def reason(name: str) -> str | None:
-    """Return why the property has no meaning here, or None if it has one or is unknown."""
+    """Return why the property has no meaning in mirrord. Return None if it has a meaning or is unknown."""
     if name in REASONS:
         return REASONS[name]
     return next((why for prefix, why in REASON_PREFIXES.items() if name.startswith(prefix)), None)

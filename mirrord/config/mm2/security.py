@@ -1,7 +1,8 @@
-"""Translate the client settings of one cluster into its `bootstrap` and `security`.
+"""Translates the client settings of one cluster into its `bootstrap` and `security`.
 
-In MirrorMaker 2 each client of a cluster has separate settings; here a cluster has one identity. The cluster's own
-value takes precedence, then those of its clients, then the value at the top of the file.
+In MirrorMaker 2, each client of a cluster has separate settings. In mirrord, there is one identity for each cluster.
+The value of the cluster itself takes precedence over the values of its clients. These take precedence over the value at
+the top of the file.
 """
 
 from collections.abc import Mapping
@@ -72,15 +73,16 @@ class ClusterReader:
         self._alias = alias
 
     def read(self) -> ClusterConfig:
-        """Read the cluster. Every fault is recorded in the file."""
+        """Return the configuration of the cluster. Every fault is recorded in the `PropertiesFile`."""
         return ClusterConfig(bootstrap=self._bootstrap(), security=self._security())
 
     def find(self, name: str) -> PropertyValue | None:
-        """Return the value of a property for this cluster."""
+        """Return the value of a property for this cluster, or None if there is none."""
         return self._file.find(*self._keys(name))
 
     def find_secret(self, name: str) -> PropertyValue | None:
-        """Return the value of a property for this cluster, as a reference that is not resolved."""
+        """Return the value of a property for this cluster without replacing expressions, because it may refer to a
+        secret."""
         return self._file.find_secret(*self._keys(name))
 
     def _keys(self, name: str) -> list[str]:
@@ -204,7 +206,7 @@ class ClusterReader:
         return self._file.expand(jaas.key, entry.options[option])
 
     def _option(self, jaas: PropertyValue, entry: JaasEntry, option: str) -> Secret | None:
-        """Return a reference to one option of a JAAS entry, which may be a secret."""
+        """Return a reference to one option of a JAAS entry. The option may be a secret, so its value is not read."""
         if option not in entry.options:
             return None
         whole = self._file.providers.whole(jaas.raw) is not None

@@ -1,4 +1,4 @@
-"""The entry point: translates the text of an mm2.properties file into a `Config` and notices."""
+"""The entry point of the package: translates the text of an mm2.properties file into a `Config` and notices."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,16 +15,16 @@ from mirrord.model.names import Alias
 
 
 class TranslatedConfig(NamedTuple):
-    """The configuration into which an mm2.properties file was translated, and the notices about the file."""
+    """The configuration that is equivalent to an mm2.properties file, and the notices about the file."""
 
     config: Config
     notices: tuple[Notice, ...]
 
 
 def translate(text: str, file_name: str) -> TranslatedConfig:
-    """Return the equivalent configuration, for the enabled flows and their clusters.
+    """Return the equivalent configuration with the enabled flows and their clusters.
 
-    Raises ConfigError with all faults: wrong values, Java classes, secrets that cannot be found.
+    Raises ConfigError with all faults: wrong values, Java classes without equivalent, secrets that cannot be found.
     """
     source = PropertiesFile(text, file_name)
     aliases = _aliases(source)
@@ -42,7 +42,7 @@ def translate(text: str, file_name: str) -> TranslatedConfig:
     clusters = {alias: ClusterReader(source, alias).read() for alias in used}
     source.finish()
     remarks = notices(source, aliases, enabled)
-    # A flow without topics copies nothing, which MirrorMaker 2 allows.
+    # MirrorMaker 2 allows a flow without topics. Such a flow copies nothing.
     remarks += tuple(_empty(flow, source) for flow in flows if not flow.topics)
     flows = [flow for flow in flows if flow.topics]
     if not flows:
@@ -69,7 +69,7 @@ def _aliases(source: PropertiesFile) -> tuple[Alias, ...]:
 def _name(start: Alias, end: Alias, flows: Sequence[FlowConfig]) -> str:
     """Return a flow name such as `eu-us`.
 
-    More dashes are used if aliases contain dashes and two names would be equal.
+    The names of two flows could be equal if aliases contain dashes. In this case, more dashes are used.
     """
     dashes = "-"
     while any(flow.name == f"{start}{dashes}{end}" for flow in flows):

@@ -1,1 +1,1 @@
-"""The facts that a ledger consists of."""
+"""The kinds of facts that a ledger can contain."""

@@ -9,8 +9,8 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
     """A compaction of the offset map has begun. From here on, only the compaction with this number can move runs out of
     the ledger.
 
-    A compaction holds no lease: the fact takes effect under the current lease, even after this lease was released. It
-    takes effect if `number` is higher than that of the last compaction.
+    A compaction holds no lease. The fact takes effect under the current lease, even after this lease was released, if
+    `number` is higher than that of the last compaction.
     """
 
     number: int
@@ -22,19 +22,19 @@ class CompactionBegan(Fact, frozen=True, tag="compaction_began"):
 class MapCompacted(Fact, frozen=True, tag="map_compacted"):
     """A compaction has written runs of a lane to files, so snapshots no longer need to hold these runs.
 
-    The fact takes effect if `number` is that of the last `CompactionBegan`, and no run at or below the last of these
-    runs has been recorded since then.
+    The fact takes effect under two conditions. `number` is that of the last `CompactionBegan`. Since then, no run has
+    been recorded that begins at or below the last ordinal of the moved runs.
     """
 
     number: int
     """Number of the compaction that moved the runs."""
     lane: LaneId
     source: tuple[ArchivedRuns, ...] = ()
-    """The moved runs of the source side, in ascending order."""
+    """The moved runs that map ordinals to source offsets, in ascending order."""
     target: tuple[ArchivedRuns, ...] = ()
-    """The moved runs of the target side, in ascending order."""
+    """The moved runs that map ordinals to target offsets, in ascending order."""
 
     @property
     def last_ordinal(self) -> int:
-        """The ordinal after which none of the runs begins, or -1 if there are no runs."""
+        """The highest ordinal at which one of the moved runs begins, or -1 if there are no runs."""
         return max((part.last_ordinal for part in (*self.source, *self.target)), default=-1)

@@ -10,7 +10,7 @@ from mirrord.model.names import LaneId
 class RangeAudited(Fact, frozen=True, tag="range_audited"):
     """An audit has compared a lane's ordinals [first, end) and has found no unexplained difference.
 
-    An audit holds no lease: the fact takes effect under the current lease, even after this lease was released, and
+    An audit holds no lease. The fact takes effect under the current lease, even after this lease was released, and
     decides nothing about copying. It takes effect if it extends the proven range of the lane without a gap, or proves
     the same range more closely. If runs below the end of the proven range are recorded again, the proof is dropped.
     """
@@ -23,9 +23,8 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     end: int
     """Ordinal after the last one that was proven."""
     source_offset: int
-    """Source offset up to which the copy is proven: every source offset below it, from the first copied record on, is
-    at the target or is explained.
-    """
+    """Source offset up to which the copy is proven. Every source offset below it, from the first copied record on, is
+    at the target or is explained."""
     newest_ms: int
     """Highest timestamp of the records below `source_offset`, or -1 if it is not known."""
     at_ms: int
@@ -33,16 +32,16 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
 
 
 RepairedKind = Literal["missing", "altered"]
-"""The differences in which the target does not have the source's record."""
+"""The kinds of differences in which the target lacks a record of the source."""
 
 
 class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
-    """`mirrord repair` has stored the records of the source offsets [start, end) in a separate topic, because they are
-    missing or altered in the lane's copy.
+    """`mirrord repair` has stored the records of the source offsets [start, end) in a separate topic. In the target
+    topic, these records are missing or altered.
 
-    The fact is appended after the records, by the process that wrote them or found them there. Like `RangeAudited`, it
-    takes effect although its writer holds no lease, if it adds something to what is known about repairs
-    (`mirrord.ledger.proven_ranges`). The copy itself is unchanged.
+    The fact is appended after the records, by the process that wrote the records or found them in that topic. Its
+    writer holds no lease. Like `RangeAudited`, the fact takes effect nevertheless, if it adds something to what is
+    known about repairs (`mirrord.ledger.proven_ranges`). The target topic itself is unchanged.
     """
 
     lane: LaneId
@@ -55,7 +54,7 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     topic: str
     """Name of the topic in which the records are stored."""
     at: int
-    """Offset in that topic from which on the records are found."""
+    """Offset in the topic `topic`; all repaired records are at this offset or later."""
     origin: Origin
 
     @property

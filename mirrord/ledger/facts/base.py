@@ -1,18 +1,18 @@
-"""The base of every kind of fact, and the parts that several kinds share."""
+"""The base class of all facts, and the structs that several kinds of facts contain."""
 
 import msgspec
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
-    """The base of all facts."""
+    """The base class of all facts."""
 
 
 class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Who gave a command, when, and why."""
+    """The author of a command, the time at which it was given, and the reason."""
 
     by: str
     """Author of the command: user@host as the command line reports it, or "policy"."""
     reason: str
-    """Reason in the author's words. It may be empty."""
+    """Reason in the author's words; may be empty."""
     at_ms: int
     """Wall-clock time, for information only."""

@@ -1,8 +1,8 @@
-"""The facts of jobs that run for a flow alongside its daemon: which process is working, and how the last job ended.
+"""Facts about jobs that run for a flow alongside its daemon: which process runs a job, and how the last job ended.
 
-At most one job of each kind runs at a time, and the ledger serves as the lease of that job. A job does not hold the
-lease of the flow. Its facts therefore take effect under the current lease, even after this lease was released, and
-decide nothing about copying.
+At most one job of each kind runs at a time. The ledger serves as the lease of this job. A job does not hold the lease
+of the flow. Its facts therefore take effect under the current lease, even after this lease was released, and decide
+nothing about copying.
 """
 
 import msgspec
@@ -14,11 +14,11 @@ JOBS: tuple[Job, ...] = ("audit", "compact")
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
-    """The process that runs a job. As in `Holder`, the fields let other processes on its machine detect that it is
-    dead."""
+    """The process that runs a job. As in `Holder`, the fields let other processes on the same machine detect that the
+    process is dead."""
 
     host: str
-    """Host name of the process's machine."""
+    """Host name of the machine on which the process runs."""
     pid: int
     """Process id."""
     boot_id: str = ""
@@ -31,7 +31,7 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
     """A process has started a job.
 
     The fact takes effect if `number` is one more than that of the last job of its kind. Before the process appends the
-    fact, it has seen that the previous job has ended, is dead, or was silent for that job's `ttl_ms`.
+    fact, it must have seen that the previous job has ended, is dead, or has been silent for its `ttl_ms`.
     """
 
     job: Job
@@ -39,13 +39,13 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
     worker: Worker
     """The process that runs the job."""
     ttl_ms: int
-    """How long the job may be silent before another job of its kind may begin."""
+    """How long the job may be silent before another job of its kind may begin, in milliseconds."""
     at_ms: int
     """Wall-clock time, for information only."""
 
 
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
-    """A sign of life of a job that is still running.
+    """A job has reported that it is still running.
 
     The fact takes effect while the job is the last of its kind and has not ended. The same applies to `JobEnded`.
     """
@@ -53,7 +53,7 @@ class JobRenewed(Fact, frozen=True, tag="job_renewed"):
     job: Job
     number: int
     done: int = 0
-    """Number of units of work that are completed, in whatever unit the job counts."""
+    """Number of completed units of work. Each kind of job counts its own unit."""
     every: int = 0
     """Total number of units of work. `done` and `every` are both 0 while the total is not known."""
 
@@ -66,7 +66,7 @@ class JobEnded(Fact, frozen=True, tag="job_ended"):
     outcome: JobOutcome
     """How the job ended."""
     line: str
-    """The result of the job in one line, for people."""
+    """The result of the job in one line, for operators."""
     at_ms: int
     """Wall-clock time, for information only."""
 

@@ -1,14 +1,14 @@
-"""Operator commands as facts in the ledger."""
+"""Facts that record operator commands."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 
 
 class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
-    """An operator has paused a flow, a topic or a partition. Its lanes are drained, and are not hosted until a
-    `CopyingResumed` names the same flow, topic or partition.
+    """An operator has paused a flow, a topic or a partition. Its lanes are drained, and no replicator hosts them until
+    a `CopyingResumed` names the same flow, topic or partition.
 
     The fact takes effect unless the same pause is already in force. The topic is identified by its name at the source
-    and not by its id, so a recreated topic and partitions that are added later are paused as well.
+    and not by its id. The pause therefore also applies to a recreated topic and to partitions that are added later.
     """
 
     topic: str
@@ -25,15 +25,15 @@ class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
     topic: str
     """Source topic to resume. Empty means the whole flow."""
     partition: int
-    """Partition to resume. -1 means that the whole topic or flow is resumed."""
+    """Partition to resume. -1 means the whole topic or flow."""
     origin: Origin
 
 
 class LanePinned(Fact, frozen=True, tag="lane_pinned"):
     """An operator has pinned a partition to the replicator with the number `slot`.
 
-    A pin is a preference: if no replicator has this number, or that replicator cannot take the lane, the lane is placed
-    like any other.
+    A pin is a preference. If no replicator has this number, or if that replicator cannot take the lane, the lane is
+    placed like any other.
     """
 
     topic: str
@@ -46,8 +46,8 @@ class LanePinned(Fact, frozen=True, tag="lane_pinned"):
 
 
 class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """An operator has removed the pin of a partition, which is then placed like any other. The fact takes effect if the
-    partition was pinned."""
+    """An operator has removed the pin of a partition. The partition is then placed like any other. The fact takes
+    effect if the partition was pinned."""
 
     topic: str
     """Name of the source topic."""
@@ -57,8 +57,8 @@ class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
 
 
 class HostDrained(Fact, frozen=True, tag="host_drained"):
-    """An operator has drained a replicator: it hands its lanes over to other replicators and gets no new ones. The
-    drain does not apply to a replicator that replaces it."""
+    """An operator has drained a replicator: its lanes move to other replicators, and it gets no new lanes. A replicator
+    that replaces it is not drained."""
 
     replicator: str
     """Name of the replicator."""
@@ -67,7 +67,7 @@ class HostDrained(Fact, frozen=True, tag="host_drained"):
 
 class HostRestored(Fact, frozen=True, tag="host_restored"):
     """The drain of a replicator has ended. Either an operator has resumed the replicator, so that it gets lanes again,
-    or its process has ended.
+    or the process of the replicator has ended.
 
     The fact takes effect if the replicator was drained.
     """

@@ -7,7 +7,7 @@ from mirrord.model.names import LaneId
 class Quarantined(Fact, frozen=True, tag="quarantined"):
     """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
 
-    If `skip` is true, the flow's policy skips them at once. If they were parked before, `letters` is set.
+    If `skip` is true, the flow's policy skips them at once. If they were parked before that, `letters` is set.
     """
 
     lane: LaneId
@@ -15,24 +15,24 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     start: int
     end: int
     error: int
-    """Kafka's error code with which the target refuses the records. 0 if it does not refuse them, for example because
-    the source does not return them in a readable form.
-    """
+    """Error code with which the target refuses the records. 0 if the target does not refuse them, for example because
+    the source does not return them in a readable form."""
     line: str
-    """The cause in one line, for people."""
+    """The cause in one line, for operators."""
     skip: bool = False
     """Whether the flow's policy skips the records."""
     letters: int = -1
-    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
+    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    parked."""
     letters_at: int = -1
-    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
+    """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     """An operator decided to skip the source offsets [start, end), and the lane continues after them.
 
-    The fact takes effect while the lane waits there for a decision. It is a command to the lane's current holder, so it
-    carries no grant.
+    The fact takes effect while the lane waits for a decision about these offsets. It is a command to the lane's current
+    holder, so it carries no grant.
     """
 
     lane: LaneId
@@ -40,14 +40,15 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     end: int
     origin: Origin
     letters: int = -1
-    """Number of these records that had been parked in the flow's dead-letter topic, or -1 if they were not parked."""
+    """Number of records of the range that had been parked in the flow's dead-letter topic, or -1 if they were not
+    parked."""
     letters_at: int = -1
-    """Offset of the first of these records in the dead-letter topic, or -1 if there is none or it was not recorded."""
+    """Offset of the first parked record in the dead-letter topic, or -1 if there is none or it was not recorded."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
     """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect while the
-    lane waits there for a decision."""
+    lane waits for a decision about these offsets."""
 
     lane: LaneId
     start: int

@@ -1,4 +1,5 @@
-"""docs/reference/facts.md, made from the structs of the facts, their docstrings, and the effects listed here."""
+"""Generates docs/reference/facts.md from the structs of the facts, their docstrings, and the effects that are listed in
+this module."""
 
 import ast
 import inspect
@@ -51,7 +52,7 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
-"""Title, introduction and union of facts of each section. Every fact is in exactly one section."""
+"""The title, the introduction and the union of facts of each section. Every fact is in exactly one section."""
 
 EFFECTS: dict[type, str] = {
     core.FlowOpened: (
@@ -127,7 +128,7 @@ EFFECTS: dict[type, str] = {
         "The fact adds the runs to the source side of the offset map. Earlier runs that begin at or above the "
         "ordinal of an added run are dropped. The verdicts are added to the counts of verdicts. What was recorded "
         "for reassigned ordinals is dropped as well: holes, leader epochs, and the proof by audits if it covers "
-        "one of these ordinals. A `truncated` verdict also drops the seeks, quarantine entries and repairs that "
+        "one of these ordinals. A `truncated` verdict also drops the seeks, quarantined ranges and repairs that "
         "reach into the truncated offsets."
     ),
     core.TargetRun: (
@@ -146,7 +147,7 @@ EFFECTS: dict[type, str] = {
         "hole is raised to at least the one of this fact."
     ),
     core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
-    core.LaneResumed: ("The lane is no longer halted. Its quarantine entries that wait for a decision are removed."),
+    core.LaneResumed: ("The lane is no longer halted. Its quarantined ranges that wait for a decision are removed."),
     core.TakeoverChecked: (
         "The fact replaces the result of the last comparison. If ordinals were reassigned (`SourceRun.regiven`), "
         "and the fact covers the lowest of them without a difference, the note about these ordinals is removed. "
@@ -185,12 +186,12 @@ EFFECTS: dict[type, str] = {
     ),
     HostRestored: "The fact takes effect if the replicator is drained. It removes the drain.",
     QuarantineSkipped: (
-        "The fact takes effect if a quarantine entry of the lane waits for a decision and begins within the range. "
-        "It replaces this entry by one that is skipped."
+        "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
+        "It replaces this range by one that is skipped."
     ),
     QuarantineReplayed: (
-        "The fact takes effect if a quarantine entry of the lane waits for a decision and begins within the range. "
-        "It removes this entry, and the lane tries to copy the records again."
+        "The fact takes effect if a quarantined range of the lane waits for a decision and begins within [start, end). "
+        "It removes this range, and the lane tries to copy the records again."
     ),
     LaneSought: (
         "The fact takes effect unless another seek of the lane reaches at least as far. It adds a pending seek."
@@ -227,7 +228,7 @@ EFFECTS: dict[type, str] = {
         "the job was successful, it also sets the time of the last success."
     ),
 }
-"""What the fold (`mirrord.ledger.fold`) does with each kind of fact under the current lease."""
+"""The effect of each kind of fact on the state (`mirrord.ledger.fold`), under the current lease."""
 
 SHARED = {
     "end": "End of the range of source offsets (exclusive).",
@@ -274,12 +275,12 @@ fact that does not take effect changes nothing.
 
 
 def facts(union: Any) -> tuple[type[msgspec.Struct], ...]:
-    """Return the structs of a union, in its order."""
+    """Return the structs of a union, in the order of the union."""
     return tuple(get_args(union))
 
 
 def parts() -> list[type[msgspec.Struct]]:
-    """Return the structs that facts contain, in alphabetical order of their names."""
+    """Return the structs that occur inside facts, in alphabetical order of their names."""
     found: dict[str, type[msgspec.Struct]] = {}
     waiting = [struct for _, _, union in SECTIONS for struct in facts(union)]
     known = set(waiting)
@@ -293,7 +294,8 @@ def parts() -> list[type[msgspec.Struct]]:
 
 
 def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the meaning of each field: its docstring, or else the shared one. Raises KeyError if there is neither."""
+    """Return the meaning of each field: the docstring of the field, or the shared meaning. Raises KeyError if there is
+    neither."""
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
     body = node.body if isinstance(node, ast.ClassDef) else []
     written: dict[str, str] = {}
@@ -353,7 +355,7 @@ def _paragraphs(text: str, known: frozenset[str]) -> list[str]:
 
 
 def _linked(text: str, known: frozenset[str]) -> str:
-    """Return the text with links to the structs that it names."""
+    """Return the text with a link for each struct that the text names."""
 
     def link(found: re.Match[str]) -> str:
         name = found[1].partition(".")[0]
@@ -378,7 +380,7 @@ def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 
 def _type(kind: Any, known: frozenset[str]) -> str:
-    """Return a type in words."""
+    """Return a description of a type in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         *values, last = (f"`{value}`" for value in inner)

@@ -1,12 +1,13 @@
-"""Facts about seeks, which move a lane forward in the source: the commands, and what lanes have skipped because of them
-(`mirrord.ledger.seeks`)."""
+"""Facts about seeks, which move a lane forward in the source: the operator commands, and the offsets that lanes have
+skipped because of them (`mirrord.ledger.seeks`)."""
 
 from mirrord.ledger.facts.base import Fact, Origin
 from mirrord.model.names import LaneId
 
 
 class LaneSought(Fact, frozen=True, tag="lane_sought"):
-    """An operator requested that the lane continue at the source offset `end`, and skip what it has not copied by then.
+    """An operator requested that the lane skip all records that it has not copied below the source offset `end`, and
+    continue there.
 
     The fact takes effect unless another seek of the lane reaches at least as far. It is a command to the lane's current
     holder, so it carries no grant.
@@ -18,15 +19,14 @@ class LaneSought(Fact, frozen=True, tag="lane_sought"):
     end: int
     """Source offset at which the lane is to continue."""
     log_start: int
-    """Log start offset of the source partition when the seek was requested. Records before it can no longer be
-    copied.
-    """
+    """Log start offset of the source partition when the seek was requested. The source has deleted all records below
+    it."""
     origin: Origin
 
 
 class SeekDone(Fact, frozen=True, tag="seek_done"):
     """The lane has carried out one or more seeks, and continues at the source offset `end`. It has skipped the source
-    offsets [start, end); if both are equal, it has skipped nothing."""
+    offsets [start, end). If both are equal, it has skipped nothing."""
 
     lane: LaneId
     grant: int

@@ -1,4 +1,4 @@
-"""The ends of a source topic's partitions, as stored in the state topic."""
+"""The high watermarks of a source topic's partitions, as a state record stores them."""
 
 import msgspec
 
@@ -8,12 +8,10 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     ends: tuple[int, ...]
-    """High watermarks, one for each partition. -1 means that it is not known."""
+    """High watermarks, one for each partition. -1 means that the high watermark is not known."""
     lost: bool = False
-    """Whether the topic no longer exists, and its records below these high watermarks were lost before any lane was
-    opened for them.
-    """
+    """Whether the topic no longer exists, and its records below `ends` were lost before any lane was opened for
+    them."""
     starts: tuple[int, ...] = ()
-    """If `lost` is true: the source offsets at which lanes would have begun, so that nothing below them was lost.
-    Values that are missing at the end are 0.
-    """
+    """If `lost` is true: the source offsets at which the lanes would have begun, so nothing below these offsets was
+    lost. Missing values at the end are 0."""

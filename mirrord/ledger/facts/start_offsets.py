@@ -1,5 +1,5 @@
-"""What the ledger records when a configuration selects a source topic for the first time: the selection, and the start
-offsets of the partitions that the topic has at that moment."""
+"""The structs that the ledger records when a configuration selects a source topic for the first time: the selection,
+and the start offsets of the partitions that the topic has at that time."""
 
 import msgspec
 
@@ -7,26 +7,25 @@ from mirrord.config.value_parsers import StartPoint
 from mirrord.model.names import TopicId
 
 UNRESOLVED = -1
-"""The start offset is not resolved: either it need not be, because `start` is "earliest", or the source has not
-answered yet.
-"""
+"""The start offset is not resolved. Either it is not needed, because `start` is "earliest", or the source has not
+answered yet."""
 BEGUN = -2
-"""The lane of the partition has begun, so its first run is used instead of a start offset."""
+"""The lane of the partition has begun. Its first run replaces the start offset."""
 
 
 class Selected(msgspec.Struct, frozen=True, array_like=True):
-    """The source topics that a configuration selects."""
+    """The rules by which a configuration selects source topics."""
 
     topics: tuple[str, ...]
     """Names and patterns of selected topics."""
     exclude: tuple[str, ...] = ()
     """Names and patterns of excluded topics."""
     policy: str = ""
-    """The selection policy with its settings, or an empty string if there is none."""
+    """The selection policy with its settings; empty if there is no policy."""
 
 
 class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
-    """The start offsets of the partitions that a source topic had when the configuration first selected it.
+    """The start offsets of the partitions that a source topic had when a configuration first selected it.
 
     Partitions with higher numbers were added later.
     """
@@ -38,6 +37,5 @@ class TopicStarts(msgspec.Struct, frozen=True, array_like=True):
     start: StartPoint
     """The value of `start` for which the offsets were resolved."""
     offsets: tuple[int, ...]
-    """For each partition: the source offset at which its lane begins, or -1 (`UNRESOLVED`), or -2 (`BEGUN`: the lane
-    has begun).
-    """
+    """For each partition, the source offset at which its lane begins. -1 (`UNRESOLVED`): the offset is not resolved. -2
+    (`BEGUN`): the lane has begun."""

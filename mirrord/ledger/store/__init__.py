@@ -1,1 +1,1 @@
-"""The ledger on Kafka: appends, reads, leases, compaction, and the detection of a lost end."""
+"""The ledger on Kafka: reads and appends, leases, compaction, and the detection of lost entries."""

@@ -1,4 +1,4 @@
-"""Follows all ledgers on one cluster, regardless of the daemons and configurations that their flows belong to."""
+"""Reads all ledgers on one cluster, whichever daemons and configurations their flows belong to."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,15 +15,15 @@ ProgressByLane = dict[LaneId, Progress]
 
 
 class ClusterLedgers:
-    """The ledgers of one cluster. The set of ledgers is determined again on each read."""
+    """All ledgers of one cluster. Each read determines again which ledgers exist."""
 
     def __init__(
         self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str, bool], LedgerStore], leave_out: str = ""
     ) -> None:
-        """`cluster` is the cluster's alias.
+        """Begin without ledgers. `cluster` is the alias of the cluster, and the flow `leave_out` is not read.
 
-        `open_ledger` returns a store for a flow's ledger on this cluster, which is not opened yet. If its second
-        argument is true, the store reads only the ledger topic. The flow `leave_out` is not read.
+        `open_ledger` returns a store for a flow's ledger on this cluster. The store is not opened yet. If the second
+        argument of `open_ledger` is true, the store reads only the ledger topic.
         """
         self._cluster = cluster
         self._admin = admin
@@ -31,21 +31,21 @@ class ClusterLedgers:
         self._leave_out = leave_out
         self._stores: dict[str, LedgerStore] = {}
         self._alone: set[str] = set()
-        """Flows without a state topic. As long as no entries were removed from such a ledger, it contains all lanes of
-        the flow."""
+        """Flows without a state topic. The ledger topic of such a flow contains all its lanes, as long as no entries
+        were removed."""
         self._known: dict[str, LedgerEnd | None] = {}
-        """How far each ledger was known to reach when its store was closed."""
+        """For each flow, how far the ledger was known to extend when its store was closed."""
 
     def states(self) -> dict[str, FlowState]:
-        """Return the state of each ledger as it was read last, by flow."""
+        """Return the state of each ledger at the last read, by flow."""
         return {flow: store.state for flow, store in self._stores.items()}
 
     def lanes(self) -> list[tuple[str, FlowState, LaneState]]:
-        """Return all lanes in these ledgers, with their flows."""
+        """Return all lanes in these ledgers, each with its flow and the state of that flow."""
         return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
 
     async def read(self) -> dict[str, ProgressByLane]:
-        """Read all ledgers to their ends. Return, by flow, the progress records that were known before that.
+        """Read all ledgers to their ends. Return the progress records that were known before the read, by flow.
 
         Raises MirrordError.
         """
@@ -61,8 +61,8 @@ class ClusterLedgers:
         for flow in sorted(flows):
             try:
                 store = await self._store(flow)
-                # The progress records are taken first. The ledger that is read afterwards explains everything below
-                # their resume positions.
+                # The progress records are copied first, and the ledger is read afterwards. The ledger therefore
+                # explains all offsets below their resume positions.
                 progress[flow] = dict(store.state.progress)
                 await store.read_to_end()
             except MirrordError as error:

@@ -1,10 +1,10 @@
-"""The appends of one store. The facts of callers become numbered entries, and the results of folded entries go back to
-the callers.
+"""The queue of appends of one store. The facts of callers are combined into numbered entries. When an entry is folded,
+its callers get the results.
 
-An entry keeps its number when it is sent again, and the fold accepts every number of a writer only once, in ascending
-order. So an append whose answer was lost can be repeated. If the first attempt is in the ledger after all, the caller
-gets the result of that attempt. If an entry is missing when a later one of the same writer is folded, it can never take
-effect, and its facts are sent under a new number.
+An entry keeps its number when it is sent again. The fold accepts each number of a writer only once, in ascending order.
+An append whose answer was lost can therefore be repeated. If the first attempt is in the ledger after all, the caller
+gets the result of that attempt. If a later entry of the same writer is folded before an earlier one, the earlier one
+can never take effect. Its facts are then sent under a new number.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from mirrord.ledger.facts.core import AnyFact, Entry, LeaseTaken
 from mirrord.ledger.fold import writer_text
 
 ENTRY_BYTES = 512 << 10
-"""Size up to which appends are combined into one entry, in bytes. A single append may be larger."""
+"""Maximum size in bytes of an entry that combines several appends. The entry of a single append may be larger."""
 KEPT_OUTCOMES = 10_000
 
 FactBindings = tuple[bool, ...]
@@ -27,23 +27,24 @@ Ask = tuple[int, tuple[AnyFact, ...]]
 
 @dataclass(slots=True, eq=False)
 class PendingAppend:
-    """The facts that one caller appends."""
+    """One append: the facts of one caller."""
 
     lease_epoch: int
     facts: tuple[AnyFact, ...]
     waiter: asyncio.Future[FactBindings] | None
     entry: "Numbered | None" = None
-    """None while the append is queued."""
+    """The entry that contains the append. None while the append is in the queue."""
     bound: FactBindings | None = None
-    """Set if the entry was folded after its caller had given up."""
+    """Which of the facts took effect. It is set when the entry was folded, even if the caller has given up by then."""
 
     @property
     def ask(self) -> Ask:
-        """The key that identifies a repetition of this append."""
+        """The key by which a repetition of this append is recognized."""
         return self.lease_epoch, self.facts
 
     def answer(self, bound: FactBindings) -> None:
-        """Return the result to the caller, or keep it until the caller asks again."""
+        """Pass the result to the caller. If the caller has given up, keep the result until the caller repeats the
+        append."""
         self.bound = bound
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(bound)
@@ -51,39 +52,41 @@ class PendingAppend:
 
 @dataclass(slots=True, eq=False)
 class Numbered:
-    """An entry and the appends in it."""
+    """A numbered entry, and the appends that it combines."""
 
     number: int
     data: bytes
     appends: list[PendingAppend]
     failed: bool = False
-    """True if sending failed, so it is not known whether the entry is in the ledger."""
+    """True if sending the entry failed. It is then not known whether the entry is in the ledger."""
 
 
 @dataclass(slots=True)
 class Outbox:
-    """All appends of one store that are queued, that were sent and not read back, or whose outcome is not known."""
+    """All appends of one store that are in the queue, that were sent but not read back, or whose outcome is not
+    known."""
 
     writer: str
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while there is something to send."""
+    """Set while there are entries to send."""
     _next: int = 1
     _queue: deque[PendingAppend] = field(default_factory=deque[PendingAppend])
     _again: set[int] = field(default_factory=set[int])
     _sent: dict[int, Numbered] = field(default_factory=dict[int, Numbered])
     _in_doubt: dict[Ask, PendingAppend] = field(default_factory=dict[Ask, PendingAppend])
     _standing: dict[int, int] = field(default_factory=dict[int, int])
-    """The numbers of entries that were acknowledged but not read back yet, by offset."""
+    """Maps the offset of each entry that was acknowledged but not read back yet to the entry's number."""
 
     @property
     def acknowledged_end(self) -> int:
-        """How far the ledger reaches, according to acknowledged appends that were not read back yet."""
+        """The offset after the last entry that was acknowledged but not read back yet; 0 if there is none."""
         return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> PendingAppend:
-        """Queue facts. If an earlier append of the same facts has an unknown outcome, return that append instead.
+        """Add facts to the queue. If an earlier append of the same facts has an unknown outcome, return that append
+        instead.
 
-        The caller waits on the `waiter` of the returned append.
+        The caller waits for the `waiter` of the returned append.
         """
         waiter: asyncio.Future[FactBindings] = asyncio.get_running_loop().create_future()
         append = self._in_doubt.pop((lease_epoch, facts), None)
@@ -100,7 +103,7 @@ class Outbox:
         return append
 
     def give_up(self, append: PendingAppend) -> None:
-        """Stop waiting for an append. It is dropped if it was not sent; otherwise its outcome is kept."""
+        """Stop waiting for an append. An append that was not sent yet is dropped. Otherwise, its outcome is kept."""
         append.waiter = None
         if append.entry is None:
             if append in self._queue:
@@ -111,7 +114,7 @@ class Outbox:
                 del self._in_doubt[next(iter(self._in_doubt))]
 
     def take(self, at_ms: int) -> list[Numbered]:
-        """Return the entries to send now, in order. Entries that are sent again come first."""
+        """Return the entries to send now, in order. Entries that have to be sent again come first."""
         self.wanted.clear()
         entries = [self._sent[number] for number in sorted(self._again) if number in self._sent]
         self._again.clear()
@@ -122,7 +125,8 @@ class Outbox:
         return entries
 
     def fail(self, entries: Iterable[Numbered], error: LedgerUnavailable) -> None:
-        """Record that sending failed, and let the callers know that the outcome is unknown."""
+        """Record that sending these entries failed, and raise the error in their callers, because the outcome is
+        unknown."""
         for entry in entries:
             entry.failed = True
             for append in entry.appends:
@@ -130,9 +134,11 @@ class Outbox:
                     append.waiter.set_exception(error)
 
     def acknowledged(self, entries: Iterable[Numbered], offsets: Iterable[int], read: int) -> int | None:
-        """Record the offsets (-1 if unknown) of appended entries. Everything below `read` had been read before.
+        """Record the offsets of appended entries; an offset is -1 if it is unknown. All entries below offset `read` had
+        been read before.
 
-        Return the offset of an entry that should have been among those read but was not, or None.
+        Return the offset of an entry that is below `read` but was not among the entries that were read; None if there
+        is no such entry.
         """
         for entry, offset in zip(entries, offsets, strict=True):
             if offset < 0 or self._sent.get(entry.number) is not entry:
@@ -143,13 +149,13 @@ class Outbox:
         return None
 
     def may_stand_at(self, offset: int, entry: Entry) -> bool:
-        """Return whether an entry that was read at this offset can be the one that was acknowledged there, if any
-        was."""
+        """Return whether an entry that was read at this offset is the entry that was acknowledged there. Return True if
+        no entry was acknowledged there."""
         number = self._standing.pop(offset, None)
         return number is None or entry.writer == writer_text(self.writer, number)
 
     def folded(self, entry: Entry, bound: FactBindings) -> None:
-        """Process an entry that was folded, no matter which store wrote it."""
+        """Process an entry that was folded, whichever store wrote it."""
         self._outdate(entry.facts)
         writer, _, number = entry.writer.rpartition("#")
         if writer != self.writer:
@@ -168,7 +174,7 @@ class Outbox:
                     self._enqueue(append)
 
     def skipped(self, number: int) -> None:
-        """Handle a leap over trimmed entries, which included this store's entries up to this number."""
+        """Handle a leap over trimmed entries. They included all entries of this store up to this number."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
         self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
         self.fail(lost, LedgerUnavailable("the ledger was trimmed before an append was read back"))
@@ -177,7 +183,7 @@ class Outbox:
                 self._in_doubt.pop(append.ask, None)
 
     def fail_all(self, error: Exception) -> None:
-        """Fail all pending appends, because nothing more will be sent or folded."""
+        """Raise the error in the callers of all pending appends, because no more entries will be sent or folded."""
         appends = [append for entry in self._sent.values() for append in entry.appends]
         for append in (*appends, *self._queue):
             if append.waiter is not None and not append.waiter.done():
@@ -185,9 +191,10 @@ class Outbox:
         self._queue.clear()
 
     def _outdate(self, facts: tuple[AnyFact, ...]) -> None:
-        """Forget outcomes that were kept for callers that gave up, if these facts concern the same lane or subject.
+        """Drop the outcomes that are kept for callers that gave up, if these facts concern the same lane or kind of
+        fact.
 
-        A caller that appends the same facts again from now on wants a new append.
+        From now on, a caller that appends the same facts again wants a new append.
         """
         if not self._in_doubt:
             return
@@ -203,7 +210,7 @@ class Outbox:
     def _groups(self) -> Iterable[list[PendingAppend]]:
         """Yield groups of appends that can share an entry.
 
-        Taking a lease needs a separate entry: if it fails, so does everything else in that entry.
+        A `LeaseTaken` needs a separate entry. If it does not take effect, no other fact of its entry does.
         """
         group: list[PendingAppend] = []
         while self._queue:

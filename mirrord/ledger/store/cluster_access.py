@@ -11,16 +11,17 @@ from mirrord.runtime.clock import Clock, SystemClock
 
 
 class ClusterAccess:
-    """A factory of admin clients and ledger stores. Tests replace it with one whose clusters are in memory."""
+    """Creates admin clients and ledger stores for a configuration. Tests replace it by an object with clusters in
+    memory."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
-        """`patience_s` is how long a ledger may take to answer."""
+        """Store the configuration. A ledger may take up to `patience_s` seconds to answer."""
         self._config = config
         self._patience_s = patience_s
         self.clock: Clock = SystemClock()
 
     def use(self, config: Config) -> None:
-        """Take the clusters from this configuration from now on."""
+        """Use the clusters of this configuration from now on."""
         self._config = config
 
     def admin(self, alias: Alias) -> TopicAdmin:
@@ -32,6 +33,6 @@ class ClusterAccess:
         return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
 
     def ledger(self, flow: FlowConfig) -> LedgerStore:
-        """Return a store for a flow's ledger. The caller opens it."""
+        """Return a store for a flow's ledger. The caller must open the store."""
         topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
         return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))

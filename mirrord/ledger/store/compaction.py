@@ -1,13 +1,15 @@
-"""Moves older runs of a flow's map from the ledger into a dataset. A crash at any point costs at most a rerun.
+"""Moves older runs of a flow's offset map from the ledger into a dataset. A crash at any point costs at most a
+repetition.
 
-1. `CompactionBegan` is recorded. From now on only this compaction can move runs, and the state keeps track of runs that
-   are recorded again.
-2. The runs are written to a new generation and read back. The manifest comes last and completes the generation.
-3. `MapCompacted` is recorded for each lane. Before that, no process needs the generation; after that, all processes
+1. `CompactionBegan` is recorded. From now on, only this compaction can move runs, and the state keeps track of runs
+   that are recorded again.
+2. The runs are written to a new generation and read back. The manifest is written last, and completes the generation.
+3. `MapCompacted` is recorded for each lane. Until then, no process needs the generation. From then on, all processes
    read it.
-4. The next trim of the ledger omits the runs. The lease holder trims it, or this compaction if the lease was released.
+4. The next trim of the ledger omits the runs. The lease holder trims the ledger. If the lease was released, this
+   compaction trims it.
 
-The next compaction finishes or removes what an interrupted one left at any of these steps.
+The next compaction completes or removes the remains of an interrupted one.
 """
 
 import asyncio
@@ -40,21 +42,21 @@ from mirrord.model.names import LaneId, Side
 from mirrord.runtime.clock import SystemClock
 
 FILE_PARTS = 16
-"""Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
+"""Maximum number of parts in one file, which corresponds to a million runs. One task writes one file."""
 FILES_AT_ONCE = 32
-"""Number of files that are written at the same time. Their packed runs are in memory together, which takes some
+"""Number of files that are written at the same time. Their packed runs are in memory together and take some
 megabytes."""
 PARTS_PER_ENTRY = 10_000
-"""Largest number of parts in one entry of the ledger."""
+"""Maximum number of parts in one entry of the ledger."""
 
 log = structlog.get_logger()
 
 
 class PartWork(msgspec.Struct, frozen=True):
-    """Runs that become a row group of a Parquet file."""
+    """Runs that will form one row group of a Parquet file."""
 
     runs: ArchivedRuns
-    """The archived runs, without their checksum."""
+    """The description of the runs, without their checksum."""
     pieces: tuple[bytes, ...]
 
 
@@ -62,7 +64,7 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a task has to write."""
 
     folder: str
-    """The folder of the generation."""
+    """The path of the folder of the generation."""
     topic: str
     partition: int
     lane: LaneId
@@ -71,18 +73,19 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
-"""A function that writes these files. It may distribute them over several workers."""
+"""A function that writes these files and returns their descriptions. It may distribute the files over several
+workers."""
 OnRunsWritten = Callable[[int, int], None]
-"""A callback that gets the number of runs written so far and the total number of runs."""
+"""A callback that receives the number of runs written so far and the total number of runs."""
 
 
 class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs a compaction moves."""
+    """The rules that select the runs for a compaction."""
 
     topics: tuple[str, ...] = ()
-    """Source topics, as regexes that match the whole name; empty means all topics."""
+    """Source topics, as regexes that match the whole name. An empty tuple means all topics."""
     least: int = PART_RUNS
-    """Smallest number of runs that are worth moving, for one side of a partition."""
+    """Minimum number of runs that are worth moving, for the source side or the target side of a partition."""
 
     def parts(self, state: FlowState) -> list[Part]:
         """Return the runs that can be moved."""
@@ -99,16 +102,16 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     generation: int | None
-    """The number of the generation; None if there was nothing to move."""
+    """The number of the generation; None if there were no runs to move."""
     runs: int
     lanes: int
     files: int
     size_bytes: int
     left: int
-    """Number of lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next
-    compaction."""
+    """Number of lanes whose runs were recorded again during the compaction. Their runs stay in the ledger until the
+    next compaction."""
     trimmed: bool
-    """Whether the ledger has been trimmed. If not, the lease holder will trim it."""
+    """Whether the ledger was trimmed. If it was not, the lease holder will trim it."""
 
 
 def write(work: FileWork) -> ArchiveFile:
@@ -139,9 +142,9 @@ def write(work: FileWork) -> ArchiveFile:
 async def compact(
     store: LedgerStore, folder: Path, wanted: RunSelection, spread: Spread, report: OnRunsWritten
 ) -> Compacted:
-    """Compact the flow of an open ledger into a folder.
+    """Compact the flow of an open ledger into a folder. Return the result.
 
-    Raises EnvironmentFault. After that, the runs of each lane are either in the ledger or completely in the folder.
+    Raises EnvironmentFault. Even then, the runs of each lane are either in the ledger or completely in the folder.
     """
     await store.read_to_end()
     flow = store.state.flow
@@ -187,9 +190,9 @@ async def compact(
 
 
 async def _begin(store: LedgerStore, folder: Path) -> int:
-    """Begin a compaction and return its number, under which no other compaction works.
+    """Record the beginning of a compaction, and return its number. No other compaction has this number.
 
-    The folder may hold generations of a ledger that was lost, so their numbers are taken into account as well.
+    The folder may contain generations of a ledger that was lost, so the number is also higher than theirs.
     """
     state = store.state
     number = 1 + max([state.compaction, *await asyncio.to_thread(generation_numbers, folder)])
@@ -215,7 +218,7 @@ async def _write(
 
 
 def _groups(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    """Yield the parts of each file."""
+    """Group the parts by file, and yield each group."""
     group: list[Part] = []
     for part in found:
         if group and (len(group) >= FILE_PARTS or (group[0].lane, group[0].side) != (part.lane, part.side)):
@@ -252,7 +255,7 @@ def _first(part: ArchivedRuns) -> int:
 
 
 async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
-    """Record these facts; return those that took effect."""
+    """Append these facts, and return the facts that took effect."""
     recorded: list[MapCompacted] = []
     some: list[MapCompacted] = []
     for fact in facts:
@@ -265,9 +268,9 @@ async def _record(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[Map
 
 
 async def _trim(store: LedgerStore) -> bool:
-    """Trim a ledger whose lease was released, because no other process does.
+    """Trim the ledger if its lease was released, because then no other process trims it.
 
-    Return whether nothing is left to be trimmed.
+    Return whether no more runs have to be trimmed.
     """
     if store.has_moved_runs and store.state.released:
         await store.trim()
@@ -275,7 +278,7 @@ async def _trim(store: LedgerStore) -> bool:
 
 
 def _used(state: FlowState) -> set[int]:
-    """Return the generations that the ledger refers to."""
+    """Return the numbers of the generations to which the ledger refers."""
     return {
         piece.archived.generation
         for lane in state.lanes.values()

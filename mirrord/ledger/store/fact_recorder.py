@@ -1,5 +1,5 @@
-"""Writes facts about the supervisor's actions to the flow's ledger, in order, and keeps them until the write
-succeeds."""
+"""Writes facts about the supervisor's actions to the flow's ledger, in order. Facts that cannot be written are kept
+until a later write succeeds."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,14 @@ from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import LaneId
 
 FACTS_AT_ONCE = 100
-"""Largest number of facts in one write. They form one record, and a fact about a topic can take several kilobytes."""
+"""Maximum number of facts in one write. They form one ledger record, and a fact about a topic can take several
+kilobytes."""
 
 log = structlog.get_logger()
 
 
 class Recorder:
-    """The writer of facts for one holder of the lease."""
+    """Writes facts for the process that holds the lease of a flow."""
 
     def __init__(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
         self._store = store
@@ -32,7 +33,7 @@ class Recorder:
 
     @property
     def state(self) -> FlowState:
-        """The folded state of the ledger, up to the entry that was read last."""
+        """The state of the ledger, folded up to the last entry that was read."""
         return self._store.state
 
     @property
@@ -45,8 +46,8 @@ class Recorder:
         await self._store.read_to_end()
 
     async def bind(self, names: Sequence[CopyNamed]) -> None:
-        """Record chosen names of target topics in the ledger. Names that cannot be recorded are chosen again the next
-        time."""
+        """Record chosen names of target topics in the ledger. A name that cannot be recorded is chosen again at the
+        next call."""
         for named in names:
             log.info("copy_named", **msgspec.structs.asdict(named))
         with suppress(LedgerUnavailable):
@@ -54,14 +55,14 @@ class Recorder:
                 await self._store.append(self._keeper.epoch, names)
 
     async def write_now(self, fact: AnyFact) -> bool:
-        """Write a fact, and return whether it takes effect. If the write fails, the fact is not kept for a retry."""
+        """Write a fact, and return whether it took effect. A fact that cannot be written is not kept for a retry."""
         with suppress(LedgerUnavailable):
             if self._keeper.is_valid:
                 return all(await self._store.append(self._keeper.epoch, (fact,)))
         return False
 
     async def save(self, records: Sequence[Progress]) -> bool:
-        """Write records to the state topic; return False if that fails. They are not kept for a retry."""
+        """Write records to the state topic. Return False if that fails. The records are not kept for a retry."""
         if not records:
             return True
         if not self._keeper.is_valid:
@@ -73,15 +74,15 @@ class Recorder:
         return True
 
     async def remove(self, records: Sequence[LaneId]) -> None:
-        """Remove records about the ends of source partitions from the state topic. If that fails, the next caller tries
-        it again."""
+        """Remove records about the ends of source partitions from the state topic. If that fails, a later call has to
+        repeat it."""
         with suppress(LedgerUnavailable):
             if records and self._keeper.is_valid:
                 await self._store.remove(records)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
-        """Write these facts, after earlier ones that could not be written. Return False if some could not be written
-        now; they are kept for the next call."""
+        """Write these facts, after the earlier facts that could not be written. Return False if some facts still cannot
+        be written. They are kept for the next call."""
         self._unwritten += facts
         async with self._writing:
             while taken := self._unwritten[:FACTS_AT_ONCE]:

@@ -1,4 +1,5 @@
-"""Reads the entries of a ledger from its first one on, to display them. It creates nothing and writes nothing."""
+"""Reads the entries of a ledger from the first one on, in order to display them. It creates nothing and writes
+nothing."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
@@ -25,27 +26,27 @@ class ReadEntry(NamedTuple):
     offset: int
     entry: Entry | LedgerCorrupt
     bound: FactBindings | None
-    """None if this can no longer be determined, because the entries before it were trimmed."""
+    """For each fact, whether it took effect. None if this cannot be determined any more, because earlier entries were
+    trimmed."""
     left: int
-    """Number of remaining entries, among those that were in the ledger when reading began."""
+    """Number of entries that are still to be read, among those that the ledger contained when reading began."""
 
 
 class LedgerReading:
-    """A reader of a ledger from its first entry on."""
+    """Reads a ledger from its first entry on, and folds the entries."""
 
     def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
         self._memory = memory
         self.state = FlowState(memory=memory)
-        """The state folded up to the last entry that was read. Before the first entry, it is restored from the
-        snapshots if necessary.
-        """
+        """The state, folded up to the last entry that was read. Before the first entry, it is restored from the
+        snapshots if earlier entries were trimmed."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
-        """Yield all entries. With `follow`, also wait for new ones, and never end.
+        """Yield all entries. With `follow`, also wait for new entries, without end.
 
-        Raises LedgerMissing, LedgerUnavailable, and LogTrimmed if the ledger is trimmed faster than it is read. If the
-        ledger lost entries, raises LedgerWentBack after the last one.
+        Raises LedgerMissing and LedgerUnavailable. Raises LogTrimmed if the ledger is trimmed faster than it is read.
+        If the ledger has lost entries, raises LedgerWentBack after the last entry.
         """
         await self._log.open(create=False)
         try:
@@ -83,26 +84,26 @@ class LedgerReading:
 
 
 def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
-    """Read the losses of topics without a lane from the state topic, because no entry of the ledger holds them."""
+    """Read the losses of topics that never had a lane from the state topic, because no entry of the ledger contains
+    them."""
     for record in records:
         if isinstance(record, Progress) and record.source is not None:
             state.accept_progress(record)
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
-    """Read the ledger to its end and return every verdict that it still holds. `see` is called with each fact that took
-    effect.
+    """Read the ledger to its end, and return every verdict that it still holds. `see` is called with each fact that
+    took effect.
 
-    Raises LedgerMissing, LedgerUnavailable, and LedgerCorrupt, because the content of a corrupt entry would otherwise
-    be silently missing.
+    Raises LedgerMissing and LedgerUnavailable. Raises LedgerCorrupt if an entry is corrupt, because its verdicts would
+    otherwise be missing without notice.
     """
     gaps: Gaps | None = None
     try:
         async with aclosing(reading.entries(follow=False)) as entries:
             async for read in entries:
                 if gaps is None:
-                    # Facts that the ledger still holds may be in its snapshots as well, but only its entries say when
-                    # they were recorded.
+                    # A fact may be both in an entry and in a snapshot. Only the entry says when the fact was recorded.
                     gaps = Gaps(reading.state)
                 if isinstance(read.entry, LedgerCorrupt):
                     raise read.entry

@@ -1,11 +1,12 @@
 """Ensures that only one job of each kind runs for a flow at a time, on whatever machine. The lease of a job is kept in
 the ledger (`mirrord.ledger.facts.jobs`).
 
-While Spark works on a job for minutes, its thread is busy. So a separate thread keeps the lease. That thread takes the
-lease when no other process is running the job. It reports periodically that the job is alive and how much is done, and
-records how the job ended. If the ledger says that another process is running the job, the thread waits until that
-process has been silent for the length of its lease. It does not wait for a process that is known to be dead. Clocks of
-different machines are never compared.
+The thread that runs a job is busy for minutes while Spark works. The lease is therefore kept by a separate thread. This
+thread takes the lease when no other process runs the job. It periodically records that the job is alive and how much of
+it is done. Finally, it records how the job ended.
+
+If the ledger says that another process runs the job, the thread waits until that process has been silent for the length
+of its lease. It does not wait for a process that is known to be dead. Clocks of different machines are never compared.
 """
 
 import asyncio
@@ -38,18 +39,18 @@ log = structlog.get_logger()
 
 
 class JobBusy(EnvironmentFault):
-    """Another process is running the job."""
+    """Raised when another process is running the job."""
 
 
 class JobNotRecorded(EnvironmentFault):
-    """No other process is running the job, but the ledger cannot record that this one is.
+    """Raised when no other process runs the job, but the ledger cannot record that this process runs it.
 
-    Perhaps this process may read the ledger but not write to it.
+    The process may, for example, be permitted to read the ledger but not to write to it.
     """
 
 
 class _Held(msgspec.Struct):
-    """The lease on the job for one flow, and the outcome to be recorded."""
+    """The lease of the job for one flow, and the outcome that will be recorded."""
 
     flow: str
     store: LedgerStore
@@ -59,11 +60,13 @@ class _Held(msgspec.Struct):
 
 
 class JobLease:
-    """The lease on a job for several flows: a context manager around the work.
+    """The lease of a job for several flows. It is used as a context manager around the work.
 
-    Entering raises JobBusy if another process is running the job, JobNotRecorded, or other EnvironmentFaults if a
-    ledger cannot be read. A flow that has never run is skipped. If the lease turns out to be lost, this process ends:
-    it was suspended for longer than the lease lasts, and another process is running the job.
+    Entering raises JobBusy if another process runs the job, and JobNotRecorded if the ledger cannot be written. Other
+    EnvironmentFaults are raised if a ledger cannot be read. A flow that has never run is skipped.
+
+    If the lease turns out to be lost, this process ends. It was then suspended for longer than the lease lasts, and
+    another process runs the job.
     """
 
     def __init__(self, config: Config, job: Job) -> None:
@@ -95,27 +98,27 @@ class JobLease:
         self.end()
 
     def progress(self, done: int, every: int) -> None:
-        """Set how much of the work is done, out of `every`. The next renewal records it."""
+        """Set how many units of the work are done, out of `every`. The next renewal records these numbers."""
         self._progress = (done, every)
 
     def set_outcome(self, flow: str, outcome: JobOutcome, line: str) -> None:
-        """Set the outcome of the job for one flow; the ledger records it at the end."""
+        """Set the outcome of the job for one flow. It is recorded when the job ends."""
         for held in self._held:
             if held.flow == flow:
                 held.outcome, held.line = outcome, line
 
     def set_every_outcome(self, outcome: JobOutcome, line: str) -> None:
-        """Set the same outcome for all flows."""
+        """Set the same outcome of the job for all flows."""
         for held in self._held:
             held.outcome, held.line = outcome, line
 
     def end(self) -> None:
-        """Record how the job ended, and wait a few seconds at most for that. May be called again."""
+        """Record how the job ended. Wait at most a few seconds until this is recorded. Further calls have no effect."""
         if self._loop is not None and self._ending is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join(END_S + 1)
 
-    # the thread of the lease
+    # The thread that keeps the lease.
 
     def _run(self) -> None:
         try:
@@ -149,9 +152,9 @@ class JobLease:
             await asyncio.gather(*(held.store.close() for held in self._held))
 
     async def _until_free(self, store: LedgerStore) -> bool:
-        """Wait until no other process is running the job.
+        """Wait until no other process runs the job.
 
-        Return False if the flow has never run. Raises JobBusy if another process shows that it is alive.
+        Return False if the flow has never run. Raises JobBusy if another process proves to be alive.
         """
         try:
             await store.open(read_only=True)

@@ -1,4 +1,4 @@
-"""The ledger's topics on a real cluster."""
+"""The ledger topic and the state topic of a flow on a real cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -13,13 +13,13 @@ from mirrord.ledger.store.topics import LedgerTopics
 
 
 class KafkaLog:
-    """A `LedgerLog` over the topics of one flow on its target cluster."""
+    """A `LedgerLog` for the two topics of one flow on its target cluster."""
 
     def __init__(
         self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
     ) -> None:
-        """`alone` says that the flow has no state topic. Its ledger can then be read only if no entry was removed from
-        it."""
+        """Create the log without connecting. `alone` says that the flow has no state topic. Such a ledger can only be
+        read if no entry was removed from it."""
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
         self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
@@ -29,7 +29,7 @@ class KafkaLog:
 
     @property
     def topic(self) -> str:
-        """The ledger topic's name."""
+        """The name of the ledger topic."""
         return self._topics.ledger
 
     @property
@@ -38,7 +38,7 @@ class KafkaLog:
         return self._state.position
 
     async def open(self, *, create: bool, again: bool = False) -> None:
-        """Find or create the topics, and connect. `again` also creates a ledger topic that was deleted."""
+        """Find or create the two topics, and connect. With `again`, also create a ledger topic that was deleted."""
         try:
             await self._topics.find(create=create, again=again)
         except BaseException:
@@ -46,11 +46,11 @@ class KafkaLog:
             raise
 
     async def ends(self) -> LogEnds:
-        """Ask the leaders for the ends of both topics."""
+        """Return the ends of both topics, as their leaders report them."""
         return (await self._topics.ends())[0]
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Ask the ledger's leader where a leader epoch ends."""
+        """Return the end of a leader epoch of the ledger topic, as its leader reports it."""
         return await self._topics.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
@@ -68,7 +68,7 @@ class KafkaLog:
         self._ledger.seek(offset)
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Return the next records of both topics, as soon as there are some in one of them."""
+        """Return the next records of both topics, as soon as one of the topics has new records."""
         if self._alone:
             return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
         await asyncio.wait((self._ledger.polling(), self._state.polling()), return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +81,7 @@ class KafkaLog:
         return read
 
     async def prepare(self) -> None:
-        """Connect the writers of both topics."""
+        """Connect the writers of both topics in advance."""
         await asyncio.gather(self._entries.prepare(), self._rows.prepare())
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
@@ -93,7 +93,7 @@ class KafkaLog:
         await self._rows.write([(row.key.encode(), row.value) for row in rows])
 
     async def delete_below(self, offset: int) -> None:
-        """Delete the ledger's records below an offset (DeleteRecords)."""
+        """Delete the records of the ledger topic below an offset (DeleteRecords)."""
         await self._topics.delete_below(offset)
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ class KafkaLog:
                 raise LogTrimmed from None
             if position > ends.end:
                 raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
-            # A leader that does not know the epoch answers in the same way.
+            # A leader that does not know the epoch gives the same answer.
             if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
                 raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
             return []

@@ -1,21 +1,21 @@
-"""The lease on a flow: who may write, until when, and from when on a former holder can no longer write.
+"""The lease of a flow: who may write, until when, and from when on a former holder can no longer write.
 
-Clocks of different processes are never compared. The holder measures the lease from before it sent a renewal, and
-everyone else measures it from when they saw the renewal. So a lease ends for its holder before it ends for others. A
-renewal may be acknowledged although another daemon has taken the flow in the meantime. It therefore takes effect only
-if the ledger was then read to its end and still showed the lease.
+Clocks of different processes are never compared. The holder measures the lease from the time before it sent a renewal.
+All other processes measure it from the time at which they saw the renewal. The lease therefore ends for its holder
+before it ends for the others. A renewal may be acknowledged although another daemon has taken the flow in the meantime.
+It takes effect only if the ledger, read to its end afterwards, still shows the lease.
 
-A renewal that was sent before a `LeaseTaken` may remain valid for its sender until its time is over. For this reason a
-daemon that takes the flow keeps in `settled_from` when the last writer under an older lease must have stopped. After
-that, its renewals say so (`LeaseRenewed.settled`). Lanes wait according to the times in `LaneTaken`
-(`FlowSetup.barrier_s`), which are those of the former holder.
+A renewal that was sent before a `LeaseTaken` may remain valid for its sender until its time is over. A daemon that
+takes the flow therefore keeps in `settled_from` the time from which on no writer under an older lease can still write.
+From that time on, its renewals say so (`LeaseRenewed.settled`). Lanes wait according to the times of the former holder,
+which `LaneTaken` contains (`FlowSetup.barrier_s`).
 
-A daemon on Ray outlives its supervisor's process. The process that replaces it appends `LeaseContinued` and continues
-under the same epoch, so the writers under the lease are not affected. A process that had continued the lease before,
-and was wrongly thought dead, is superseded.
+A daemon on Ray outlives the process of its supervisor. The process that replaces it appends `LeaseContinued` and
+continues under the same epoch, so the writers under the lease are not affected. If an earlier process of the daemon was
+thought dead but still runs, it is superseded.
 
-Only the holder's renewals are recorded. The replicators under a lease do not influence whether its holder counts as
-alive: a dead holder is replaced even if its replicators keep running, and they learn of it from the ledger.
+Only the renewals of the holder are recorded. Whether the replicators of a lease are alive has no effect on the lease. A
+dead holder is replaced even if its replicators keep running, and they read in the ledger that it was replaced.
 """
 
 import asyncio
@@ -36,52 +36,50 @@ from mirrord.runtime.clock import Clock
 RENEWALS_PER_TTL = 3
 NEVER = float("-inf")
 LOOK_SECONDS = 1.0
-"""Interval at which a standby checks whether a holder on the same machine is still alive, in seconds."""
+"""Interval in seconds at which a standby checks whether a holder on the same machine is still alive."""
 
 log = structlog.get_logger()
 
 
 class Superseded(MirrordError):
-    """Ray started another process of this daemon while this one was thought dead. This process ends."""
+    """Raised when another process of this daemon has taken over, because Ray thought that this process was dead. This
+    process must end."""
 
 
 class LeaseKeeper:
-    """The keeper that takes, renews and releases the lease of one flow for this process.
+    """Takes, renews and releases the lease of one flow for this process.
 
-    The daemon calls `acquire`; every other process that works under the lease calls `join`. After that, the keeper
-    follows the lease in the background. Right before each write, a writer checks that `clock.monotonic() <
-    valid_until`, on the clock of this keeper.
+    The daemon calls `acquire`. Every other process that works under the lease calls `join`. From then on, the keeper
+    follows the lease in the background. Immediately before each write, a writer checks that `clock.monotonic() <
+    valid_until`, with the clock of this keeper.
     """
 
     def __init__(
         self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
     ) -> None:
-        """`held_before` says that this process has held the lease before, so any process of its daemon that holds it
-        now started later.
-        """
+        """Begin without a lease. `held_before` says that this process has held the lease before. If another process of
+        its daemon holds the lease now, that process was started later."""
         self.epoch = 0
-        """The lease epoch that this process works under; 0 before `acquire` and `join`."""
+        """The epoch of the lease under which this process works; 0 before `acquire` and `join`."""
         self.valid_until = NEVER
-        """Monotonic time until which no other daemon holds the lease, in seconds."""
+        """Monotonic time in seconds until which no other daemon can hold the lease."""
         self.settled_from = NEVER
-        """Monotonic time until which a writer under an older lease may still believe that it may write, in seconds."""
+        """Monotonic time in seconds until which a writer under an older lease may still believe that it may write."""
         self.former_ended = False
-        """True if all writers under older leases are known to have ended, so only requests that were already in flight
-        can still arrive.
-        """
+        """True if all writers under older leases are known to have ended. Only requests that were already in flight can
+        then still arrive."""
         self.lost = asyncio.Event()
-        """Set when another daemon took the lease, when the ledger can no longer be read, or when some of its entries
-        were trimmed before they were read. One of those entries may have given a lane of this process to another
-        replicator.
-        """
+        """Set when another daemon has taken the lease, or when the ledger can no longer be read. Also set when entries
+        were trimmed before they were read, because one of them may have given a lane of this process to another
+        replicator."""
         self.trouble = ""
         """Why the last renewal failed; empty while renewals succeed."""
         self.turn = 0
-        """The number of this process among the processes of its daemon under the lease; 0 before `acquire`."""
+        """The number of this process among the processes of its daemon that have held this lease; 0 before
+        `acquire`."""
         self.superseded = asyncio.Event()
-        """Set when another process of the same daemon continued the lease. This process must not end any
-        replicators.
-        """
+        """Set when another process of the same daemon has continued the lease. This process must not end any
+        replicators then."""
         self._store = store
         self._holder = holder
         self._ttl_ms = ttl_ms
@@ -107,10 +105,10 @@ class LeaseKeeper:
         return self._clock.monotonic() < self.valid_until
 
     async def acquire(self) -> int:
-        """Take the lease, or continue the one that this daemon has, and return its epoch. While another daemon holds
-        the lease, wait as a standby.
+        """Take the lease, or continue the lease that this daemon already holds, and return its epoch. While another
+        daemon holds the lease, wait as a standby.
 
-        Raises Superseded and the errors that end the ledger's store. If the ledger is unavailable for a while, this
+        Raises Superseded, and the errors that end the ledger's store. If the ledger is temporarily unavailable, this
         method waits.
         """
         while True:
@@ -129,29 +127,29 @@ class LeaseKeeper:
                 await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
 
     async def join(self, epoch: int) -> None:
-        """Work under the lease of this epoch. It is valid once the ledger has been read and shows the same lease."""
+        """Work under the lease of this epoch. This process may write as soon as the ledger, read to its end, shows the
+        same lease."""
         self.epoch = epoch
         with suppress(LedgerUnavailable):
             await self._renew()
         self._start()
 
     async def release(self) -> None:
-        """Release the lease after the lanes were drained.
+        """Release the lease after all lanes were drained.
 
-        Raises LedgerUnavailable. The lease then ends when its time is over.
+        Raises LedgerUnavailable. The lease then remains until it expires.
         """
         await self._stop()
         if self.epoch and not self.lost.is_set():
             await self._store.append(self.epoch, [LeaseReleased(self.epoch)])
 
     async def close(self) -> None:
-        """Stop renewing, without releasing the lease."""
+        """Stop renewing the lease, without releasing it."""
         await self._stop()
 
     async def _until_free(self) -> None:
         """Wait until the current lease is released, its holder is dead, or the holder was silent for the length of the
-        lease.
-        """
+        lease."""
         while not self._is_free() and not self._is_own:
             state = self._store.state
             self._sign.clear()
@@ -159,8 +157,8 @@ class LeaseKeeper:
             if silence > 0:
                 await self._wait(min(silence, LOOK_SECONDS))
                 continue
-            # Signs of life may have arrived while this process was not running. Read the ledger before concluding that
-            # there are none.
+            # Renewals may have arrived while this process was suspended. The ledger must be read before the holder
+            # counts as silent.
             epoch, seen = state.lease_epoch, self._seen
             await self._store.read_to_end()
             if (self._store.state.lease_epoch, self._seen) == (epoch, seen):
@@ -168,12 +166,12 @@ class LeaseKeeper:
 
     @property
     def _is_own(self) -> bool:
-        """Whether a process of this daemon holds the lease: this one, or one that has died."""
+        """Whether a process of this daemon holds the lease, either this process or one that has died."""
         state = self._store.state
         return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
 
     async def _continue(self) -> bool:
-        """Continue the lease of this daemon, if it has one. Raises Superseded."""
+        """Continue the lease of this daemon, and return whether there is one. Raises Superseded."""
         state = self._store.state
         if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
             self.superseded.set()
@@ -189,7 +187,7 @@ class LeaseKeeper:
             return False
         self.epoch, self._took = epoch, True
         self.valid_until = sent + self._ttl_ms / 1000
-        # Nothing is known about earlier leases, so allow for as much time as any writer can have had.
+        # Nothing is known about earlier leases, so the longest possible time of a writer is assumed.
         self.settled_from = self._clock.monotonic() + self._ttl_ms / 1000
         log.info("lease_continued", epoch=epoch, turn=turn)
         return True
@@ -206,7 +204,7 @@ class LeaseKeeper:
         return not state.lease_epoch or state.released or (state.holder is not None and is_dead(state.holder))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait until the lease changes or its holder shows that it is alive, but at most this number of seconds."""
+        """Wait until the lease changes or its holder renews it, but at most for this number of seconds."""
         waits = [asyncio.ensure_future(self._sign.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -235,9 +233,9 @@ class LeaseKeeper:
         return True
 
     def _all_ended(self) -> bool:
-        """Return whether all writers under the current lease and under earlier ones have ended.
+        """Return whether all writers under the current lease and under earlier leases have ended.
 
-        False if that is not certain.
+        The result is False if this is not certain.
         """
         state, renewal = self._store.state, self._store.renewal
         holder = state.holder
@@ -277,7 +275,7 @@ class LeaseKeeper:
 
     async def _renew(self) -> None:
         if self._took and not self.is_valid:
-            # This process was silent long enough for another daemon to take the flow, or to rebuild its ledger.
+            # This process was silent for so long that another daemon may have taken the flow or rebuilt its ledger.
             await self._store.read_to_end()
             if self.lost.is_set():
                 return
@@ -290,7 +288,7 @@ class LeaseKeeper:
             self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
 
     def _too_slow(self, began: float) -> str:
-        """Return why a renewal that succeeded came too late to count; empty if it counted."""
+        """Return a text if a successful renewal came too late to take effect; otherwise an empty string."""
         took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
         if self.lost.is_set() or took < ttl_s:
             return ""
@@ -298,7 +296,7 @@ class LeaseKeeper:
         return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
 
     async def _write_renewal(self) -> None:
-        """Show the standbys that the holder is alive, and record how far the ledger reaches."""
+        """Write a renewal, which shows the standbys that the holder is alive, and record how far the ledger extends."""
         self._beat += 1
         settled = self._clock.monotonic() >= self.settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
@@ -309,7 +307,8 @@ class LeaseKeeper:
         self._saved_end = end
 
     def _trim(self) -> None:
-        """Trim the ledger if this process took the lease. This runs next to the renewals, because it may take long."""
+        """Start trimming the ledger if this process has taken the lease. The trim may take long, so it runs
+        concurrently with the renewals."""
         if self._took and self._store.is_long and (self._trimming is None or self._trimming.done()):
             self._trimming = asyncio.create_task(self._trim_once())
 
@@ -339,8 +338,8 @@ class LeaseKeeper:
             self._see(state)
 
     def _is_rival(self, fact: LeaseContinued) -> bool:
-        """Return whether this fact is from another process of this daemon, which continued the lease although this one
-        still runs."""
+        """Return whether this fact is from another process of this daemon. That process has continued the lease
+        although this process is still running."""
         return self._is_of_daemon(fact.holder) and fact.holder != self._holder
 
     def _see(self, state: FlowState) -> None:

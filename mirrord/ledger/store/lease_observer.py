@@ -1,6 +1,6 @@
-"""Reports the holder of a flow's lease, and the time since its last renewal was seen.
+"""Reports who holds the lease of a flow, and how long ago a renewal of the lease was last seen.
 
-Clocks of different machines are not compared: only renewals that this process has seen count.
+Clocks of different machines are not compared. Only renewals that this process has seen count.
 """
 
 from mirrord.ledger.facts.core import LeaseRenewed
@@ -12,7 +12,7 @@ from mirrord.runtime.clock import Clock
 
 
 def lease_status(state: FlowState, age_ms: int) -> LeaseStatus | None:
-    """Return the lease according to the ledger, renewed `age_ms` ago; None when no daemon holds it."""
+    """Return the lease according to the ledger, with its age `age_ms`. Return None if no daemon holds the lease."""
     holder = state.holder
     if holder is None or state.released:
         return None
@@ -21,20 +21,20 @@ def lease_status(state: FlowState, age_ms: int) -> LeaseStatus | None:
 
 
 class SeenLease:
-    """The time when the lease of one flow was last seen to be renewed."""
+    """Remembers when this process last saw a renewal of one flow's lease."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen = 0.0
 
     def follow(self, store: LedgerStore) -> None:
-        """Follow the renewals in a ledger that has just been opened."""
+        """Watch the renewals in a ledger that was just opened."""
         self._seen = self._clock.monotonic()
         store.on_record(self._take)
 
     @property
     def age_s(self) -> float:
-        """Time since the last renewal was seen, in seconds."""
+        """The number of seconds since this process last saw a renewal."""
         return self._clock.monotonic() - self._seen
 
     def _take(self, record: StateRecord) -> None:

@@ -1,4 +1,4 @@
-"""The common base of replicators and followers of consumer groups, which work under a lease that their daemon holds."""
+"""The common base class of replicators and group followers. Both work under a lease that their daemon holds."""
 
 import os
 import socket
@@ -15,14 +15,15 @@ from mirrord.runtime.tasks import BackgroundTasks
 
 
 class LeasedWorker:
-    """A base class for workers of one flow. It reads the flow's ledger and follows the lease that the ledger shows.
+    """A base class for workers of one flow. It reads the flow's ledger and observes the lease in the ledger.
 
     A worker never takes or renews the lease. Its life cycle is:
 
-    - The subclass's `open` calls `_join`, which reads the ledger and joins the lease, and starts the work as `_tasks`.
-    - Right before each write, the subclass checks `_may_write`.
-    - When another daemon takes the lease, `until_lost` returns. The worker never has work again, so its owner ends it.
-    - The subclass's `close` calls `_leave`, also after an `open` that failed.
+    - The method `open` of the subclass calls `_join`, which reads the ledger and joins the lease. It then starts the
+      work as `_tasks`.
+    - Immediately before each write, the subclass checks `_may_write`.
+    - When another daemon takes the lease, `until_lost` returns. The worker can do no more work, so its owner ends it.
+    - The method `close` of the subclass calls `_leave`, even if `open` has failed.
 
     All methods run on the event loop on which the worker was opened.
     """
@@ -36,9 +37,9 @@ class LeasedWorker:
         tasks: BackgroundTasks,
         clock: Clock | None = None,
     ) -> None:
-        """`name` must never be used again, because it is recorded in the ledger. `topics` is a new connection to
-        the flow's ledger that has not been opened yet. `tasks` keeps this worker's background tasks, and defines the
-        event that is logged when one of them fails."""
+        """Create the worker without connecting. `name` must never be used again, because the ledger refers to it.
+        `topics` is a new, unopened connection to the flow's ledger. `tasks` runs the background tasks of this worker,
+        and defines the event that is logged if one of them fails."""
         self.name = name
         self._clock = clock or SystemClock()
         self._store = LedgerStore(topics, self._clock, memory=run_memory(flow))
@@ -47,14 +48,14 @@ class LeasedWorker:
         self._tasks = tasks
 
     async def until_lost(self) -> None:
-        """Wait until another holder has the lease. This worker then has nothing to do any more."""
+        """Wait until another daemon has the lease. This worker can do no more work then."""
         await self._lease.lost.wait()
 
     async def _join(self, lease_epoch: int) -> None:
-        """Read the ledger to its end and join the lease of this epoch.
+        """Read the ledger to its end, and join the lease of this epoch.
 
-        The daemon has created the ledger: a worker that does not find it must not make an empty one. Raises
-        LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        The daemon has created the ledger, so a worker never creates one. Raises LedgerMissing, LedgerUnavailable,
+        LedgerCorrupt and LedgerWentBack.
         """
         await self._store.open(create=False)
         await self._lease.join(lease_epoch)
@@ -64,7 +65,7 @@ class LeasedWorker:
         return self._lease.is_valid
 
     async def _leave(self, close_connections: Callable[[], Awaitable[None]]) -> None:
-        """End the tasks, close the connections that they use, and then leave the lease and close the ledger."""
+        """End the tasks, close the connections that the tasks use, and then leave the lease and close the ledger."""
         await self._tasks.end()
         await close_connections()
         await self._lease.close()

@@ -1,7 +1,8 @@
-"""The interface between a ledger store and its two topics: bytes at offsets, and bytes under keys.
+"""The interface between a ledger store and its two topics: values at offsets in the ledger topic, and values under keys
+in the state topic.
 
-`kafka_log.py` implements it for real topics, and `memory_log.py` in memory, for tests. The same contract tests run
-against both.
+`kafka_log.py` implements the interface for real topics, and `memory_log.py` implements it in memory for tests. The same
+contract tests run against both implementations.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -20,54 +21,56 @@ class LedgerRow(NamedTuple):
 
 
 class StateRow(NamedTuple):
-    """A record of the state topic. Without a value it removes its key."""
+    """A record of the state topic. A record without a value removes its key."""
 
     key: str
     value: bytes | None
 
 
 class LogEnds(NamedTuple):
-    """The starts and ends of both topics at one moment. Everything below an end was replicated."""
+    """The bounds of the ledger topic and the end of the state topic, requested at the same time. All records below an
+    end are replicated."""
 
     topic_id: TopicId
     """The id of the ledger topic."""
     start: int
     end: int
     leader_epoch: int
-    """The newest leader epoch in the ledger below `end`."""
+    """The newest leader epoch of the ledger records below `end`."""
     state_end: int
 
 
 class LogTrimmed(Exception):
-    """The ledger starts after the requested offset."""
+    """Raised when the ledger's log start offset is above the requested offset."""
 
 
 class LedgerLog(Protocol):
-    """A connection to the two topics of a flow.
+    """A connection to the ledger topic and the state topic of a flow.
 
-    Every operation that fails for lack of an answer raises LedgerUnavailable, and the log remains usable. An append or
-    a save that failed may still take effect, even later.
+    An operation that gets no answer raises LedgerUnavailable, and the connection remains usable. An append or a save
+    that has failed may still take effect, even later.
     """
 
     @property
     def topic(self) -> str:
-        """The ledger topic's name."""
+        """The name of the ledger topic."""
         ...
 
     async def open(self, *, create: bool) -> None:
-        """Connect. If the topics are missing, create them or raise LedgerMissing."""
+        """Connect to both topics. If a topic is missing, create it with `create`, or else raise LedgerMissing."""
         ...
 
     async def ends(self) -> LogEnds:
-        """Ask the leaders for the starts and ends of both topics."""
+        """Return the bounds of both topics, as their leaders report them."""
         ...
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return where this leader epoch of the ledger ends according to its leader, or -1 if the leader cannot say."""
+        """Return the end of this leader epoch of the ledger topic, as the leader reports it. Return -1 if the leader
+        does not know the epoch."""
         ...
 
     def load_state(self) -> AsyncIterator[StateRow]:
-        """Yield all records of the state topic, from its start up to its current end. `read` continues after them."""
+        """Yield all records of the state topic, from its start to its current end. `read` continues after them."""
         ...
 
     def seek(self, offset: int) -> None:
@@ -80,32 +83,33 @@ class LedgerLog(Protocol):
         ...
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next records of both topics.
+        """Wait for the next records of either topic, and return them.
 
-        Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer holds what was read from it, and StateLost if
-        the state topic no longer does.
+        Raises LogTrimmed. Raises LedgerWentBack if the ledger no longer contains records that were read from it. Raises
+        StateLost if the state topic no longer does.
         """
         ...
 
     async def prepare(self) -> None:
-        """Get ready for `append` and `save`, so that their first calls are not delayed. Raises nothing."""
+        """Prepare `append` and `save`, so that their first calls are not delayed. Errors are not raised."""
         ...
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
-        """Append values to the ledger and return their offsets (-1 if unknown) when all of them are replicated.
+        """Append values to the ledger. Return their offsets when all of them are replicated. An offset is -1 if it is
+        unknown.
 
-        After a failed append, all of them, only the first ones, or none may be in the ledger.
+        After a failed append, the ledger may contain all of the values, only the first ones, or none.
         """
         ...
 
     async def save(self, rows: Sequence[StateRow]) -> None:
-        """Append records to the state topic, and return when all of them are replicated."""
+        """Append records to the state topic. Return when all of them are replicated."""
         ...
 
     async def delete_below(self, offset: int) -> None:
-        """Remove the ledger's records below an offset."""
+        """Delete the records of the ledger below an offset."""
         ...
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Close all connections."""
         ...

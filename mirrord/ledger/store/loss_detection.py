@@ -1,5 +1,5 @@
-"""Detects that a ledger has lost its end or is another topic, and saves the proof in the state topic, where later
-starts find it."""
+"""Detects that a ledger has lost entries or that its topic is a different topic. The proof is saved in the state topic,
+so that later starts find it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,37 +19,38 @@ RETRY_SECONDS = 0.5
 
 
 class LedgerWatch:
-    """The detection of losses for one store's ledger. It raises LedgerWentBack if it finds a loss."""
+    """Detects losses in the ledger of one store. Its methods raise LedgerWentBack if they find a loss."""
 
     def __init__(self, log: LedgerLog) -> None:
         self.remembered: LedgerEnd | None = None
-        """How far an earlier store of this process knew the ledger to reach."""
+        """How far the ledger extended according to an earlier store of this process; None if there was none."""
         self._log = log
         self._saved: LedgerEnd | None = None
-        """The newest recorded end in the state topic."""
+        """The newest end that the state topic records."""
         self._evidence: Evidence | None = None
         self._lost: LedgerEnd | None = None
-        """The recorded end that proves a loss."""
+        """The recorded end that proves a loss; None if no loss was found."""
         self._verified = -1
-        """The newest leader epoch under which all entries read so far were confirmed to exist."""
+        """The newest leader epoch for which the existence of all entries read so far was confirmed."""
         self._lease_epoch = 0
         self._grants: tuple[tuple[LaneId, int], ...] = ()
 
     @property
     def known(self) -> LedgerEnd | None:
-        """How far the ledger was known to reach; None if it has not been read."""
+        """How far the ledger was known to extend; None if it has not been read. If a loss was found, the recorded end
+        that proves it."""
         if self._lost is not None:
             return self._lost
         return self._evidence.read if self._evidence is not None else self.remembered
 
     def may_save(self, recorded: LedgerEnd) -> bool:
-        """Return whether the end may be recorded, that is, whether it does not replace one that reaches further."""
+        """Return whether this end may be recorded in the state topic. It must not replace a recorded end that is higher
+        or belongs to another ledger topic."""
         saved = self._saved
         return saved is None or (saved.topic_id == recorded.topic_id and saved.end <= recorded.end)
 
     async def check_recorded_ends(self, records: Iterable[StateRecord], ends: LogEnds) -> None:
-        """Compare the ends that the state topic records with the ends that the brokers reported after that topic was
-        read."""
+        """Compare the ends that the state topic records with the ends that the brokers reported later."""
         recorded_ends = [recorded for record in records if (recorded := recorded_end(record)) is not None]
         self._saved = max(recorded_ends, key=lambda recorded: recorded.end, default=None)
         self._verified = -1
@@ -57,14 +58,14 @@ class LedgerWatch:
         for recorded in recorded_ends:
             await self._check(recorded, ends)
         saved = self._saved
-        # After `mirrord rebuild` the state topic names the new ledger, so nothing that is known about the old one
-        # applies to it.
+        # After `mirrord rebuild`, the state topic names the new ledger. Knowledge about the old ledger then no longer
+        # applies.
         rebuilt = mine is not None and saved is not None and mine.topic_id != saved.topic_id
         if mine is not None and not rebuilt:
             await self._check(mine, ends)
 
     def begin(self, state: FlowState, renewal: LeaseRenewed | None, ends: LogEnds) -> None:
-        """Start from a state that was restored from snapshots. The entries after them are read next."""
+        """Start from a state that was restored from snapshots. The entries after the snapshots are read next."""
         self._evidence = Evidence(ends.topic_id, state.next_offset, ends.leader_epoch)
         self._know(_end_of(ends))
         self._verified = ends.leader_epoch
@@ -75,7 +76,7 @@ class LedgerWatch:
     def check_state(self, state: FlowState) -> None:
         """Check the state after the ledger was read to its end.
 
-        It must contain the lease and the grants under which records of the state topic were written.
+        The state must contain the lease and the grants under which records of the state topic were written.
         """
         if self._lease_epoch > state.lease_epoch:
             self.lose(f"lacks the lease {self._lease_epoch}, under which the state topic was written")
@@ -86,7 +87,7 @@ class LedgerWatch:
                 self.lose(f"lacks grant {grant} of {name}, under which the state topic was written")
 
     async def ends(self, acknowledged: int) -> LogEnds:
-        """Ask for the ends of both topics. The ledger must reach at least up to `acknowledged`, the end of this store's
+        """Return the bounds of both topics. The ledger must extend at least to `acknowledged`, the end of this store's
         acknowledged appends."""
         evidence = self._evidence
         if evidence is None:
@@ -103,7 +104,7 @@ class LedgerWatch:
         return ends
 
     def take(self, row: LedgerRow) -> None:
-        """Check that the next entry does not contradict what is known."""
+        """Check that the next entry does not contradict the known leader epochs and recorded ends."""
         if self._evidence is None:
             raise RuntimeError("the store is not open")
         try:
@@ -112,7 +113,7 @@ class LedgerWatch:
             self.lose(_lost_below(contradicted.recorded), contradicted.recorded)
 
     def hear(self, record: StateRecord) -> None:
-        """Process a record of the state topic, which may say how far the ledger reached."""
+        """Process a record of the state topic, which may say how far the ledger extended."""
         recorded = recorded_end(record)
         if recorded is None:
             return
@@ -121,12 +122,14 @@ class LedgerWatch:
         self._know(recorded)
 
     def replaced(self, offset: int) -> NoReturn:
-        """Report a loss: another entry is at an offset where an entry of this store was acknowledged."""
+        """Report a loss: the ledger holds a different entry at the offset at which an entry of this store was
+        acknowledged."""
         proof = self._evidence.replaced(offset) if self._evidence is not None else None
         self.lose(f"lost an entry that was acknowledged at offset {offset}", proof)
 
     def lose(self, what: str, proof: LedgerEnd | None = None) -> NoReturn:
-        """Raise LedgerWentBack. `proof` proves the loss; by default it is how far the ledger was read."""
+        """Raise LedgerWentBack. `what` describes the loss, and `proof` proves it. By default, the proof is the end of
+        the part of the ledger that was read."""
         self.note_loss(proof)
         raise went_back(self._log.topic, what)
 
@@ -136,15 +139,15 @@ class LedgerWatch:
             self._lost = proof if proof is not None else self.known
 
     async def keep_proof(self) -> None:
-        """Save the proof of a loss to the state topic, unless the end that is recorded there proves the loss already or
+        """Save the proof of a loss to the state topic. Do nothing if the recorded end already proves the loss, or if it
         names another ledger."""
         lost, saved = self._lost, self._saved
         if lost is None or (saved is not None and (covers(saved, lost) or saved.topic_id != lost.topic_id)):
             return
         while True:
             try:
-                # The recorded end may have been read before a `mirrord rebuild`. The proof is about one ledger topic,
-                # so it is not needed once that topic is gone.
+                # The recorded end may have been read before a `mirrord rebuild`. The proof concerns one ledger topic,
+                # so it is not needed once this topic has been deleted.
                 if saved is not None and await self._is_another(lost):
                     return
                 await self._log.save([StateRow(state_key(lost), encode_state(lost))])

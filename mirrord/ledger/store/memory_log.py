@@ -1,4 +1,4 @@
-"""The ledger's topics in memory. Many stores share one `MemoryLedger`, and tests inject faults between them."""
+"""The two topics of a ledger in memory, for tests. Many stores share one `MemoryLedger`, and tests inject faults."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ TOPIC_ID = TopicId("memory-ledger")
 
 
 class Fault(Enum):
-    """A fault that is injected into one request."""
+    """The kind of a fault that a test injects into one request."""
 
     FAILS = "it has no effect, and fails"
     ANSWER_LOST = "it takes effect, and fails"
@@ -27,17 +27,17 @@ class Fault(Enum):
 
 @dataclass
 class MemoryLedger:
-    """Both topics of one flow, as the brokers would store them, and the faults to inject."""
+    """The ledger topic and the state topic of one flow, as brokers would store them, and the faults to inject."""
 
     topic_id: TopicId = TOPIC_ID
     start: int = 0
     entries: list[bytes | None] = field(default_factory=list[bytes | None])
-    """The entries, starting at offset `start`."""
+    """The entries of the ledger topic, from offset `start` on."""
     rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
-    """The records of the state topic, by offset; None for a record that was compacted away."""
+    """The records of the state topic, by offset. None stands for a record that compaction has removed."""
     epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
     append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
-    """Faults for the next appends, one each; None means success."""
+    """The faults for the next appends, one for each. None means that the append succeeds."""
     save_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     is_reachable: bool = True
@@ -47,17 +47,17 @@ class MemoryLedger:
         default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
     )
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Needed because jobs keep their lease in a separate thread, with another event loop."""
+    """The lock that protects the data. Jobs keep their lease in a separate thread with another event loop."""
     _late: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def end(self) -> int:
-        """The ledger's end offset."""
+        """The end offset of the ledger topic."""
         return self.start + len(self.entries)
 
     def release(self) -> None:
-        """Let the delayed requests take effect."""
+        """Let all delayed requests take effect."""
         late, self._late = self._late, []
         for effect in late:
             effect()
@@ -66,7 +66,7 @@ class MemoryLedger:
         self.wake()
 
     def truncate(self, end: int) -> None:
-        """Simulate an unclean election: the new leader's log is shorter."""
+        """Simulate an unclean election: the log of the new leader ends at `end`."""
         del self.entries[end - self.start :]
         self.epoch_starts[max(self.epoch_starts) + 1] = end
         self.wake()
@@ -77,7 +77,7 @@ class MemoryLedger:
         self.rows = [row if row and newest[row.key] is row and row.value is not None else None for row in self.rows]
 
     def wake(self) -> None:
-        """Wake the readers to read again."""
+        """Wake all readers, so that they read again."""
         with self._lock:
             self.version += 1
             waiting, self._waiting = self._waiting, []
@@ -93,7 +93,7 @@ class MemoryLedger:
                     loop.call_soon_threadsafe(event.set)
 
     async def until_changed(self, version: int) -> None:
-        """Wait until the version differs from this one."""
+        """Wait until the version differs from `version`."""
         event = asyncio.Event()
         with self._lock:
             if self.version != version:
@@ -102,21 +102,21 @@ class MemoryLedger:
         await event.wait()
 
     def epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of the entry at an offset."""
+        """Return the leader epoch of the entry at this offset."""
         return max(epoch for epoch, start in self.epoch_starts.items() if start <= offset)
 
     def epoch_end(self, leader_epoch: int) -> int:
-        """Return where a leader epoch ends."""
+        """Return the end offset of a leader epoch."""
         later = [start for epoch, start in self.epoch_starts.items() if epoch > leader_epoch]
         return min(later, default=self.end)
 
     def elect(self) -> None:
-        """Elect another leader that has all entries."""
+        """Elect another leader that has all entries. This begins a new leader epoch."""
         self.epoch_starts[max(self.epoch_starts) + 1] = self.end
         self.wake()
 
     async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
-        """Let a request take effect or fail, according to the next fault."""
+        """Let a request take effect or fail, according to the next injected fault."""
         await asyncio.sleep(0)
         fault = faults.popleft() if faults else None
         if fault is Fault.HELD:
@@ -140,12 +140,12 @@ class MemoryLog:
         self._ledger = ledger
         self._position = 0
         self._last_epoch = -1
-        """Leader epoch of the entry before the position; -1 if unknown."""
+        """Leader epoch of the entry before the read position; -1 if it is not known."""
         self._state_position = 0
 
     @property
     def topic(self) -> str:
-        """A topic name for messages."""
+        """A name for the ledger topic in messages."""
         return TOPIC
 
     @property
@@ -154,16 +154,16 @@ class MemoryLog:
         return self._state_position
 
     async def open(self, *, create: bool) -> None:
-        """Do nothing."""
+        """Do nothing. The topics always exist."""
 
     async def ends(self) -> LogEnds:
-        """Return the starts and ends of both topics."""
+        """Return the bounds of both topics."""
         await self._answer()
         ledger = self._ledger
         return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return the end of a leader epoch."""
+        """Return the end offset of a leader epoch."""
         await self._answer()
         return self._ledger.epoch_end(leader_epoch)
 
@@ -180,7 +180,7 @@ class MemoryLog:
         self._position, self._last_epoch = offset, -1
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next records of both topics, and return them."""
+        """Wait for the next records of either topic, and return them."""
         ledger = self._ledger
         while True:
             await self._answer()
@@ -206,7 +206,7 @@ class MemoryLog:
             await ledger.until_changed(version)
 
     async def prepare(self) -> None:
-        """Do nothing."""
+        """Do nothing. No connection has to be opened."""
 
     async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append entries to the ledger, and return their offsets."""
@@ -224,7 +224,7 @@ class MemoryLog:
         await self._ledger.perform(lambda: self._ledger.rows.extend(rows), self._ledger.save_faults)
 
     async def delete_below(self, offset: int) -> None:
-        """Drop entries below an offset."""
+        """Remove the entries below an offset."""
 
         def effect() -> None:
             keep = max(offset, self._ledger.start)
@@ -234,7 +234,7 @@ class MemoryLog:
         await self._ledger.perform(effect, self._ledger.delete_faults)
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Do nothing. There is no connection to close."""
 
     async def _answer(self) -> None:
         await asyncio.sleep(0)

@@ -1,9 +1,9 @@
 """Reads and writes the only partition of a flow's ledger topic or state topic.
 
-A fetch that waits for new records delays every other request on its connection, and so does a large snapshot. So each
-reader and each writer has a separate connection. A lost connection is opened again, and a connection is replaced before
-its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests are repeated
-until their time limit.
+A fetch that waits for new records delays all other requests on its connection, and so does a large snapshot. Each
+reader and each writer therefore has a separate connection. A lost connection is opened again, and a connection is
+replaced before its SASL session ends (KIP-368). After leader changes, broker restarts and refused credentials, requests
+are repeated until their time limit.
 """
 
 import asyncio
@@ -34,21 +34,20 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 FETCH_WAIT_MS = 500
 FETCH_BYTES = 4 << 20
 BATCH_BYTES = 512 << 10
-"""Size up to which records are combined into one batch, in bytes. A single record may be larger."""
+"""Maximum size in bytes of a batch that combines several records. A single record may be larger."""
 EMPTY_LOOKS = 2
-"""Number of consecutive empty answers below the high watermark after which the rest of a compacted log counts as
-removed.
-"""
+"""Number of consecutive empty answers below the high watermark after which the remaining records of a compacted log
+count as removed."""
 LONG_WAIT = 0.6
-"""Share of the request timeout that a fetch waits after an empty answer below the high watermark. The records may be in
-remote storage, and brokers before Kafka 3.8 stop reading there when the wait time of the fetch is over.
-"""
+"""The share of the request timeout for which a fetch waits after an empty answer below the high watermark. The records
+may be in remote storage. Brokers before Kafka 3.8 stop reading from remote storage when the wait time of the fetch is
+over."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _MAGIC, _LZ4 = 2, 3
 _UNLIMITED = (1 << 31) - 1
 _LAST_SEQUENCE = (1 << 31) - 1
 _ROUGH_RECORD_BYTES = 20
-"""Estimated size of a record in addition to its key and value, in bytes."""
+"""Estimated size of a record in bytes, without its key and value."""
 
 _LATER = frozenset(
     {
@@ -70,9 +69,8 @@ _LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which a retry may succeed. A produce request may be retried, because the broker recognizes a repetition
-by its sequence number.
-"""
+"""Errors after which a retry may succeed. A produce request can be retried safely, because the broker recognizes a
+repetition by its sequence number."""
 _FORGOTTEN = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -80,17 +78,17 @@ _FORGOTTEN = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Errors which say that the leader does not know what this producer wrote before."""
+"""Errors that say that the leader has forgotten earlier writes of this producer."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
 
 class OutOfRange(Exception):
-    """The partition does not have the requested offset."""
+    """Raised when the partition does not have the requested offset."""
 
 
 class DivergingEpoch(Exception):
-    """The log no longer holds the records that were read from it last (KIP-595)."""
+    """Raised when the log no longer contains the records that were last read from it (KIP-595)."""
 
 
 class LogRecord(NamedTuple):
@@ -123,7 +121,8 @@ class _ToLeader:
         self._connection: Connection | None = None
 
     async def connect(self) -> tuple[TopicLeader, Connection]:
-        """Return the leader and a connection to it. Raises LedgerWentBack if the topic is no longer the same one."""
+        """Return the leader and a connection to it. Raises LedgerWentBack if the topic was deleted and created
+        again."""
         leader = self._leader = self._leader or await self._topics.leader(self._topic)
         if self._topic_id not in {"", leader.topic_id}:
             raise went_back(self._topic, "was deleted and created again")
@@ -132,7 +131,7 @@ class _ToLeader:
         return leader, self._connection
 
     def check(self, code: int, message: str = "") -> None:
-        """Raise AskAgain or LedgerUnavailable if the code is an error."""
+        """Raise AskAgain or LedgerUnavailable if the code stands for an error."""
         if code:
             line = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
             raise AskAgain(line) if code in _LATER else LedgerUnavailable(line)
@@ -142,22 +141,23 @@ class _ToLeader:
         self._leader = None
 
     def drop(self) -> None:
-        """Close the connection, with all requests that are in flight on it."""
+        """Close the connection. All requests that are in flight on it fail."""
         self.forget()
         if self._connection is not None:
             self._connection.close()
 
 
 class PartitionReader:
-    """A reader of a partition from a position onward.
+    """Reads a partition from a position on.
 
-    In a compacted log, the records up to the high watermark may have been removed. In any other log they exist, and
-    none of them is skipped: an empty answer below the high watermark is an error that is retried.
+    In a compacted log, the records up to the high watermark may have been removed. In any other log, all of them must
+    exist, and no record is skipped. In such a log, an empty answer below the high watermark is an error that is
+    retried.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
         self.position = 0
-        """Offset of the first record that `take` returns next."""
+        """The offset from which `take` returns the next records."""
         self.last_epoch = -1
         """Leader epoch of the last record before the position; -1 if unknown."""
         self._topics = topics
@@ -168,22 +168,22 @@ class PartitionReader:
         self._empty = 0
 
     def seek(self, offset: int) -> None:
-        """Make the next `take` continue at this offset."""
+        """Let the next `take` continue at this offset."""
         self.stop()
         self.position, self.last_epoch = offset, -1
         self._empty = 0
 
     def polling(self) -> asyncio.Task[_LogRead]:
-        """Return the task that waits for the next records, and start it if necessary. When it is done, `take` returns
-        immediately."""
+        """Return the task that waits for the next records. Start it if it is not running. When the task is done, `take`
+        returns immediately."""
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         return self._polling
 
     async def take(self) -> list[LogRecord]:
-        """Wait for the next records. The list may be empty where records were compacted away.
+        """Wait for the next records, and return them. The list may be empty if records were compacted away.
 
-        Raises OutOfRange, DivergingEpoch, LedgerWentBack if the name now belongs to another topic, and
+        Raises OutOfRange and DivergingEpoch. Raises LedgerWentBack if the topic was deleted and created again, and
         LedgerUnavailable if no answer arrives in time.
         """
         polling = self.polling()
@@ -262,7 +262,7 @@ class PartitionReader:
         return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
 
     def _behind_nothing(self, high_watermark: int) -> _LogRead:
-        """Decide what an answer without records means. Raises AskAgain if there must be records."""
+        """Interpret an answer without records. Raises AskAgain if the log must contain records here."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
         if self._empty and not self._compacted:
             raise AskAgain(
@@ -270,15 +270,16 @@ class PartitionReader:
             )
         if self._empty < EMPTY_LOOKS:
             return _LogRead([], self.position, self.last_epoch)
-        # The last records were tombstones that compaction has removed. Their epoch is unknown, and an earlier epoch
-        # would end below this position, so no epoch is given.
+        # The last records were tombstones that compaction has removed. Their leader epoch is unknown. Any earlier epoch
+        # ends below this position, so no epoch is returned.
         return _LogRead([], high_watermark, -1)
 
 
 class PartitionWriter:
-    """A writer that appends records in order, each of them once as long as the leader remembers its producer.
+    """Appends records to a partition in order. Each record is appended once, as long as the leader remembers the
+    producer.
 
-    After a failure it uses a new producer, so that nothing from the old one is repeated.
+    After a failure, the writer uses a new producer, so that no request of the old producer is repeated.
     """
 
     def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
@@ -292,9 +293,9 @@ class PartitionWriter:
         self._writing = asyncio.Lock()
 
     async def write(self, records: Sequence[KeyValue]) -> list[int]:
-        """Append records and return their offsets (-1 if unknown) when all of them are replicated.
+        """Append records. Return their offsets when all of them are replicated. An offset is -1 if it is unknown.
 
-        Raises LedgerUnavailable. After that, all of them, only the first ones, or none may be in the log.
+        Raises LedgerUnavailable. After that, the log may contain all of the records, only the first ones, or none.
         """
         async with self._writing:
             return await self._write(deque(_batches(records)))
@@ -311,7 +312,7 @@ class PartitionWriter:
         try:
             await self._topics.asking(send, patient=True)
         except (LedgerWentBack, StateLost) as error:
-            # The reader notices this as well, and ends the store.
+            # The reader detects the same error and ends the store.
             raise LedgerUnavailable(f"{error}") from error
         finally:
             if left:
@@ -320,7 +321,8 @@ class PartitionWriter:
         return offsets
 
     async def prepare(self) -> None:
-        """Get a connection and a producer before there is something to write. If that fails, `write` does it."""
+        """Open a connection and request a producer id before there are records to write. If this fails, `write` does
+        it."""
         with suppress(MirrordError, TimeoutError):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 await self._ready()
@@ -333,7 +335,7 @@ class PartitionWriter:
             return leader, connection, self._producer
 
     async def _send(self, batch: "_Batch") -> int:
-        """Send a batch and return the offset of its first record, or -1 if unknown."""
+        """Send a batch. Return the offset of its first record, or -1 if the offset is unknown."""
         try:
             leader, connection, producer = await self._ready()
             answer = await self._produce(leader, connection, batch, producer)

@@ -1,4 +1,5 @@
-"""Describes this process as a lease's `Holder`, and checks whether another holder on this machine is certainly dead."""
+"""Describes this process as the `Holder` of a lease, and determines whether another holder on this machine is certainly
+dead."""
 
 import os
 import socket
@@ -13,31 +14,30 @@ from mirrord.ledger.facts.jobs import Worker
 from mirrord.runtime.build_info import program
 
 START_FIELD = 22
-"""Position of a field in /proc/<pid>/stat (proc(5)): the time at which the process started after boot, in clock
-ticks.
-"""
+"""The number of a field in /proc/<pid>/stat (proc(5)). The field contains the start time of the process in clock ticks
+after boot."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The identity of a daemon across all the processes that replace one another (`Holder.daemon`)."""
+    """The identity of a daemon. All processes of the daemon that replace one another share it (`Holder.daemon`)."""
 
     daemon: str = ""
     keeper_pid: int = 0
     keeper_ticks: int = 0
     kept_as: str = ""
-    """The name under which the daemon's processes keep data for the processes that replace them. No other daemon has
-    this name, not even the daemon that this one replaces."""
+    """The name under which the processes of the daemon keep data for their successors. Each daemon has a different
+    name; even a daemon that replaces another daemon does not take over its name."""
 
 
 NOBODY = Identity()
-"""The identity of a process that is not restarted."""
+"""The identity of a process that is never replaced by another process of the same daemon."""
 
 
 def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
     """Return the identity of a daemon whose processes are restarted.
 
-    `kept_here` says that they are restarted only while this process lives. `goes_on_as` is the daemon that this one
-    replaces (`Identity.daemon`).
+    `kept_here` says that they are restarted only while this process lives. `goes_on_as` is the identity of the daemon
+    that this daemon replaces (`Identity.daemon`).
     """
     own = uuid.uuid4().hex
     if not kept_here:
@@ -47,9 +47,9 @@ def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
 
 
 def this_process(instance: str, http: str, *, hosts_all: bool = False, identity: Identity = NOBODY) -> Holder:
-    """Return this process as a holder with an instance name and an HTTP address.
+    """Return the description of this process as a holder, with an instance name and an HTTP address.
 
-    `hosts_all` says whether it hosts all its replicators.
+    `hosts_all` says whether this process hosts all its replicators.
     """
     pid = os.getpid()
     return Holder(
@@ -68,9 +68,9 @@ def this_process(instance: str, http: str, *, hosts_all: bool = False, identity:
 
 
 def is_dead(holder: Holder) -> bool:
-    """Return whether the holder was a process of this machine that no longer exists and is not replaced.
+    """Return whether the holder was a process of this machine that no longer exists and that will not be replaced.
 
-    False if that is not certain.
+    The result is False if this is not certain.
     """
     if not _is_here(holder):
         return False
@@ -80,13 +80,14 @@ def is_dead(holder: Holder) -> bool:
 
 
 def this_worker() -> Worker:
-    """Return this process as the worker of a job."""
+    """Return the description of this process as the worker of a job."""
     pid = os.getpid()
     return Worker(socket.gethostname(), pid, _boot_id(), _started_ticks(pid))
 
 
 def is_dead_worker(worker: Worker) -> bool:
-    """Return whether the worker was a process of this machine that no longer exists. False if that is not certain."""
+    """Return whether the worker was a process of this machine that no longer exists. The result is False if this is not
+    certain."""
     return _is_here(worker) and _has_ended(worker.pid, worker.started_ticks)
 
 
@@ -109,7 +110,7 @@ def _has_ended(pid: int, started_ticks: int) -> bool:
 def _boot_id() -> str:
     """Return an id of the running kernel and of the pid namespace.
 
-    Containers with one kernel do not see each other's processes.
+    The namespace is included because containers on the same kernel do not see each other's processes.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -119,10 +120,10 @@ def _boot_id() -> str:
 
 
 def _started_ticks(pid: int) -> int:
-    """Return when the process started, in clock ticks after boot, or 0 if that is unknown."""
+    """Return the start time of a process in clock ticks after boot, or 0 if it is unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The second field is the program's name in parentheses. It may contain any character.
+        # The second field is the name of the program in parentheses, which may contain any characters.
         return int(stat.rpartition(")")[2].split()[START_FIELD - 3])
     except (OSError, ValueError, IndexError):
         return 0

@@ -4,9 +4,9 @@
     PATH/FLOW/generation=000003/_manifest.json
 
 Each row is a run, with its side and with the ordinal and the offset at which it begins. Each row group is one part
-(`ArchivedRuns`) in the ledger, so a lookup by ordinals reads only that group. The manifest is written last and makes
-the generation complete. Its name is one that Spark ignores. pyarrow is loaded when something is read, so a daemon that
-never reads the dataset does not need it.
+(`ArchivedRuns`) in the ledger, so a lookup by ordinal reads only one row group. The manifest is written last and makes
+the generation complete. Spark ignores the manifest because of its name. pyarrow is imported when files are read or
+written, so a daemon that never reads the dataset does not need it.
 """
 
 import importlib
@@ -31,12 +31,10 @@ from mirrord.model.names import LaneId, LaneKey, Side, TopicId
 from mirrord.model.run_codec import RunColumns, pack
 
 SCHEMA = 1
-"""The schema version in a manifest. A reader rejects a manifest with another version."""
+"""The version of the schema, as it is written to a manifest. A reader rejects a manifest with another version."""
 RANGE_PARTITIONS = 64
 READ_S = 2.0
-"""Time limit for reading, in seconds. A folder that does not answer must not block a caller that has a lease to
-keep.
-"""
+"""Time limit for a read in seconds. A folder that does not answer must not block a caller that has to renew a lease."""
 MANIFEST = "_manifest.json"
 _UNFINISHED = ".unfinished"
 
@@ -44,17 +42,17 @@ log = structlog.get_logger()
 
 
 class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a generation."""
+    """One file of a generation."""
 
     path: str
-    """The path relative to the generation's folder."""
+    """The path of the file, relative to the folder of the generation."""
     size_bytes: int
     topic: str
     partition: int
     lane: LaneId
     side: Side
     parts: tuple[ArchivedRuns, ...]
-    """The row groups of the file."""
+    """The description of each row group of the file."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,20 +61,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     flow: str
     ledger: TopicId
-    """The ledger topic that refers to this generation."""
+    """The topic id of the ledger topic that refers to this generation."""
     generation: int
     ledger_offset: int
-    """The generation was made from the ledger's entries below this offset."""
+    """The ledger offset up to which entries were taken into account for this generation."""
     files: tuple[ArchiveFile, ...]
 
 
 def generation_folder(folder: Path, generation: int) -> Path:
-    """Return the folder of a generation, which one compaction writes."""
+    """Return the folder of a generation. One compaction writes one generation."""
     return folder / f"generation={generation:06}"
 
 
 def generations(folder: Path) -> dict[int, Path]:
-    """Return the existing generations, complete or not. Raises OSError."""
+    """Return the folders of the existing generations, complete or not, by number. Raises OSError."""
     found: dict[int, Path] = {}
     for path in folder.glob("generation=*") if folder.is_dir() else ():
         number = path.name.partition("=")[2]
@@ -86,9 +84,9 @@ def generations(folder: Path) -> dict[int, Path]:
 
 
 def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: LaneId) -> str:
-    """Return a file's path relative to the generation's folder.
+    """Return the path of a file, relative to the folder of the generation.
 
-    Topic ids distinguish the lanes of a topic that was created again.
+    The path contains topic ids, because a topic that was created again has other lanes under the same name.
     """
     low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS
     partitions = f"{low:06}-{low + RANGE_PARTITIONS - 1:06}"
@@ -98,15 +96,15 @@ def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: 
 
 
 def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[RunColumns]) -> int:
-    """Write runs, one row group for each part, read them back, and return the size of the file in bytes.
+    """Write runs to a file, with one row group for each part, and read them back. Return the size of the file in bytes.
 
-    Raises OSError, and ValueError if the file does not hold what was written.
+    Raises OSError. Raises ValueError if the file does not contain the runs that were written.
     """
     arrow, parquet = _arrow()
     schema = _schema()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-    # Ordinals and offsets ascend in small steps, so their differences take a byte or two.
+    # Ordinals and offsets ascend in small steps, so the difference between two of them takes one or two bytes.
     encoding = {"ordinal": "DELTA_BINARY_PACKED", "offset": "DELTA_BINARY_PACKED"}
     names = ["topic", "partition", "lane", "side"]
     with parquet.ParquetWriter(
@@ -130,7 +128,7 @@ def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side,
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Make the generation in this folder complete. Raises OSError."""
+    """Write the manifest into this folder, which makes the generation complete. Raises OSError."""
     unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
     _sync(unfinished)
@@ -142,7 +140,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a generation. Raises OSError, ValueError."""
+    """Return the manifest of a generation. Raises OSError or ValueError."""
     manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     if manifest.schema != SCHEMA:
         raise ValueError(f"it has schema {manifest.schema}, this program knows {SCHEMA}")
@@ -150,7 +148,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def complete_generation(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation when all its files are there. Raises EnvironmentFault."""
+    """Check that all files of a generation exist, and write its manifest. Raises EnvironmentFault."""
     try:
         for path in _missing_files(folder, manifest.files):
             where = "the folder of [compact] path must be the same for all of Spark's executors"
@@ -169,9 +167,10 @@ def generation_numbers(folder: Path) -> list[int]:
 
 
 def remove_unused_generations(folder: Path, number: int, used: set[int], ledger: str) -> None:
-    """Remove generations that earlier compactions left unfinished, and those that the ledger no longer refers to.
+    """Remove the generations that earlier compactions left incomplete, and the generations to which the ledger no
+    longer refers.
 
-    Complete generations of another ledger stay. Raises EnvironmentFault.
+    Complete generations of another ledger are kept. Raises EnvironmentFault.
     """
     try:
         for generation, path in generations(folder).items():
@@ -192,7 +191,7 @@ def _is_ours(path: Path, ledger: str) -> bool:
 
 
 def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
-    """Yield the files that are missing or differ in size from what was written. Raises OSError."""
+    """Yield the files that are missing or that differ in size from the written files. Raises OSError."""
     for each in files:
         path = folder / each.path
         if not path.is_file() or path.stat().st_size != each.size_bytes:
@@ -200,7 +199,7 @@ def _missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
 
 
 class FolderArchive:
-    """An `Archive` in a folder. If a read takes longer than `READ_S`, the folder counts as lost for the moment."""
+    """An `Archive` in a folder. If a read takes longer than `READ_S`, the folder temporarily counts as lost."""
 
     def __init__(self, folder: Path, read_s: float = READ_S) -> None:
         self.folder = folder
@@ -210,7 +209,7 @@ class FolderArchive:
         self._pending: tuple[ArchivedPart, Future[RunColumns]] | None = None
 
     def get(self, part: ArchivedPart) -> bytes:
-        """Return the runs of a part, packed. Raises ArchiveLost."""
+        """Return the packed runs of a part. Raises ArchiveLost."""
         _arrow()  # the import is slow the first time and must not count
         try:
             columns = self._within_time(part)
@@ -221,9 +220,9 @@ class FolderArchive:
         return pack(*columns, part.runs.turns)
 
     def _within_time(self, part: ArchivedPart) -> RunColumns:
-        """Read a part within the time limit.
+        """Return the runs of a part if they can be read within the time limit.
 
-        A result that arrives too late is kept for the next caller that asks for it.
+        A result that arrives too late is kept for the next caller that requests the same part.
         """
         if self._pending is not None and not self._pending[1].done():
             raise Late
@@ -258,8 +257,8 @@ class FolderArchive:
 
 
 def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
-    """Return the dataset of a flow in the folder of `[compact] path`; None if no folder is configured. Return `known`
-    if that is the same dataset."""
+    """Return the dataset of a flow in the folder of `[compact] path`. Return None if no folder is configured. Return
+    `known` itself if it is the same dataset."""
     if flow.archive is None:
         return None
     folder = Path(flow.archive) / flow.name
@@ -267,7 +266,7 @@ def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | No
 
 
 def writable(folder: Path) -> None:
-    """Make sure that a folder exists and can be written to. Raises ConfigError."""
+    """Check that a folder can be created or exists, and that it can be written to. Raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{uuid.uuid4().hex[:8]}{_UNFINISHED}"
@@ -287,7 +286,7 @@ def _columns(table: Any) -> RunColumns:
     for name in ("ordinal", "offset"):
         column = array("q")
         for chunk in table.column(name).chunks:
-            # Use Arrow's bytes directly. The first buffer marks null values, of which there are none.
+            # Arrow's bytes are used directly. The first buffer marks null values, of which there are none.
             held = chunk.buffers()[1]
             column.frombytes(memoryview(held)[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
         found.append(column)

@@ -1,4 +1,4 @@
-"""An unnamed temporary file for the runs that do not fit in a process's memory (`mirrord.model.run_memory`)."""
+"""An unnamed temporary file for runs that do not fit in the memory of a process (`mirrord.model.run_memory`)."""
 
 import os
 import tempfile
@@ -23,24 +23,26 @@ log = structlog.get_logger()
 
 
 class AtticLost(EnvironmentFault):
-    """Raised when runs that were moved to the temporary file can no longer be read."""
+    """Raised when runs that were moved to the temporary file cannot be read any more."""
 
 
 class FileAttic:
-    """Storage for runs (`Attic`) in a temporary file, which is created on first use and disappears with the process.
+    """An `Attic` that stores runs in a temporary file. The file is created on first use and disappears with the
+    process.
 
     Freed space is reused for data that takes the same number of units (`UNIT_BYTES`).
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        """`folder` defaults to `TMPDIR`, or else to /var/tmp, because /tmp is in memory on many systems."""
+        """Remember the folder without creating a file. `folder` defaults to `TMPDIR`, or else to /var/tmp, because /tmp
+        is in memory on many systems."""
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._end = 0
         self._sizes: dict[int, int] = {}
-        """Size of each entry in bytes, by the unit at which it begins."""
+        """For each stored piece of data, its size in bytes, by the number of its first unit."""
         self._free: defaultdict[int, list[int]] = defaultdict(list)
-        """First units of free ranges, by the length of the range in units."""
+        """The first units of free ranges, by the number of units in the range."""
         self._is_full = False
 
     @property
@@ -49,8 +51,8 @@ class FileAttic:
         return self._end * UNIT_BYTES
 
     def put(self, data: bytes) -> int | None:
-        """Write the data and return the number of the unit at which it begins. If the disk does not accept the data,
-        log that once and return None."""
+        """Write the data, and return the number of its first unit. If the disk does not accept the data, log this once
+        and return None."""
         size = _CHECKSUM_BYTES + len(data)
         units = _units(size)
         spare = self._free[units]
@@ -71,7 +73,7 @@ class FileAttic:
         return unit
 
     def get(self, number: int) -> bytes:
-        """Read the data that begins at this unit. Raises AtticLost."""
+        """Return the data that begins at this unit. Raises AtticLost."""
         size = self._sizes[number]
         data = b""
         with suppress(OSError):
@@ -82,7 +84,7 @@ class FileAttic:
         return data[_CHECKSUM_BYTES:]
 
     def free(self, number: int) -> None:
-        """Release the space of this entry, so that it can be reused."""
+        """Release the space of the data that begins at this unit, so that the space can be reused."""
         self._free[_units(self._sizes.pop(number))].append(number)
         if not self._sizes and self._file is not None:
             self._free.clear()
@@ -107,7 +109,7 @@ _of_flows: WeakValueDictionary[str, RunMemory] = WeakValueDictionary()
 
 
 def run_memory(flow: FlowConfig) -> RunMemory:
-    """Return the memory for the runs of this flow. All readers of its ledger in this process share it."""
+    """Return the memory for the runs of a flow. All readers of the flow's ledger in this process share it."""
     limit_bytes = flow.limits.map_bytes
     memory = _of_flows.get(flow.name)
     if memory is None:

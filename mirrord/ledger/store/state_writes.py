@@ -1,4 +1,4 @@
-"""Writes records to the state topic. Those that are saved while a request is in flight are sent together in the next
+"""Writes records to the state topic. Records that are saved while a request is in flight are combined in the next
 request."""
 
 import asyncio
@@ -17,7 +17,8 @@ class Saves:
         self._wanted = asyncio.Event()
 
     async def save(self, rows: list[StateRow]) -> None:
-        """Write records, and return when they are replicated. Raises LedgerUnavailable if that is not known in time."""
+        """Write records to the state topic. Return when they are replicated. Raises LedgerUnavailable if this is not
+        confirmed in time."""
         saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((rows, saved))
         self._wanted.set()
@@ -28,7 +29,7 @@ class Saves:
             raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
 
     async def send(self) -> None:
-        """Send the waiting records, until cancelled."""
+        """Send the waiting records whenever there are any, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -47,7 +48,7 @@ class Saves:
                     saved.set_exception(error)
 
     def fail_all(self, error: Exception) -> None:
-        """Fail all pending saves, because nothing more will be sent."""
+        """Raise the error in all callers that wait, because no more records will be sent."""
         for _, saved in self._waiting:
             if not saved.done():
                 saved.set_exception(error)

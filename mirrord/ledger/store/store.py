@@ -1,8 +1,8 @@
-"""The interface to a flow's ledger: append facts, learn which took effect, see what others append, keep snapshots.
+"""Reads a flow's ledger, appends facts and reports which of them took effect, and writes snapshots.
 
-A store reads both topics and folds as it reads. `append` returns when its facts were read back in the ledger's order,
-so its result is what every other reader sees. The state is read-only, and must always be accessed through
-`LedgerStore.state`, because a store whose unread entries were trimmed starts over with a new state.
+A store reads both topics and folds entries as it reads them. `append` returns when its facts were read back in the
+order of the ledger, so every other reader sees the same result. The state is read-only. It must always be accessed
+through `LedgerStore.state`, because a store replaces its state if entries are trimmed before it reads them.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from mirrord.runtime.clock import Clock
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
-"""Number of entries after the last snapshot at which a new one is due."""
+"""Number of entries after the last snapshot at which a new snapshot is due."""
 KEPT_ENTRIES = 1_000
 """Number of entries that a trim keeps below its snapshot, for readers that lag slightly."""
 LOAD_TRIES = 5
@@ -63,10 +63,10 @@ log = structlog.get_logger()
 
 
 class LedgerStore:
-    """One process's view of a flow's ledger.
+    """The view of one process on a flow's ledger.
 
-    Errors: LedgerUnavailable is raised when something was not confirmed in time. Any other problem with the ledger
-    (LedgerCorrupt, LedgerWentBack) ends the store, and all pending and later calls raise that error.
+    LedgerUnavailable means that an operation was not confirmed in time. Any other error of the ledger (LedgerCorrupt,
+    LedgerWentBack) ends the store: all pending and later calls raise that error.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LedgerStore:
         deadline_seconds: float = DEADLINE_SECONDS,
         memory: RunMemory = ALL_OF_IT,
     ) -> None:
-        """`memory` is the memory budget for runs (`mirrord.ledger.store.spill_file.run_memory`)."""
+        """Create the store unopened. `memory` holds the runs (`mirrord.ledger.store.spill_file.run_memory`)."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
@@ -103,55 +103,55 @@ class LedgerStore:
 
     @property
     def renewal(self) -> LeaseRenewed | None:
-        """The newest sign of life of a lease's holder."""
+        """The newest renewal of the lease; None if there is none."""
         return self._renewal
 
     @property
     def state(self) -> FlowState:
-        """The ledger, folded up to the last entry that was read."""
+        """The state of the flow, folded up to the last entry that was read."""
         return self._state
 
     @property
     def failure(self) -> MirrordError | None:
-        """Why the store ended, if it did."""
+        """The error that ended the store; None while the store is usable."""
         return self._failure
 
     @property
     def recorded_end(self) -> LedgerEnd:
-        """How far the ledger was known to reach when its end was last requested."""
+        """The end of the ledger when it was last requested."""
         if self._ends is None:
             raise RuntimeError("the store is not open")
         return LedgerEnd(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
     def end_to_save(self) -> LedgerEnd | None:
-        """`recorded_end`, unless the state topic has one that reaches further."""
+        """The value of `recorded_end`, or None if the state topic records an end that extends further."""
         return self.recorded_end if self._watch.may_save(self.recorded_end) else None
 
     @property
     def known(self) -> LedgerEnd | None:
-        """How far the ledger was known to reach, or the proof of a loss, for the next store of the process."""
+        """How far the ledger was known to extend, or the proof of a loss. The next store of this process needs it."""
         return self._watch.known
 
     def remember(self, known: LedgerEnd | None) -> None:
-        """Set what an earlier store of this process knew. Must be called before `open`."""
+        """Set the knowledge of an earlier store of this process. Must be called before `open`."""
         self._watch.remembered = known
 
     @property
     def has_moved_runs(self) -> bool:
-        """Whether snapshots may still hold runs that were moved into a dataset."""
+        """Whether snapshots may still contain runs that were moved into a dataset."""
         return self._holds_moved_runs
 
     @property
     def is_long(self) -> bool:
-        """Whether a trim is due: many entries follow the last snapshot, or snapshots hold runs moved into a dataset."""
+        """Whether a trim is due: many entries follow the last snapshot, or snapshots contain moved runs."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False, create: bool = True) -> None:
-        """Read the snapshots and the entries after them, then keep reading.
+        """Read the snapshots and the entries after them. From then on, keep reading.
 
         With `read_only`, nothing is created and nothing can be appended. Without `create`, the ledger must exist.
-        Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt or LedgerWentBack.
         """
         self._read_only = read_only
         await self._log.open(create=create and not read_only)
@@ -169,7 +169,7 @@ class LedgerStore:
             task.add_done_callback(self._task_ended)
 
     async def close(self) -> None:
-        """Stop reading. All callers that still wait get LedgerUnavailable."""
+        """Stop reading. Callers that are still waiting get LedgerUnavailable."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -183,7 +183,7 @@ class LedgerStore:
 
         Facts that are appended in one iteration of the event loop share an entry. Raises LedgerUnavailable if the
         outcome is not known in time: the facts may be in the ledger, or enter it later. It is safe to append the same
-        facts again under the same epoch: they take effect once, and the answer is that of the first append.
+        facts again under the same epoch. They take effect once, and the result is that of the first append.
         """
         self._check()
         append = self._outbox.add(lease_epoch, tuple(facts))
@@ -201,7 +201,7 @@ class LedgerStore:
             raise
 
     async def save(self, *records: StateRecord) -> None:
-        """Write records to the state topic, in order, and return when they are replicated. Raises LedgerUnavailable."""
+        """Write records to the state topic in order. Return when they are replicated. Raises LedgerUnavailable."""
         await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
         for record in records:
             self._kept.note(state_key(record), record)
@@ -211,7 +211,7 @@ class LedgerStore:
         await self._save([StateRow(progress_key(record), None) for record in records])
 
     async def read_to_end(self) -> None:
-        """Ask for both topics' ends, and wait until all below was read. Raises LedgerUnavailable, LedgerWentBack."""
+        """Read both topics up to their current ends. Raises LedgerUnavailable or LedgerWentBack."""
         self._check()
         try:
             async with asyncio.timeout(self._deadline):
@@ -227,36 +227,36 @@ class LedgerStore:
         self._ends = ends
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until a condition on the state holds; it is checked whenever something was read."""
+        """Wait until a condition on the state is true. It is checked whenever records were read."""
         while not met():
             self._check()
             await self._changed.wait()
 
     def on_entry(self, callback: OnEntry) -> Callable[[], None]:
-        """Call `callback(offset, entry, bound)` for every entry folded from now on; return a function to stop it."""
+        """Call `callback(offset, entry, bound)` for every entry folded from now on. Return a function to end it."""
         return _subscribe(self._on_entry, callback)
 
     def on_record(self, callback: OnRecord) -> Callable[[], None]:
-        """Call `callback` with every record read from the state topic from now on; return a function to stop it."""
+        """Call `callback` with every record read from the state topic from now on. Return a function to end it."""
         return _subscribe(self._on_record, callback)
 
     def on_leap(self, callback: OnLeap) -> Callable[[], None]:
         """Call `callback` if entries were trimmed before this store read them. The store continues from the snapshots,
-        and calls no other callbacks for those entries. Return a function to stop it."""
+        and calls no other callbacks for those entries. Return a function to end it."""
         return _subscribe(self._on_leap, callback)
 
     def on_end(self, callback: OnEnd) -> Callable[[], None]:
-        """Call `callback` when the store ends, after `failure` was set; return a function to stop it."""
+        """Call `callback` when the store ends, after `failure` was set. Return a function to end it."""
         return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
-        """Drop a lane's runs below both clusters' log starts, and return how many. The next trim makes it permanent."""
+        """Drop a lane's runs below both log start offsets. Return their number. The next trim makes this permanent."""
         return prune(self._state, lane, source_log_start, target_log_start)
 
     async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
-        """Write snapshots, then remove the entries that they contain. Only the lease's holder may do this.
+        """Write snapshots, then delete the entries that they contain. Only the lease holder may call this method.
 
-        If it is interrupted, the ledger stays readable and the next trim completes the work. Raises LedgerUnavailable.
+        If it is interrupted, the ledger stays readable, and the next trim completes it. Raises LedgerUnavailable.
         """
         await self.read_to_end()
         forgotten = list(self._state.forgotten_lanes)
@@ -295,7 +295,7 @@ class LedgerStore:
             return
 
     async def _load(self) -> LogEnds:
-        """Start from the newest snapshots, and retry if they are replaced and the ledger is trimmed in the meantime."""
+        """Start from the newest snapshots. Retry if they are replaced and the ledger is trimmed while they are read."""
         for attempt in range(1, LOAD_TRIES + 1):
             rows = StateTopicRows(self._memory)
             async for row in self._log.load_state():
@@ -449,7 +449,7 @@ class LedgerStore:
         self._wake()
 
     def _keep_proof(self) -> None:
-        """Keep the proof that facts are lost, so that every process that opens the ledger later finds it."""
+        """Save the proof of a loss in the background, so that every process that opens the ledger finds it."""
         self._watch.note_loss()
         if not self._read_only:
             self._proof = asyncio.create_task(self._watch.keep_proof())
@@ -462,9 +462,9 @@ class LedgerStore:
 
 
 async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
-    """Append a fact under the current lease, no matter which daemon holds it, and return whether it took effect.
+    """Append a fact under the current lease, whichever daemon holds it. Return whether the fact took effect.
 
-    If the lease is taken in between, try again. Raises LedgerUnavailable.
+    If another lease is taken in the meantime, the append is repeated a few times. Raises LedgerUnavailable.
     """
     for _ in range(APPEND_TRIES):
         epoch = store.state.lease_epoch
@@ -475,14 +475,14 @@ async def append_under_current_lease(store: LedgerStore, fact: AnyFact) -> bool:
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
-    """Assign the ledger to this flow if it has no flow yet. Raises ForeignFlow if it belongs to other clusters."""
+    """Record that the ledger belongs to this flow, if it is new. Raises ForeignFlow if it belongs to other clusters."""
     if not store.state.flow:
         await store.append(0, (opened,))
     check_clusters(store.state, opened)
 
 
 def check_clusters(state: FlowState, opened: FlowOpened) -> None:
-    """Raise ForeignFlow if the ledger belongs to other clusters. An empty ledger belongs to no clusters."""
+    """Raise ForeignFlow if the ledger belongs to other clusters. An empty ledger belongs to no cluster."""
     if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
         raise ForeignFlow(
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"

@@ -1,8 +1,9 @@
-"""The two topics of a flow's ledger on a real cluster: finds or creates them, asks for their ends, and trims them.
+"""The ledger topic and the state topic of a flow on a real cluster: finds or creates them, requests their ends, and
+trims the ledger topic.
 
-Every question starts with fresh metadata, because the name may belong to another topic by now. It also carries the
-leader epoch from the metadata, so that a broker that is no longer the leader does not answer (KIP-320). A topic that
-was found once counts as deleted when all brokers that answer have lacked it for `GONE_SECONDS`.
+Every request begins with fresh metadata, because the name may belong to another topic by now. The request also carries
+the leader epoch from the metadata, so that a broker that is no longer the leader refuses it (KIP-320). A topic that was
+found once counts as deleted when all brokers that answer have lacked it for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -35,7 +36,7 @@ from mirrord.model.names import TopicId, ledger_topic, state_topic
 T = TypeVar("T")
 
 RECORD_BYTES = 16 << 20
-"""Largest record batch that the topics accept, in bytes. It is larger than any append of a lane can be."""
+"""Maximum size in bytes of a record batch that the topics accept. It is larger than any append of a lane."""
 SHARED_SETTINGS = {
     "max.message.bytes": str(RECORD_BYTES),
     # A broker refuses timestamps more than an hour in the future, and nothing reads the timestamps of these topics.
@@ -46,12 +47,12 @@ LEDGER_SETTINGS = SHARED_SETTINGS | {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # Trimmed records are removed from disk by whole segments.
+    # Trimmed records are removed from disk only in whole segments.
     "segment.bytes": str(16 << 20),
 }
 STATE_SETTINGS = SHARED_SETTINGS | {
     "cleanup.policy": "compact",
-    # A start reads the whole topic, and only closed segments are compacted.
+    # A start reads the whole topic, and compaction only cleans closed segments.
     "segment.bytes": str(4 << 20),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
@@ -60,21 +61,21 @@ NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 NEEDED_STATE_SETTINGS = ("cleanup.policy",)
 
 GONE_SECONDS = 1.0
-"""Time for which a topic must be missing before it counts as deleted, in seconds. A broker that has just started may
-not know all topics yet.
-"""
+"""A topic must be missing for this number of seconds before it counts as deleted. A broker that has just started may
+not know all topics yet."""
 
 _ASKING = "ask"
-"""Purpose of a connection for short requests only, so that none of them blocks the others."""
+"""The purpose of a connection that only carries short requests, so that no request blocks the others for long."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class AskAgain(EnvironmentFault):
-    """A broker cannot answer now, because leaders are changing or it does not know everything yet."""
+    """Raised when a broker cannot answer now, because leaders are changing or the broker does not know the whole
+    cluster yet."""
 
 
 class TopicLeader(NamedTuple):
-    """The leader of the only partition of a topic."""
+    """The leader of the only partition of a topic, according to the metadata."""
 
     topic: str
     topic_id: str
@@ -83,10 +84,11 @@ class TopicLeader(NamedTuple):
 
 
 class LedgerTopics:
-    """A client that asks brokers about the topics of one flow. Raises LedgerUnavailable if no answer comes in time."""
+    """Sends requests about the topics of one flow. The methods raise LedgerUnavailable if no answer arrives in time."""
 
     def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float, *, alone: bool = False) -> None:
-        """`alone` selects the ledger topic without the state topic."""
+        """Create the client without connecting. With `alone`, only the ledger topic is used, and not the state
+        topic."""
         self.flow = flow
         self.ledger = ledger_topic(flow)
         self.state = state_topic(flow)
@@ -98,14 +100,14 @@ class LedgerTopics:
         self._links: dict[tuple[BrokerAddress, str], Link] = {}
         self._brokers: frozenset[BrokerAddress] = frozenset()
         self._found: frozenset[str] = frozenset()
-        """The topics that existed when `find` ran."""
+        """The names of the topics that existed when `find` was called."""
         self._missing_since: dict[str, float] = {}
 
     async def find(self, *, create: bool, again: bool = False) -> None:
-        """Make sure that both topics exist and are configured correctly.
+        """Make sure that both topics exist and have the required configs.
 
-        If the ledger topic is missing, but the state topic shows that there was one, it is created only with `again`.
-        Raises LedgerMissing, LedgerGone, EnvironmentFault.
+        If the ledger topic is missing, the state topic shows whether there was a ledger before. In this case, the
+        ledger topic is created only with `again`. Raises LedgerMissing, LedgerGone or EnvironmentFault.
         """
         missing, brokers = await self.asking(self._missing)
         if missing == [self.ledger] and not again and await self.asking(self._has_state):
@@ -120,23 +122,24 @@ class LedgerTopics:
         self._found = frozenset((self.ledger, self.state))
 
     async def ends(self) -> tuple[LogEnds, int]:
-        """Return the ends of both topics, and the start of the state topic."""
+        """Return the bounds of both topics, and the start offset of the state topic."""
         return await self.asking(self._ends)
 
     async def epoch_end(self, leader_epoch: int) -> int:
-        """Return where a leader epoch of the ledger ends, or -1 if its leader does not know."""
+        """Return the end of a leader epoch of the ledger topic, or -1 if the leader does not know the epoch."""
         return await self.asking(lambda: self._epoch_end(leader_epoch))
 
     async def delete_below(self, offset: int) -> None:
-        """Remove the ledger's records below an offset."""
+        """Delete the records of the ledger topic below an offset."""
         await self.asking(lambda: self._delete_below(offset))
 
     async def leader(self, topic: str) -> TopicLeader:
-        """Return the current leader according to fresh metadata. Raises AskAgain, and the errors of `connect`."""
+        """Return the current leader of a topic according to fresh metadata. Raises AskAgain, and the errors of
+        `connect`."""
         return _leader(await self._metadata((topic,)), topic)
 
     async def connection(self, address: BrokerAddress, purpose: str) -> Connection:
-        """Return the connection to a broker that is used for this purpose, and open it if necessary.
+        """Return the connection to a broker for this purpose. Open it if it does not exist.
 
         Raises the errors of `connect`.
         """
@@ -153,10 +156,11 @@ class LedgerTopics:
             link.close()
 
     async def asking(self, ask: Callable[[], Awaitable[T]], *, patient: bool = False) -> T:
-        """Repeat a question until there is an answer. Raises LedgerUnavailable if there is none in time.
+        """Call `ask` repeatedly until it returns an answer, and return the answer. Raises LedgerUnavailable if no
+        answer arrives in time.
 
-        `patient` says that the brokers accepted this client before, so even refused credentials count as a temporary
-        problem.
+        `patient` says that the brokers accepted this client before. In this case, even refused credentials count as a
+        temporary problem.
         """
         backoff, fault = Backoff(), None
         try:
@@ -193,7 +197,8 @@ class LedgerTopics:
                     self._missing_since.pop(topic.name or "", None)
                 self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
                 return answer
-            # A broker that has not yet learned about the cluster knows no topics at all, so its answer does not count.
+            # A broker that has just started does not know the cluster yet and reports no topics at all, so its answer
+            # does not count.
             incomplete = answer if answer.brokers and answer.controller >= 0 else incomplete
         if incomplete is not None:
             self._check_gone(self._lacks(incomplete))
@@ -206,7 +211,7 @@ class LedgerTopics:
         return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
 
     def _lacks(self, answer: metadata.Metadata) -> list[str]:
-        """Return the topics that are missing now but existed when `find` ran."""
+        """Return the topics that are missing in this answer but existed when `find` was called."""
         return [
             topic.name
             for topic in answer.topics
@@ -234,7 +239,7 @@ class LedgerTopics:
         return sorted(missing), len(found.brokers)
 
     async def _has_state(self) -> bool:
-        """Return whether anything was ever saved, which means that there was a ledger."""
+        """Return whether the state topic has ever had a record. If it has, there was a ledger."""
         found = await self._metadata((self.state,))
         return (await self._offsets(found, list_offsets.LATEST, (self.state,)))[self.state].offset > 0
 
@@ -257,7 +262,8 @@ class LedgerTopics:
             await admin.close()
 
     async def _check_settings(self) -> None:
-        """Check the configs of topics that another client created, because wrong ones lose data that must be kept."""
+        """Check the configs of topics that another client may have created. Raises EnvironmentFault for a wrong config,
+        because it would delete records that must be kept."""
         needed = {
             self.ledger: {key: LEDGER_SETTINGS[key] for key in NEEDED_LEDGER_SETTINGS},
             self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
@@ -289,11 +295,11 @@ class LedgerTopics:
     async def _offsets(
         self, found: metadata.Metadata, which: int, topics: Sequence[str]
     ) -> dict[str, list_offsets.ListedOffset]:
-        """Return an offset of each of these topics, which have one partition.
+        """Return, for each of these topics, the offset that `which` selects. Each topic has one partition.
 
-        Topics with the same leader share a request, because a broker answers the requests of a connection one by one,
-        and lanes that are being moved wait for the answers. Only different topics can share one: a broker refuses two
-        questions about one partition in one request.
+        Requests to the same leader are combined. A broker answers the requests of a connection one after the other, and
+        lanes that are being moved wait for the answers. Only requests about different topics can be combined, because a
+        broker refuses two questions about the same partition in one request.
         """
         asked: dict[BrokerAddress, list[list_offsets.OffsetQuestion]] = {}
         for topic in topics:

@@ -1,1 +1,1 @@
-"""The pure decisions of one-off work: which permissions a flow needs."""
+"""The pure decisions of one-off operations: which permissions a flow needs."""

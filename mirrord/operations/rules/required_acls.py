@@ -1,10 +1,11 @@
-"""The permissions that a flow needs on its two clusters, and the consequence if one of them is missing.
+"""The permissions that a flow needs on its two clusters, and the consequence of each missing one.
 
-`check` lists all of them. `start` refuses to begin without those whose absence is an error. Both use this table and no
-other. The source is only read, unless the configuration says otherwise. Operations are those of
-org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS implies
-DESCRIBE_CONFIGS, so an implied operation is not listed separately. To obtain a producer id, WRITE on any topic is
-enough (KIP-679).
+`mirrord check` lists all of them. `mirrord start` refuses to begin if a permission is missing whose absence is an
+error. Both commands use only this table. The source is only read, unless the configuration says otherwise.
+
+Operations are those of org.apache.kafka.common.acl.AclOperation. READ, WRITE, DELETE and ALTER imply DESCRIBE, and
+ALTER_CONFIGS implies DESCRIBE_CONFIGS. Implied operations are not listed separately. Requesting a producer id only
+requires WRITE on any topic (KIP-679).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,14 +45,14 @@ CODES: dict[Operation, int] = {
     "DESCRIBE_CONFIGS": 10,
     "ALTER_CONFIGS": 11,
 }
-"""The number of each operation's bit in the allowed operations that a broker reports (KIP-430)."""
+"""Maps each operation to its bit number in the allowed operations that a broker reports (KIP-430)."""
 _IMPLY: dict[str, tuple[Operation, ...]] = {
     "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
     "DESCRIBE_CONFIGS": ("ALTER_CONFIGS",),
 }
 """Maps an operation to the operations that imply it."""
 KAFKA_CLUSTER = "kafka-cluster"
-"""The only name that a resource of the kind "cluster" can have."""
+"""The only name that a resource of the type "cluster" can have."""
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -60,7 +61,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
     cluster: Alias
     resource: Resource
     name: str
-    """Name of the resource. For a group or a transactional id it may be a prefix followed by `*`."""
+    """The name of the resource. For a group or a transactional id, it may be a prefix followed by `*`."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
     @property
     def resource_name(self) -> str:
-        """The resource in words, as it is shown to people."""
+        """The resource in words, for messages to operators."""
         return "the cluster" if self.resource == "cluster" else f"the {self.resource.replace('-', ' ')} {self.name}"
 
 
@@ -78,16 +79,17 @@ class Need(msgspec.Struct, frozen=True):
     right: Right
     missing: Severity
     """The consequence if the permission is missing. "error": a start fails. "warning": a task is not done, or a lane is
-    unprotected. "note": less is known."""
+    unprotected. "note": mirrord can report less."""
     purpose: str
 
 
 class LeftByMm2(NamedTuple):
-    """The topic and the consumer group at the target in which MirrorMaker 2 would have recorded its progress."""
+    """The topic and the consumer group at the target that MirrorMaker 2 would have used, if it has ever copied this
+    flow."""
 
     offsets_topic: str
     group: str
-    """The consumer group whose members are MirrorMaker 2's workers."""
+    """The consumer group that consists of MirrorMaker 2's workers."""
 
 
 def needed_rights(
@@ -100,13 +102,15 @@ def needed_rights(
     into_source: Collection[str] = (),
     into_target: Collection[str] = (),
 ) -> list[Need]:
-    """Return all permissions that the flow needs for these topics, each once.
+    """Return all permissions that the flow needs for these topics, without duplicates.
 
-    `target` holds the topics that exist at the target. `hidden` names source topics that were copied before and are not
-    visible now. `left` is given if the target holds records of a partition that mirrord has not copied before, because
-    MirrorMaker 2 may have copied them (`mirrord.replication.lane.mm2_position`). `into_source` names flows that copy
-    into the source under identical names (`flows_into_source`). `into_target` names the flows into the target whose
-    ledgers are needed to translate the positions of groups (`flows_into_target`).
+    - `target` holds the topics that exist at the target.
+    - `hidden` names source topics that were copied before and are not visible now.
+    - `left` is given if the target holds records of a partition that mirrord has not copied before. MirrorMaker 2 may
+      have copied these records (`mirrord.replication.lane.mm2_position`).
+    - `into_source` names flows that copy into the source under identical names (`flows_into_source`).
+    - `into_target` names the flows into the target whose ledgers are needed to translate the positions of consumer
+      groups (`flows_into_target`).
     """
     needs: dict[Right, Need] = {}
     every = (
@@ -132,10 +136,10 @@ def needed_rights(
 
 
 def named_topics(flow: FlowConfig) -> set[str]:
-    """Return the topics that the configuration of the flow names in full.
+    """Return the topics that the configuration of the flow lists by their full name.
 
-    Only these topics are known to be expected, so only for these can a hidden topic be distinguished from a missing
-    one.
+    Only these topics are certainly expected to exist. For all others, a hidden topic cannot be distinguished from a
+    missing topic.
     """
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
@@ -152,7 +156,7 @@ def _is_literal(pattern: str) -> bool:
 
 
 def _covers(one: Right, other: Right) -> bool:
-    """Return whether a permission on all groups with a common name prefix includes another permission."""
+    """Return whether a permission on all groups with a common prefix includes another permission."""
     return (
         (one.cluster, one.resource) == (other.cluster, other.resource)
         and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
@@ -196,10 +200,11 @@ def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
 
 
 def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
-    """Return the flows whose copies this flow may find in its source and must not copy further.
+    """Return the names of flows that may have copied records into the source of this flow. These copies must not be
+    copied further.
 
-    These are flows of the configuration, and all flows whose ledgers are among the topics that exist at the source
-    (`there`), because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
+    The result contains flows of the configuration. It also contains every flow that has a ledger topic among the topics
+    `there` of the source, because all of these ledgers are read (`mirrord.ledger.store.all_ledgers`).
     """
     if flow.naming != "identity":
         return []
@@ -208,10 +213,11 @@ def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iter
 
 
 def flows_into_target(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
-    """Return the other flows into the target whose ledgers are needed to translate positions of groups.
+    """Return the names of other flows into the target whose ledgers are needed to translate the positions of consumer
+    groups.
 
-    They are found in the configuration and among the topics that exist at the target (`there`). This flow is not
-    included.
+    The result contains flows of the configuration and flows that have a ledger topic among the topics `there` of the
+    target. This flow itself is not included.
     """
     if not (flow.groups.both_ways and flow.follows_groups):
         return []
@@ -264,8 +270,8 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     """Yield the permissions for the dead-letter topic.
 
-    Unless `on_reject = "skip"` is set, only an operator command needs them. The command itself then reports if they are
-    missing.
+    Unless `on_reject = "skip"` is set, only operator commands need these permissions. A command reports itself if they
+    are missing.
     """
     name = dead_letter_topic(flow.name)
     by_policy = flow.on_reject == "skip"
@@ -353,8 +359,8 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     """Yield the permissions that are needed to take over from MirrorMaker 2.
 
-    It is not known whether MirrorMaker 2 was ever used, and partitions that it did not copy need none of these
-    permissions. It is therefore not an error if they are missing.
+    A missing permission is not an error. It is not known whether MirrorMaker 2 was ever used, and partitions that it
+    did not copy need none of these permissions.
     """
     if left is None or flow.from_mm2.takeover == "off":
         return
@@ -367,7 +373,7 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
 
 def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
     purpose = f"to write {topic.what}"
-    # The source's topics other than the copied ones are not known here.
+    # Only the copied topics of the source are known here, so it is not known whether this topic exists at the source.
     if topic.cluster == flow.source or topic.name not in target:
         yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic does not exist"))
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))

@@ -1,8 +1,8 @@
-"""Finds the replicators that an earlier process of this daemon left running, and determines which lanes they host and
-whether they are kept.
+"""Finds the replicators that an earlier process of this daemon left running. It determines which lanes each of them
+hosts, and whether the replicator is kept.
 
-A replicator reports its lanes itself. A replicator that does not answer is assumed to host the lanes that the ledger
-records for it. It is ended after a time, like every replicator that does not answer.
+A replicator itself reports its lanes. If a replicator does not answer, it is assumed to host the lanes that the ledger
+records for it. Like every replicator that does not answer, it is ended after a while.
 """
 
 from typing import NamedTuple
@@ -22,18 +22,18 @@ log = structlog.get_logger()
 
 
 class Greeted(NamedTuple):
-    """What a replicator that was left running reports about itself."""
+    """The report of a replicator that an earlier process left running."""
 
     lanes: frozenset[LaneId]
     leaving: frozenset[LaneId]
-    """The lanes among `lanes` that the replicator is draining or has drained."""
+    """The lanes among `lanes` that the replicator is draining or has already drained."""
     fits: bool
-    """Whether it runs this version of the program with this configuration."""
+    """Whether the replicator runs this version of mirrord with this configuration."""
 
 
 async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
-    """Make a replicator take its commands from this process from now on, and return its report. Raises ReplicatorDead
-    and ReplicatorUnsure."""
+    """Make a replicator take its commands only from this process, and return its report. Raises ReplicatorDead or
+    ReplicatorUnsure."""
     assert member.handle is not None  # noqa: S101 -- it was found by its handle
     answer = await member.handle.greet()
     member.greeted = True
@@ -53,7 +53,7 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
 
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
-    """Return whether a running replicator has the same setup as one that would be started now."""
+    """Return whether a running replicator has the same setup as a replicator that would be started now."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 
@@ -67,8 +67,8 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """End the replicators and followers that a dead daemon left running. They may not write, and no process takes their
-    reports."""
+    """End the replicators and group followers of a flow that a dead daemon left running. They may no longer write,
+    because this daemon holds the lease."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

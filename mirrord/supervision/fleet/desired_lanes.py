@@ -1,6 +1,6 @@
-"""The lanes that a flow should have, and the replicators on which they should be placed.
+"""Determines which lanes a flow should have, and on which replicators they should be placed.
 
-The placement follows from the configuration, from operator commands and from the load.
+The placement depends on the configuration, on operator commands and on the load of the lanes.
 """
 
 import re
@@ -25,28 +25,28 @@ from mirrord.topics.rules.topic_plan import PlannedLane
 
 
 class DesiredLanes:
-    """The desired lanes of one flow, and their placement. An object is used for one lease."""
+    """The desired lanes of one flow, and their placement. Each lease uses a new object."""
 
     def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
         self.lanes: dict[LaneId, PlannedLane] = {}
         """All lanes that the flow should have, including those that an operator has paused."""
         self.is_known = False
-        """Whether `want` has been called."""
+        """Whether the desired lanes are known, because `want` was called."""
         self.loads = Loads()
         self._engine = engine
         self._ledger = ledger
         self._alone: frozenset[LaneId] = frozenset()
-        """Lanes that have a replicator of which they are the only lane (`replicators.alone`)."""
+        """Lanes that must be the only lane of their replicator (`replicators.alone`)."""
         self.place_by(config)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """From now on, use this configuration for the number of replicators and the placement of lanes."""
+        """Use this configuration for the number of replicators and the placement of lanes."""
         self._config = config
         self.loads.by_bytes = config.placement == "balanced"
         self._alone = self._lanes_alone()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """Set the lanes that the flow should have from now on."""
+        """Set the lanes that the flow should have. They replace all earlier ones."""
         self.lanes = {lane.lane: lane for lane in lanes}
         self.is_known = True
         self.loads.keep(self.lanes)
@@ -55,8 +55,8 @@ class DesiredLanes:
     def steps(
         self, hosts: Sequence[ObservedReplicator], orphans: Collection[LaneId], now: float
     ) -> list[ReconcileStep]:
-        """Return the next steps from the current state of the replicators to the desired one. `orphans` are lanes whose
-        replicator died or was lost."""
+        """Return the next steps from the current state of the replicators to the desired state. `orphans` are lanes
+        whose replicator died or was lost."""
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
@@ -66,13 +66,13 @@ class DesiredLanes:
     def destinations(
         self, leaving: Collection[LaneId], hosts: Sequence[ObservedReplicator], now: float
     ) -> dict[str, list[LaneId]]:
-        """Return which of these replicators will get the lanes that leave another replicator. Lanes for which this is
-        not known yet are omitted."""
+        """Return which replicators will get the lanes that are leaving another replicator. Lanes whose next replicator
+        is not known yet are omitted."""
         desired, wishes = self._wished(now)
         return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[ObservedReplicator], now: float) -> FlowView:
-        """Return what is known about the flow for the resolution of operator commands."""
+        """Return the facts about the flow that are needed to resolve operator commands."""
         ledger = self._ledger()
         names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
         once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
@@ -82,7 +82,7 @@ class DesiredLanes:
         return FlowView(flow, *known, standings=ledger.standings())
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
-        """Return the lanes that must be hosted, and the constraints on their placement."""
+        """Return the lanes that replicators must host, and the constraints on the placement of these lanes."""
         orders = self._ledger().orders
         wishes = Wishes(
             alone=self._alone,

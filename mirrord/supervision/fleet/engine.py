@@ -1,9 +1,9 @@
 """The interface through which supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks of this
 process.
 
-`ReplicatorDead` is raised only if the replicator's process is known to have ended. After that, nothing more of it is
-written, except for batches that were already in flight. Every other failure is raised as `ReplicatorUnsure`. Whether a
-replicator seems alive is never proof of what it has written: only the target log is.
+`ReplicatorDead` is raised only if the replicator's process is known to have ended. After that, it writes nothing except
+batches that were already in flight. Every other failure is raised as `ReplicatorUnsure`. The state of a replicator is
+never proof of what it has written. Only the target log is proof.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ class ReplicatorUnsure(EnvironmentFault):
 
 
 class ReplicatorUnreachable(ReplicatorUnsure):
-    """Raised when the place where the replicator ran cannot be reached at all."""
+    """Raised when the process or the node of the replicator cannot be reached at all."""
 
 
 class NodeLost(ReplicatorUnreachable):
-    """Raised when Ray counts the replicator's node as lost, and will not reach it any more.
+    """Raised when Ray counts the node of the replicator as lost, and will not reconnect to it.
 
-    A node that is only cut off from the network keeps running, and so does the replicator.
+    A node that is only cut off from the network keeps running, and its replicators keep running, too.
     """
 
 
@@ -39,31 +39,33 @@ class ReplicatorForeign(ReplicatorUnsure):
 
 
 class ReplicatorHandle(Protocol):
-    """A handle to one replicator. A call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error."""
+    """A handle to one replicator. Every call that fails raises ReplicatorDead or ReplicatorUnsure, and no other
+    error."""
 
     @property
     def name(self) -> str:
-        """The name of this replicator. It is never used for another replicator, because the ledger contains it."""
+        """The name of this replicator. The name is never used for another replicator, because the ledger refers to
+        it."""
         ...
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes that the replicator may get, so that it connects to their brokers. Returns when it is
-        prepared. The replicator may never get these lanes."""
+        """Announce lanes that the replicator may get, so that it connects to their brokers. Return when the replicator
+        is prepared. The replicator may never get these lanes."""
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Assign lanes to the replicator, which then starts them. A lane that it already hosts is not changed."""
+        """Assign lanes to the replicator. It starts those that it does not host already."""
         ...
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes, and return how it left each of them."""
+        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Until the next call, make the replicator fetch these lanes before others, in addition to those that it
-        prefers by itself.
+        """Make the replicator fetch these lanes first, in addition to the lanes that it prefers by itself. Each call
+        replaces the lanes of the previous call.
 
-        This only affects speed. A replicator of an older version ignores it.
+        The call only affects speed. A replicator of an older version ignores it.
         """
         ...
 
@@ -72,10 +74,8 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, setup and report.
-
-        From now on, the replicator takes commands only from this process.
-        """
+        """Make the replicator take its commands only from this process. Return its version, its setup and its
+        report."""
         ...
 
     async def close(self, deadline_s: float) -> None:
@@ -83,15 +83,15 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End the replicator without draining it. Returns when it is known to have ended. Raises ReplicatorUnsure if it
-        may still be alive."""
+        """End the replicator without draining it. Return when it is known to have ended. Raises ReplicatorUnsure if it
+        may still be running."""
         ...
 
 
 class GroupsHandle(Protocol):
-    """A handle to one follower of consumer groups (`mirrord.groups.group_follower`).
+    """A handle to one group follower (`mirrord.groups.group_follower`).
 
-    A call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error.
+    Every call that fails raises ReplicatorDead or ReplicatorUnsure, and no other error.
     """
 
     async def news(self) -> GroupsNews:
@@ -99,18 +99,19 @@ class GroupsHandle(Protocol):
         ...
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups. With `reverse`, return the positions that are synced from the
-        target to the source."""
+        """Return the current positions of all consumer groups. With `reverse`, return the positions that are synced
+        from the target to the source."""
         ...
 
     async def greet(self) -> Greeting:
-        """Return the follower's version and setup. After this call, the follower reports all positions again."""
+        """Return the version and the setup of the group follower. After this call, the follower reports all positions
+        again."""
         ...
 
     async def kill(self) -> None:
-        """End the follower at once. Nothing is lost, because it can rebuild its state after a start.
+        """End the group follower at once. It has no state that a new follower could not rebuild.
 
-        Raises ReplicatorUnsure when it may still be alive.
+        Raises ReplicatorUnsure if it may still be running.
         """
         ...
 
@@ -120,61 +121,63 @@ class Engine(Protocol):
 
     @property
     def cores(self) -> int:
-        """The number of cores, and so of replicators that can work at the same time."""
+        """The number of cores, which is also the number of replicators that can work at the same time."""
         ...
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """The number of cores of each node on which replicators can run now. Empty if replicators run only in this
+        """Maps each node on which replicators can run now to its number of cores. Empty if replicators run only in this
         process."""
         ...
 
     @property
     def hosts_all(self) -> bool:
-        """Whether all replicators are tasks of this process, and so end with it."""
+        """Whether all replicators are tasks of this process, so that they end when it ends."""
         ...
 
     async def start(
         self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = ""
     ) -> ReplicatorHandle:
-        """Start a replicator, on `node` if possible.
+        """Start a replicator, on `node` if possible, and return its handle.
 
-        `on_death` is called once, on the event loop, if the replicator ends by itself. Raises EnvironmentFault if the
-        replicator does not start.
+        `on_death` is called once, on the event loop, if the replicator ends without being asked to. Raises
+        EnvironmentFault if the replicator does not start.
         """
         ...
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a group follower of a flow. The arguments and errors are those of `start`."""
+        """Start a group follower of a flow, and return its handle. The arguments and errors are those of `start`."""
         ...
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of running replicators and followers that begin with this prefix and that another process of
-        this daemon started."""
+        """Return the names of running replicators and group followers that begin with `prefix`. Only those that another
+        process of this daemon started are returned."""
         ...
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Return the replicators with this name prefix that take their commands from this process."""
+        """Return the handles of the replicators whose names begin with `prefix` and that take their commands from this
+        process."""
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Attach to a running replicator whose name `found` has returned. `on_death` is that of `start`.
+        """Attach to a running replicator whose name `found` has returned. `on_death` is called as for `start`.
 
-        Raises ReplicatorDead if it no longer exists.
+        Raises ReplicatorDead if the replicator no longer exists.
         """
         ...
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Attach to a running group follower whose name `found` has returned. Everything else is like `attach`."""
+        """Attach to a running group follower whose name `found` has returned. The arguments and errors are those of
+        `attach`."""
         ...
 
     async def end(self, name: str) -> None:
-        """End the replicator or follower whose name `found` has returned.
+        """End the replicator or group follower whose name `found` has returned.
 
-        Raises ReplicatorUnsure if it may still be alive.
+        Raises ReplicatorUnsure if it may still be running.
         """
         ...
 
     async def close(self) -> None:
-        """End all replicators and followers that this process has started or attached to."""
+        """End all replicators and group followers that this process has started or attached to."""
         ...

@@ -1,8 +1,8 @@
-"""Starts and monitors the replicators of one flow under one lease. Carries out the steps that
+"""Starts and monitors the replicators of one flow under one lease. It carries out the steps that
 `mirrord.supervision.rules.reconcile` plans.
 
-A lane belongs to a replicator from its assignment until the replicator has given it back or counts as lost. Calls to
-several replicators run concurrently, so that a slow replicator does not delay the lanes of others.
+A replicator has a lane from the assignment of the lane until the replicator has given it back or counts as lost. Calls
+to several replicators run concurrently, so a slow replicator does not delay the lanes of the others.
 """
 
 import asyncio
@@ -48,23 +48,24 @@ from mirrord.supervision.rules.reconcile import (
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 REPEAT_S = 3.0
-"""If a replicator does not report a lane within this time after the assignment, the lane is assigned to it again."""
+"""If a replicator does not report a lane within this time after its assignment, the lane is assigned to the same
+replicator again."""
 UNREACHABLE_S = 3.0
-"""A replicator that cannot be reached for this long counts as lost: its process or its node has ended, or is cut off
+"""A replicator that cannot be reached for this long counts as lost. Its process or its node has ended, or is cut off
 from the network."""
 SILENT_S = 10.0
-"""A replicator that has not answered for this long, or whose event loop has been stuck for this long, is ended, because
-its lanes make no progress."""
+"""A replicator is ended if it has not answered for this long, or if its event loop has been stuck for this long. Its
+lanes make no progress in either case."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
-"""`RETIRED_AT_ONCE` lanes of a retiring replicator move at the same time. After each such portion, the next one waits
-for `RETIRE_PAUSE_S`, so that the lanes can resume on other replicators."""
+"""Pause between two groups of lanes that leave a retiring replicator. `RETIRED_AT_ONCE` lanes move at the same time,
+and resume on other replicators during the pause."""
 
 log = structlog.get_logger()
 
 
 class Fleet:
-    """The replicators of one flow. `changed` is set when the caller should call `step`."""
+    """The replicators of one flow. The event `changed` tells the caller to call `step`."""
 
     def __init__(
         self,
@@ -76,10 +77,10 @@ class Fleet:
         clock: Clock,
         lease: LeaseKeeper,
     ) -> None:
-        """`lease` must be held by this daemon."""
+        """Begin without replicators. The daemon must hold `lease`."""
         self.changed = asyncio.Event()
         self.note = ""
-        """One line for operators that says why replicators do not start. Empty if they start."""
+        """The reason why replicators do not start, as one line for operators. Empty if they start."""
         self.deaths = 0
         """Number of replicators that died, or that were ended because they did not answer."""
         self._engine = engine
@@ -106,8 +107,7 @@ class Fleet:
 
     @property
     def last_reports(self) -> list[ReplicatorReport]:
-        """The last report of each active replicator, and of each replicator that cannot be reached but may still be
-        running."""
+        """The last report of each active replicator, and of each unreachable replicator that may still be running."""
         return [*self.reports.values(), *self._cut_off.reports]
 
     def states(self) -> dict[str, HostState]:
@@ -116,7 +116,7 @@ class Fleet:
         return {**{name: member.health(now) for name, member in self._members.items()}, **self._cut_off.states()}
 
     def hosts(self) -> list[ObservedReplicator]:
-        """Return the current state of each replicator, as reconcile needs it."""
+        """Return the current state of each active replicator, in the form that `reconcile` needs."""
         return [
             ObservedReplicator(
                 each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node
@@ -125,7 +125,7 @@ class Fleet:
         ]
 
     def view(self) -> FlowView:
-        """Return what is known about the flow for the resolution of operator commands."""
+        """Return the facts about the flow that are needed to resolve operator commands."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
         # A replicator's report is newer than the progress records.
@@ -142,21 +142,21 @@ class Fleet:
 
     def place_by(self, config: ReplicatorsConfig) -> None:
         """Change the number of replicators and the placement of lanes. A surplus replicator is ended after its lanes
-        have moved to others."""
+        have moved to other replicators."""
         self._wanted.place_by(config)
         self.changed.set()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """Set the lanes that the flow should have from now on."""
+        """Set the lanes that the flow should have. They replace all earlier ones."""
         self._wanted.want(lanes)
         hosted = {lane for member in self._members.values() for lane in member.lanes}
         self._custody.keep(self._wanted.lanes.keys() | hosted)
         self.changed.set()
 
     def step(self) -> list[ReconcileStep]:
-        """Start the steps that lead from the current to the desired state, and return them. They are carried out in the
+        """Start the steps that lead from the current state to the desired state, and return them. The steps run in the
         background."""
-        # Until the wanted lanes are known, hosted lanes must not be treated as unwanted.
+        # Until the desired lanes are known, hosted lanes must not be treated as unwanted.
         if self._closing or not self._wanted.is_known:
             return []
         hosts, now = self.hosts(), self._clock.monotonic()
@@ -181,8 +181,8 @@ class Fleet:
         return steps
 
     async def adopt(self) -> None:
-        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue to copy in
-        the meantime."""
+        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue to copy
+        meanwhile."""
         members = await left_running(self._engine, self._prefix)
         for member in members:
             try:
@@ -199,17 +199,17 @@ class Fleet:
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
     async def poll(self) -> None:
-        """Ask every replicator for its state. If its report differs from the lanes that were assigned to it, the report
-        is taken as true."""
+        """Request the state of every replicator. If a report differs from the lanes that were assigned to the
+        replicator, the report is believed."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
         self._cut_off.forget_replaced(self._wanted.lanes)
 
     async def hurry(self, urgent: Collection[LaneId]) -> None:
-        """Let every replicator fetch its urgent lanes before others.
+        """Make every replicator fetch its urgent lanes first.
 
-        The call is repeated while lanes are urgent, because a lane may have moved to the replicator in the meantime.
-        When a replicator no longer has urgent lanes, it gets one last call without lanes.
+        The call is repeated as long as lanes are urgent, because an urgent lane may move to another replicator. A
+        replicator without urgent lanes gets one last call with no lanes.
         """
         urgent_by_member = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
         await asyncio.gather(
@@ -217,7 +217,7 @@ class Fleet:
         )
 
     async def drain(self, deadline_s: float) -> None:
-        """Make all replicators drain their lanes and end. Those that have not ended by the deadline are killed."""
+        """Make all replicators drain their lanes and end. Kill the replicators that have not ended by the deadline."""
         self._closing = True
         await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
         await self._tasks.end()
@@ -229,7 +229,8 @@ class Fleet:
         await self._tasks.end()
 
     async def part(self) -> None:
-        """Forget all replicators without ending them, because another process of this daemon has taken them over."""
+        """Forget all replicators without ending them, because another process of this daemon has taken over the
+        replicators."""
         self._closing = True
         await self._tasks.end()
         self._members.clear()
@@ -300,7 +301,7 @@ class Fleet:
             return
         except ReplicatorUnsure as fault:
             self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
-            # A later step releases the lanes again, if that is still needed.
+            # A later step releases the lanes again if they still have to be released.
             member.leaving.difference_update(lanes)
             return
         for lane in lanes:
@@ -347,10 +348,10 @@ class Fleet:
         member.lanes.update(lanes)
 
     async def _retire(self, member: Member) -> None:
-        """Retire a replicator that runs another version or configuration, once there are other replicators. Move its
-        lanes in portions."""
-        # The lanes move only after the barrier of this replicator's predecessors, so that no later holder has to wait
-        # for it again.
+        """Retire a replicator that runs another version or configuration. As soon as other replicators serve the flow,
+        its lanes move to them, a group of lanes at a time."""
+        # The lanes move only after the barrier of this replicator's predecessors. Otherwise, the next replicator would
+        # have to wait for that barrier again.
         moves_at = self._clock.monotonic() + self._custody.longest_s(member.lanes)
         while member.lanes and member.name in self._members:
             await self._poll(member)
@@ -372,7 +373,7 @@ class Fleet:
             self._died(member)
             return
         except ReplicatorForeign:
-            # The replicator is being retired, and the ledger says which lanes it has.
+            # The replicator is being retired. The ledger says which lanes it hosts.
             member.heard = self._clock.monotonic()
             return
         except ReplicatorUnsure as fault:
@@ -397,7 +398,7 @@ class Fleet:
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         silent_s = self._clock.monotonic() - member.heard
         if isinstance(fault, NodeLost) or (isinstance(fault, ReplicatorUnreachable) and silent_s > UNREACHABLE_S):
-            # If the replicator is still alive, it copies until the ledger shows it that other replicators have its
+            # If the replicator is still running, it copies until it reads in the ledger that other replicators have its
             # lanes.
             self._give_up(member, str(fault))
             self._spawn(self._kill(member))
@@ -406,8 +407,8 @@ class Fleet:
             await self._quarantine(member)
 
     async def _quarantine(self, member: Member) -> None:
-        """Assign no more lanes to this replicator, and kill it. Its lanes are given to others when it is known to have
-        ended, or when it turns out that its end cannot be confirmed."""
+        """Kill this replicator, and assign no more lanes to it. Other replicators get its lanes when it is known to
+        have ended, or when its end cannot be confirmed."""
         member.quarantined, member.state = True, "stopping"
         await self._kill(member)
 
@@ -438,14 +439,14 @@ class Fleet:
         self._ended(member)
 
     def _ended(self, member: Member) -> None:
-        """Record that a replicator's process has ended, so that no replicator hosts its lanes now."""
+        """Record that the process of a replicator has ended, so that no replicator hosts its lanes now."""
         self._custody.ended(member.name)
         self._cut_off.ended(member.name)
         self._lost(member)
 
     def _give_up(self, member: Member, reason: str) -> None:
-        """Record that a replicator counts as lost, although it may still be running. Its lanes must be given to
-        others."""
+        """Record that a replicator counts as lost, although it may still be running. Its lanes are assigned to other
+        replicators."""
         if member.name in self._members:
             self._log.error("replicator_cut_off", replicator=member.name, lanes=len(member.lanes), reason=reason)
             self._cut_off.add(member)

@@ -1,8 +1,8 @@
-"""Announces a lane to a replicator before the lane is assigned to it, so that a planned move is faster.
+"""Announces a lane to a replicator before the lane is assigned to it, so that a planned move takes less time.
 
-When the lane is assigned, the replicator already knows the leaders of its two partitions and has connections to them.
-Before that, it neither requests nor writes anything for the lane. If the lane is never assigned to it, the replicator
-forgets the partitions after a while.
+When the lane is then assigned, the replicator already knows the leaders of the source partition and the target
+partition, and has connections to them. Until then, it requests and writes nothing for the lane. If the lane is never
+assigned to it, the replicator forgets the partitions after a while.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from mirrord.supervision.fleet.member import Member
 from mirrord.topics.rules.topic_plan import PlannedLane
 
 AHEAD_S = 1.0
-"""Maximum time for which a lane stays with its replicator until the next replicator is prepared."""
+"""The maximum time that a lane waits on its current replicator until the next replicator is prepared."""
 Coming = Mapping[str, Collection[LaneId]]
 """The lanes that each replicator will get, by the replicator's name."""
 NOWHERE: Coming = MappingProxyType({})
 
 
 async def prepare_ahead(members: Mapping[str, Member], planned: Mapping[LaneId, PlannedLane], coming: Coming) -> None:
-    """Announce lanes to the replicators that will get them, and wait until these are prepared, but no longer than
-    `AHEAD_S`."""
+    """Announce lanes to the replicators that will get them. Wait at most `AHEAD_S` until these replicators are
+    prepared."""
     by_handle = {members[name].handle: lanes for name, lanes in coming.items() if name in members}
     preparing = [
         asyncio.create_task(_prepare(handle, [_assignment(planned[lane]) for lane in lanes if lane in planned]))
@@ -48,5 +48,5 @@ async def _prepare(handle: ReplicatorHandle, lanes: Sequence[LaneAssignment]) ->
 
 
 def _assignment(lane: PlannedLane) -> LaneAssignment:
-    """Return an assignment for the announcement. It does not say yet what is known about the lane's former holder."""
+    """Return the assignment for the announcement of a lane. Nothing is known yet about the lane's former holder."""
     return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, "unknown")

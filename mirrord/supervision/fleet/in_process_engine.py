@@ -1,5 +1,5 @@
-"""Runs replicators and group followers as tasks of this process (`engine = "process"`): for tests, for small machines,
-and for deployments without Ray."""
+"""Runs replicators and group followers as tasks of this process (`engine = "process"`). This engine is meant for tests,
+for small machines, and for deployments without Ray."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ class ProcessEngine:
     """An `Engine` whose replicators and group followers run on the event loop of this process."""
 
     cores = 1
-    """All replicators share one event loop, which uses one core."""
+    """The engine counts as one core, because all replicators share one event loop."""
     nodes: Mapping[str, int] = MappingProxyType({})
     hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
-        """`topics` returns a new, unopened connection to the ledger of a flow."""
+        """Begin without replicators. `topics` returns a new, unopened connection to the ledger of a flow."""
         self._topics = topics
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}
@@ -39,8 +39,8 @@ class ProcessEngine:
         on_death: Callable[[], None],
         node: str = "",  # noqa: ARG002
     ) -> "_Task":
-        """Start a replicator on this event loop. It ends with this process, or when its lease is lost. Raises
-        EnvironmentFault if it does not start."""
+        """Start a replicator on this event loop. The replicator ends with this process, or when its lease is lost.
+        Raises EnvironmentFault if the replicator does not start."""
         replicator = Replicator(name, setup, self._topics(setup))
         try:
             await replicator.open()
@@ -52,8 +52,8 @@ class ProcessEngine:
         return task
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Start a group follower on this event loop. It ends with this process. Raises EnvironmentFault if it does not
-        start."""
+        """Start a group follower on this event loop. The follower ends with this process. Raises EnvironmentFault if
+        the follower does not start."""
         sync = GroupSync(name, setup, self._topics(setup))
         try:
             await sync.open()
@@ -64,23 +64,23 @@ class ProcessEngine:
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
-        """Return no names, because the replicators of another process have ended with that process."""
+        """Return no names: the replicators of another process have ended with that process."""
         return []
 
     def running(self, prefix: str) -> "list[_Task]":
-        """Return the running replicators whose names begin with this prefix."""
+        """Return the running replicators whose names begin with `prefix`."""
         return [task for name, task in self._running.items() if name.startswith(prefix)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
-        """Raise ReplicatorDead, because there is never a replicator of another process."""
+        """Raise ReplicatorDead. The replicators of another process have ended with that process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Raise ReplicatorDead, because there is never a follower of another process."""
+        """Raise ReplicatorDead. The group followers of another process have ended with that process."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Do nothing: there are never replicators of another process."""
+        """Do nothing. The replicators of another process have ended with that process."""
 
     async def close(self) -> None:
         """End all replicators and group followers."""
@@ -99,14 +99,15 @@ class _Task:
         self._running = running
 
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
-        """Close the replicator when its lease is lost, because it may never write again, and call `on_death`."""
+        """Wait until the lease of the replicator is lost, close the replicator, and call `on_death`. A replicator whose
+        lease is lost may never write again."""
         await self._replicator.until_lost()
         if self._running.pop(self.name, None) is not None:
             await self._replicator.close(0)
             on_death()
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Announce lanes to the replicator."""
+        """Announce lanes that the replicator may get."""
         self._check()
         await self._replicator.prepare(lanes)
 
@@ -116,7 +117,7 @@ class _Task:
         await self._replicator.assign(lanes)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes, and return how it left each of them."""
+        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
@@ -131,7 +132,7 @@ class _Task:
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, setup and report, for another daemon."""
+        """Return the replicator's version, its setup and its report, for another daemon."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
@@ -174,7 +175,7 @@ class _Groups:
         return self._sync.news()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups."""
+        """Return the current positions of all consumer groups."""
         self._check()
         try:
             return await self._sync.report(reverse=reverse)
@@ -186,7 +187,7 @@ class _Groups:
         raise ReplicatorUnsure(f"{self.name} is of this process")
 
     async def kill(self) -> None:
-        """End the follower."""
+        """End the group follower."""
         if self._running.pop(self.name, None) is not None:
             await self._sync.close()
 

@@ -1,5 +1,5 @@
-"""Measures the smoothed data rate of each lane of a flow, so that lanes can be balanced by bytes instead of by
-number."""
+"""Measures the smoothed data rate of each lane of a flow. The rates make it possible to balance replicators by bytes
+instead of by the number of lanes."""
 
 import math
 from collections.abc import Iterable
@@ -9,29 +9,28 @@ from mirrord.replication.lane.assignment import ReplicatorReport
 from mirrord.supervision.rules.placement import EQUAL, Weights
 
 BASE_BYTES_PER_S = 64 << 10
-"""Weight of a lane without data, in bytes per second. It is added to the rate of every lane, because fetching and
-reporting have a cost even without data.
-"""
+"""Weight of a lane without data, in bytes per second. It is added to the rate of every lane, because even a lane
+without data costs fetches and reports."""
 HALF_LIFE_S = 30.0
 PAUSE_S = 30.0
-"""Minimum time between two times that lanes are moved for balance. It limits the moves, because a lane that moves makes
-no progress for a moment."""
+"""Minimum interval between two rebalances of the lanes. Moves are limited, because a lane makes no progress for a
+moment while it moves."""
 
 
 class Loads:
-    """The data rates of all lanes of a flow. A lane that moves keeps its rate on the new replicator."""
+    """The data rates of all lanes of a flow. When a lane moves to another replicator, it keeps its rate."""
 
     def __init__(self) -> None:
         self.by_bytes = True
-        """True if a lane's weight is its data rate. False if all lanes have the same weight."""
+        """True if the weight of a lane is its data rate. False if all lanes have the same weight."""
         self._seen: dict[LaneId, tuple[str, float, int]] = {}
-        """For each lane, the replicator that last reported it, the time of the report, and the bytes that it had
-        copied."""
+        """For each lane: the replicator that last reported the lane, the time of that report, and the number of copied
+        bytes."""
         self._rates: dict[LaneId, float] = {}
         self._even_after = 0.0
 
     def note(self, report: ReplicatorReport, now: float) -> None:
-        """Update the rates from the counters that a replicator reports."""
+        """Update the rates with the counters in a replicator's report."""
         if not self.by_bytes:
             return
         for lane in report.lanes:
@@ -45,7 +44,7 @@ class Loads:
             self._rates[lane.lane] = rate if known is None else known + share * (rate - known)
 
     def keep(self, lanes: Iterable[LaneId]) -> None:
-        """Forget the rates of all lanes but these."""
+        """Forget the rates of all lanes except the given ones."""
         wanted = set(lanes)
         for kept in (self._seen, self._rates):
             for lane in kept.keys() - wanted:
@@ -60,10 +59,10 @@ class Loads:
         return Weights(by_lane, BASE_BYTES_PER_S)
 
     def may_even_out(self, now: float) -> bool:
-        """Return whether lanes may be moved for balance now."""
+        """Return whether lanes may be moved now to balance the loads."""
         return now >= self._even_after
 
     def evened_out(self, now: float) -> None:
-        """Record that lanes are moving now, so that no more lanes are moved for balance for `PAUSE_S`."""
+        """Record that lanes are being moved now. For `PAUSE_S`, no more lanes are moved to balance the loads."""
         if self.by_bytes:
             self._even_after = now + PAUSE_S

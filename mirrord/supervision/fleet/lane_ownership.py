@@ -1,5 +1,5 @@
-"""Tracks which replicator was the last holder of each lane of a flow, and whether the next holder has to wait for
-it."""
+"""Tracks which replicator was the last holder of each lane of a flow, and whether the next holder has to wait until
+that replicator can no longer write."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -13,23 +13,23 @@ _WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
 
 
 class Custody:
-    """The last holder of each lane of one flow. An object is used for one lease."""
+    """The last holder of each lane of one flow. Each lease uses a new object."""
 
     def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
-        """`former_ended` says that all writers under older leases are known to have ended."""
+        """Begin without holders. `former_ended` says that all writers under older leases are known to have ended."""
         self.orphans: set[LaneId] = set()
-        """Lanes whose replicator died or was lost. They are assigned before all others."""
+        """Lanes whose replicator died or was lost. They are assigned before all other lanes."""
         self._setup = setup
         self._ledger = ledger
         self._former_ended = former_ended
         self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
-        """Lanes that have had a holder under this lease that is no longer recorded here and may still be writing."""
+        """Lanes with another holder under this lease that is no longer recorded here and may still be writing."""
         self._dead: set[str] = set()
         """Replicators that are known to have ended."""
 
     def give(self, lane: LaneId, name: str, now: float) -> None:
-        """Record that a lane is about to be assigned to this replicator."""
+        """Record that a lane is about to be assigned to the replicator `name`."""
         former, before = self._former(lane, now), self._held.get(lane)
         word = before.parting if before is not None and former == "left" else None
         until = now + self._barrier_s(lane, former)
@@ -38,13 +38,13 @@ class Custody:
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
-        """Record lanes that a replicator has hosted since before this process began."""
+        """Record lanes that a replicator already hosted before this process began."""
         for lane in lanes:
             until = now + self._barrier_s(lane, "unknown")
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
 
     def not_found(self, lanes: Iterable[LaneId]) -> None:
-        """Record that these lanes are not hosted by the replicator that was assumed to host them."""
+        """Record that a replicator does not host these lanes, although it was assumed to host them."""
         for lane in lanes:
             self._held.pop(lane, None)
             self.orphans.add(lane)
@@ -56,7 +56,7 @@ class Custody:
             self._held[lane] = held._replace(left=parting.clean, parting=parting.word)
 
     def taken_away(self, lane: LaneId) -> None:
-        """Record that another holder, which the ledger names, has taken the lane."""
+        """Record that a lane has another holder, according to the ledger."""
         self._held.pop(lane, None)
         self._others.add(lane)
 
@@ -65,26 +65,26 @@ class Custody:
         self._dead.add(name)
 
     def assignment(self, lane: PlannedLane) -> LaneAssignment:
-        """Return the assignment of a lane, for the replicator that it was given to."""
+        """Return the assignment of a lane to the replicator that `give` has recorded for it."""
         held = self._held[lane.lane]
         return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant, held.word)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all lanes but these. Also forget replicators that held only forgotten lanes."""
+        """Forget all lanes except the given ones. Also forget replicators that held only forgotten lanes."""
         kept = set(lanes)
         for lane in self._held.keys() - kept:
             held = self._held.pop(lane)
             if not held.left and held.name not in self._dead:
-                # The replicator may still be writing to this lane, although the writers of older leases have ended.
+                # The replicator may still be writing to this lane, even if the writers of older leases have ended.
                 self._others.add(lane)
         self.orphans &= kept
-        # A lane that is not in the ledger was never written.
+        # A lane that is not in the ledger has never been written.
         self._others &= kept | self._ledger().lanes.keys()
         self._dead &= {held.name for held in self._held.values()}
 
     def longest_s(self, lanes: Iterable[LaneId]) -> float:
-        """Return for how many seconds a former holder of any of these lanes may still write, if nothing is known about
-        it."""
+        """Return the longest time for which a former holder of one of these lanes may still write, in seconds. It is
+        assumed that nothing is known about the holders."""
         return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
 
     def _barrier_s(self, lane: LaneId, former: Former) -> float:
@@ -92,8 +92,8 @@ class Custody:
         return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
 
     def _former(self, lane: LaneId, now: float) -> Former:
-        """Return what is known about the lane's former holder. This is the last holder under this lease or, if there
-        was none, the last holder in the ledger."""
+        """Return what is known about the lane's former holder. The former holder is the last one under this lease or,
+        if there was none, the last one in the ledger."""
         held = self._held.get(lane)
         if held is None:
             former = former_of(self._ledger(), lane)

@@ -1,4 +1,4 @@
-"""What a `Fleet` knows about each of its replicators and about the holder of each lane."""
+"""The state that a `Fleet` keeps about each of its replicators and about the holder of each lane."""
 
 import asyncio
 import re
@@ -13,17 +13,17 @@ from mirrord.replication.lane.assignment import Former, ReplicatorReport
 from mirrord.supervision.fleet.engine import ReplicatorHandle
 
 UNSURE_S = 3.0
-"""A replicator that has not answered for this long is reported as unsure. It is polled once a second."""
+"""A replicator that has not answered for this long is reported as unsure. Replicators are polled once a second."""
 MOVE_S = 5.0
-"""How long a lane may take to drain when it moves."""
+"""Time limit for draining a lane when it moves."""
 LONGEST_PAUSE_S = 10.0
 """Maximum pause between two attempts to start a replicator."""
 _SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
 
 
 class Held(NamedTuple):
-    """The replicator that a lane was last given to, and what was known about the lane's previous replicator at that
-    time."""
+    """The replicator to which a lane was last assigned, and what was known at that time about the lane's previous
+    replicator."""
 
     name: str
     former: Former
@@ -33,9 +33,9 @@ class Held(NamedTuple):
     """The lane's grant when `former` was determined."""
     left: bool = False
     word: Progress | None = None
-    """The handoff checkpoint with which the previous replicator left the lane, if it did."""
+    """The handoff checkpoint of the previous replicator, if that replicator has left one."""
     parting: Progress | None = None
-    """The handoff checkpoint with which this replicator left the lane, if it has left it."""
+    """The handoff checkpoint of this replicator, if it has left the lane with one."""
 
 
 @dataclass(eq=False)
@@ -49,9 +49,10 @@ class Member:
     lanes: set[LaneId] = field(default_factory=set[LaneId])
     leaving: set[LaneId] = field(default_factory=set[LaneId])
     assigned_at: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """The time of the last assignment of each lane that the replicator has not reported since then."""
+    """For each lane that the replicator has not reported since it was assigned: the time of the last assignment."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    """Calls that are assigning lanes to the replicator. A release waits for them, so that it does not overtake them."""
+    """The running calls that assign lanes to the replicator. A release waits until they have ended, so that it cannot
+    overtake them."""
     hurried: bool = False
     """True if the last call of `hurry` named urgent lanes."""
     report: ReplicatorReport | None = None
@@ -62,11 +63,10 @@ class Member:
     quarantined: bool = False
     """True if the replicator is being ended because it did not answer."""
     killed: bool = False
-    """True if this process has asked the engine to kill the replicator. After that, a report of its death is no proof
-    that it has ended.
-    """
+    """True if this process has asked the engine to kill the replicator. From then on, the engine's report that the
+    replicator died does not prove that it has ended."""
     node: str = ""
-    """The Ray node on which the replicator runs or is to be started. Empty if it is unknown."""
+    """The Ray node on which the replicator runs or will be started. Empty if the node is not known."""
 
     @property
     def is_asked(self) -> bool:
@@ -74,7 +74,7 @@ class Member:
         return not self.quarantined and (self.state == "serving" or not self.greeted)
 
     def health(self, now: float) -> HostState:
-        """Return the replicator's state, for the status."""
+        """Return the state of the replicator that is shown in the status."""
         if self.state == "starting":
             return "starting"
         if self.quarantined:
@@ -86,16 +86,16 @@ class Member:
 
 
 def slot_of(name: str) -> int | None:
-    """Return the number (slot) in a replicator's name, or None if the name is not that of a replicator."""
+    """Return the number (slot) in a replicator's name, or None if this is not the name of a replicator."""
     found = _SLOT.search(name)
     return int(found[1]) if found else None
 
 
 def former_of(state: FlowState, lane: LaneId) -> Former:
-    """Return what the ledger says about the lane's last holder: that there was none, that it has left the lane, or that
-    it may still be writing.
+    """Return what the ledger says about the lane's last holder: there was none, it has left the lane, or it may still
+    be writing.
 
-    The result is right only if the ledger was read to its end after this daemon took the lease.
+    The result is valid only if the ledger was read to its end after this daemon took the lease.
     """
     known = state.lanes.get(lane)
     if known is None or known.grant == 0:
@@ -110,7 +110,8 @@ def grant_of(state: FlowState, lane: LaneId) -> int:
 
 
 def lanes_by_ledger(state: FlowState, replicator: str) -> set[LaneId]:
-    """Return the lanes that a replicator hosts according to the ledger: those that it took last and has not left."""
+    """Return the lanes that a replicator hosts according to the ledger: lanes that it was the last to take and has not
+    left."""
     taken = (lane for lane, known in state.lanes.items() if known.replicator.rpartition("/")[0] == replicator)
     return {lane for lane in taken if not _was_left(state, lane)}
 

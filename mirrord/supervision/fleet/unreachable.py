@@ -1,9 +1,9 @@
-"""Tracks replicators that cannot be reached but may still be running, because their node is cut off or their end could
-not be confirmed.
+"""Tracks unreachable replicators that may still be running, because their node is cut off or their end could not be
+confirmed.
 
-Their lanes have been given to other replicators. Such a replicator is reported in the status as long as the ledger
-names it as the holder of one of these lanes. The replicator learns from the ledger that others have taken its lanes,
-and then it ends.
+Other replicators have been assigned their lanes. The status shows an unreachable replicator as long as the ledger names
+it as the holder of one of these lanes. When the replicator reads in the ledger that others have taken its lanes, it
+ends.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,14 +16,14 @@ from mirrord.supervision.fleet.member import Member, lanes_by_ledger
 
 
 class CutOff:
-    """The unreachable replicators of one flow. An object is used for one lease."""
+    """The unreachable replicators of one flow. Each lease uses a new object."""
 
     def __init__(self, ledger: Callable[[], FlowState]) -> None:
         self._ledger = ledger
         self._members: dict[str, tuple[Member, frozenset[LaneId]]] = {}
 
     def add(self, member: Member) -> None:
-        """Add a replicator that counts as lost. Its lanes are given to others."""
+        """Add a replicator that counts as lost, with the lanes that it hosted."""
         self._members[member.name] = (member, frozenset(member.lanes))
 
     def ended(self, name: str) -> None:
@@ -31,7 +31,8 @@ class CutOff:
         self._members.pop(name, None)
 
     def forget_replaced(self, wanted: Iterable[LaneId]) -> None:
-        """Forget a replicator if each of its lanes has another holder in the ledger, or is not in `wanted`."""
+        """Forget each replicator without any remaining lane. A lane does not count if the ledger names another holder
+        for it, or if it is not in `wanted`."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):
             if not lanes & wanted & lanes_by_ledger(self._ledger(), name):
@@ -43,6 +44,6 @@ class CutOff:
         return [member.report for member, _ in self._members.values() if member.report is not None]
 
     def states(self) -> dict[str, HostState]:
-        """Return the state of each unreachable replicator for the status, which is "unknown"."""
+        """Return the state of each unreachable replicator for the status. The state is always "unknown"."""
         state: HostState = "unknown"
         return dict.fromkeys(self._members, state)

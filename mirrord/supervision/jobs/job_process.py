@@ -1,8 +1,8 @@
-"""Runs an audit or a compaction in a separate process. The process gets its order on stdin and writes its result to
+"""Runs an audit or a compaction in a separate process. The process reads its order from stdin and writes its result to
 stdout.
 
-The kernel ends the process when the thread that started it ends (`mirrord.jobs.job_main`), so it also ends when its
-parent is killed. Spark's Java process ends with it.
+The kernel ends the process when the thread that started it ends (`mirrord.jobs.job_main`). The process therefore also
+ends when its parent is killed. The Java process of Spark ends with it.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from mirrord.model.jobs import Job, JobOutcome
 
 PROGRAM = "mirrord.jobs.job_main"
 END_S = 6.0
-"""How long a process that was asked to end may take to record that in the ledger. After that, it is killed."""
+"""A job process that was asked to end has this number of seconds to record its end in the ledger. Then it is killed."""
 _SHOWN_BYTES = 2_000
 
 
 class JobOrder(msgspec.Struct, frozen=True):
-    """The order for a job's process: the kind of job, and a configuration with only the job's flow.
+    """The order for a job process: the kind of job, and a configuration with a single flow.
 
     The configuration contains references to secrets, but no secrets.
     """
@@ -34,7 +34,7 @@ class JobOrder(msgspec.Struct, frozen=True):
 
 
 class JobReport(msgspec.Struct, frozen=True):
-    """The result of a job, and one line for people about it."""
+    """The result of a job, and one line for operators about it."""
 
     outcome: JobOutcome
     line: str
@@ -47,9 +47,9 @@ class JobProcess:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, order: JobOrder) -> JobReport:
-        """Run a job in a new process, wait for its end, and return its result.
+        """Run a job in a new process, wait until the process has ended, and return the result.
 
-        If this call is cancelled, the process is asked to end, and is killed after `END_S` if it has not ended.
+        If this call is cancelled, the process is asked to end. It is killed if it has not ended after `END_S`.
         """
         with tempfile.TemporaryFile() as words:
             process = await asyncio.create_subprocess_exec(

@@ -1,9 +1,9 @@
-"""Runs the scheduled audits and compactions of one flow while this daemon holds the flow's lease. The keys are `[audit]
-every` and `[compact] every`.
+"""Runs the scheduled audits and compactions of one flow while this daemon holds the flow's lease. The configuration
+keys are `[audit] every` and `[compact] every`.
 
-Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so that it does not block the supervisor's
-event loop. The same job may already have been started by a person, a cron job or another daemon. The job finds that out
-from the ledger (`mirrord.ledger.store.job_lease`), and then does nothing and says so.
+Each job runs in a separate process (`mirrord.supervision.jobs.job_process`), so it does not block the event loop of the
+supervisor. A person, a cron job or another daemon may already have started the same job. A job reads this in the ledger
+(`mirrord.ledger.store.job_lease`). It then does no work and reports that it was not needed.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
 from mirrord.supervision.rules.job_times import next_ms
 
 LOOK_S = 60.0
-"""Maximum interval between two readings of the wall clock until a job is due, because the clock may be set in the
+"""Maximum interval between two readings of the wall clock while a job is not due. The clock may be set in the
 meantime."""
 AGAIN_S = 30.0
-"""Pause before the next attempt after an internal error."""
+"""Pause in seconds after an internal error, before the next attempt."""
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class _Scheduled(Protocol):
 
 
 class Schedule:
-    """Starts the scheduled jobs of one flow when they are due, and reports their status."""
+    """Starts the scheduled jobs of one flow when they are due, and reports the status of the jobs."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Schedule:
         self._notes: dict[Job, str] = {}
 
     def use(self, config: Config) -> None:
-        """Continue with another configuration. Running jobs are not affected."""
+        """Use another configuration from now on. Running jobs are not affected."""
         self._config = config
         for changed in self._changed.values():
             changed.set()
 
     async def keep(self) -> None:
-        """Run each job when it is due, until cancelled. When cancelled, end the running jobs."""
+        """Run each job whenever it is due. When this call is cancelled, end the running jobs."""
         tasks = [asyncio.create_task(self._keep(job)) for job in JOBS]
         try:
             await asyncio.gather(*tasks)
@@ -73,7 +73,7 @@ class Schedule:
             self._due_ms.clear()
 
     def status(self, states: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
-        """Return the current status of the jobs. `states` says what the ledger records about each kind of job."""
+        """Return the current status of the jobs. `states` holds the ledger's record of each kind of job."""
         return job_statuses(self._config, states or {}, self._due_ms, self._notes)
 
     async def _keep(self, job: Job) -> None:
@@ -119,8 +119,8 @@ def job_statuses(
 ) -> tuple[JobStatus, ...]:
     """Return the status of each kind of job that is scheduled or has ever run.
 
-    `due_ms` holds the start times of the next jobs. `notes` holds a line about each failure that the ledger may not
-    contain.
+    `due_ms` holds the start time of the next job of each kind. `notes` holds one line for each failure that may be
+    missing in the ledger.
     """
     return tuple(
         _status(job, every_ms, states.get(job), due_ms.get(job), notes.get(job, ""))

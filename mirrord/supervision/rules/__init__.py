@@ -1,1 +1,2 @@
-"""Pure decisions of supervision: the placement of lanes, operator commands, and the judgement of broker probes."""
+"""The pure decisions of supervision: the placement of lanes, the effect of operator commands, and the judgement of
+probes."""

@@ -1,11 +1,13 @@
-"""The probe of a target's brokers: the batches that are sent to them, and the judgement of their answers.
+"""The probe of a target's brokers: the batches that it sends, and the judgement of the brokers' answers.
 
 Exactly-once delivery depends on how a broker handles sequences, offsets and checksums. The page
 docs/explanation/broker-behaviour.md lists these facts, and `tests/sim/contract.py` checks all of them against Kafka.
-Other products speak Kafka's protocol too, and a later version may behave differently. So for each set of brokers, the
-batches of `STEPS` are sent once to a topic with one partition, and the answers are compared with the behavior that a
-lane relies on. Two properties cannot be observed in this way. How long a broker remembers a producer is a broker
-config, which lanes request. Durability across a crash is checked only by the tests.
+Other products also implement Kafka's protocol, and a later version of Kafka may behave differently. For each set of
+brokers, the batches of `STEPS` are therefore sent once to a topic with one partition. The answers are compared with the
+behavior that a lane relies on.
+
+Two properties cannot be observed by a probe. How long a broker remembers a producer is a broker config, which lanes
+request. Durability across a crash is only checked by the tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +22,9 @@ from mirrord.model.status import Guarantee
 RECORDS = 3
 """Number of records in each batch."""
 OLD_MS = 10 * 86_400_000
-"""An age of records that is higher than the time for which any broker remembers a producer, in milliseconds."""
+"""Age of old records in milliseconds. It is higher than the time for which any broker remembers a producer."""
 PRODUCERS = 4
-"""Number of producers that the steps use. Each of them has a new producer id."""
+"""Number of producers in the steps of the probe. Each of them has a new producer id."""
 _LAST_SEQUENCE = 2**31 - 1
 _ACROSS = _LAST_SEQUENCE - 1
 _ANYTHING = 5_000_000
@@ -30,9 +32,8 @@ _OUT_OF_ORDER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQ
 _CORRUPT = (ErrorCode.CORRUPT_MESSAGE,)
 
 Fate = Literal["taken", "known", "refused"]
-"""Required outcome of a batch. "taken": it is appended at the end of the log. "known": it is a repeated batch, and the
-answer is its original offset. "refused": it is not appended.
-"""
+"""Required outcome of a batch. "taken": it is appended at the end of the log. "known": it is recognized as a repeated
+batch, and the answer contains the offset of the first attempt. "refused": it is not appended."""
 
 
 class ProbeStep(NamedTuple):
@@ -40,16 +41,16 @@ class ProbeStep(NamedTuple):
 
     rule: str
     producer: int
-    """Number of the producer, counted from 0. Each producer has an id that was never used before."""
+    """Number of the producer, counted from 0. Each producer has a producer id that was never used before."""
     sequence: int
     fate: Fate = "taken"
     errors: tuple[int, ...] = ()
     """The error codes with which the batch may be refused."""
     connection: int = 0
-    """Which of two connections to the partition's leader the batch is sent over: 0 or 1."""
+    """Number of the connection over which the batch is sent, 0 or 1. Both connections lead to the partition leader."""
     age_ms: int = 0
     damaged: bool = False
-    """Whether one bit of the last record is flipped, so that the checksum does not match."""
+    """Whether one bit of the last record is flipped, so that the checksum of the batch is wrong."""
 
 
 STEPS = (
@@ -84,45 +85,44 @@ class Stored(NamedTuple):
     base_offset: int
     records: int
     producer: int
-    """Number of the batch's producer, or -1 if another client has written the batch."""
+    """Number of the producer of the batch, or -1 if another client wrote the batch."""
     epoch: int
     sequence: int
     same_records: bool
-    """Whether the records' bytes are the same as those that were sent."""
+    """Whether the records in the log have the same bytes as the records that were sent."""
     append_time: bool
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """All answers and log contents that the probe has observed."""
+    """The answers and log contents that a probe has observed."""
 
     start: int
-    """End of the log before the probe."""
+    """The end offset of the log before the probe."""
     answers: Sequence[ProbeAnswer]
     """The answers to the batches of `STEPS`, in the same order."""
     last_sequences: Mapping[int, int] | None
-    """The last sequence of each producer that the leader remembers, by the number of the producer. None if the leader
-    does not support this request.
-    """
+    """The last sequence of each producer that the partition leader remembers, by the number of the producer. None if
+    the leader does not support the request."""
     end: int
     stored: Sequence[Stored]
 
 
 class Judgement(NamedTuple):
-    """The result of a probe: one line for each broken rule, and one line for each permitted peculiarity that an
-    operator should know.
+    """The result of a probe: one line for each broken rule, and one line for each permitted deviation that an operator
+    should know about.
 
-    The target has passed the probe if there are no failures.
+    The target has passed the probe if `failures` is empty.
     """
 
     failures: tuple[str, ...]
     remarks: tuple[str, ...]
     disturbed: bool
-    """Whether another client has written to the topic, so that no judgement is possible."""
+    """Whether another client has written to the topic of the probe, so that no judgement is possible."""
 
 
 def judge(seen: Observed) -> Judgement:
-    """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once, and does not change
-    what is expected of later steps."""
+    """Compare the answers with the behavior that lanes rely on. Each broken rule is reported once. It does not change
+    the expected answers to later steps."""
     if any(batch.producer < 0 for batch in seen.stored):
         return Judgement((), (), disturbed=True)
     failures: dict[str, str] = {}
@@ -151,10 +151,10 @@ def judge(seen: Observed) -> Judgement:
 
 
 def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str:
-    """Return what is wrong with the answer to a step, or an empty string.
+    """Return what is wrong with the answer to a step, or an empty string if the answer is right.
 
-    `end` is the end of the log before the step. `known_at` is the offset of an earlier batch with the same producer and
-    sequence, or -1.
+    `end` is the end offset of the log before the step. `known_at` is the offset of an earlier batch with the same
+    producer and sequence, or -1.
     """
     match step.fate:
         case "taken" if answer != (0, end):
@@ -170,7 +170,7 @@ def _fault(step: ProbeStep, answer: ProbeAnswer, end: int, known_at: int) -> str
 
 
 def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> dict[str, str]:
-    """Return what is wrong with the broker's state after the last step, by broken rule."""
+    """Return what is wrong with the state of the broker after the last step, by broken rule."""
     faults: dict[str, str] = {}
     wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
     if seen.last_sequences is None:
@@ -178,7 +178,7 @@ def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> 
     else:
         for producer, sequence in wanted.items():
             last_sequence = seen.last_sequences.get(producer)
-            # The broker may forget the producer of old records at any time. Lanes do not rely on it.
+            # The broker may forget the producer of old records at any time. Lanes do not rely on this producer state.
             if last_sequence != sequence and not (producer == _OLD.producer and last_sequence is None):
                 faults.setdefault(
                     TELLS, f"it is {'not reported' if last_sequence is None else last_sequence}, not {sequence}"
@@ -192,14 +192,14 @@ def _after(seen: Observed, taken: Sequence[tuple[ProbeStep, int]], end: int) -> 
 
 
 def mode(probed: TargetProbed | None) -> Mode:
-    """Return the mode in which lanes work. It is "at-least-once" only if the brokers have failed a probe."""
+    """Return the mode in which lanes work. The mode is "at-least-once" only if the brokers have failed a probe."""
     return "sequence" if probed is None or probed.passed else "at-least-once"
 
 
 def guarantee(probed: TargetProbed | None, not_probed: str = "") -> tuple[Guarantee | None, str]:
-    """Return what a flow guarantees about each record, and one line with the failures or remarks of the probe.
+    """Return the delivery guarantee of a flow, and one line with the failures or remarks of the probe.
 
-    `not_probed` says why no probe was possible, and is empty if one was.
+    `not_probed` says why the probe could not be completed; it is empty if the probe was completed.
     """
     if probed is None and not not_probed:
         return None, ""

@@ -9,10 +9,10 @@ from mirrord.model.jobs import Job
 
 
 def next_ms(flow: str, job: Job, every_ms: int, now_ms: int) -> int:
-    """Return the next time after `now_ms` at which a job is due, by the wall clock.
+    """Return the next time after `now_ms` at which a job is due, in milliseconds of the wall clock.
 
-    A job is due every `every_ms`, at the same times whichever daemon computes them and whenever that daemon started.
-    The flow's name and the kind of job determine how these times are shifted, so that not all jobs start at the same
+    A job is due once every `every_ms`. The times do not depend on the daemon that computes them or on its start time.
+    They are shifted by an amount derived from the flow name and the kind of job, so that not all jobs start at the same
     time.
     """
     offset_ms = crc32(f"{flow}/{job}".encode()) * every_ms >> 32

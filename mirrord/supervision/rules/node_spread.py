@@ -1,7 +1,7 @@
-"""Chooses the Ray node for each replicator. Replicators are distributed by the nodes' cores, and are moved to a new
-node one at a time.
+"""Chooses the Ray node of each replicator. The replicators are distributed over the nodes in proportion to their cores.
+A new node gets existing replicators one at a time.
 
-A new node gets replicators, and these get lanes like all new replicators, a few at a time. Lost nodes and their
+A replicator that starts on the new node gets lanes like every new replicator, a few at a time. Lost nodes and their
 replicators are not part of the input.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 def node_for_next(taken: Iterable[str], nodes: Mapping[str, int]) -> str:
     """Return the node on which the next replicator should start, or an empty string if no node is known.
 
-    `taken` holds the node of each existing replicator, and `nodes` the number of cores of each node.
+    `taken` contains the node of each existing replicator. `nodes` maps each node to its number of cores.
     """
     counts = Counter(taken)
     return min(nodes, key=lambda node: (_load(counts[node] + 1, nodes[node]), counts[node], node), default="")
@@ -25,10 +25,10 @@ def fullest_node(taken: Iterable[str], nodes: Mapping[str, int]) -> str:
 
 
 def crowded_node(taken: Collection[str], nodes: Mapping[str, int]) -> str:
-    """Return a node that should give a replicator to another node, or an empty string if there is none.
+    """Return a node that should give up a replicator in favor of another node, or an empty string if there is none.
 
-    The node with the most replicators per core should give one away if another node would have fewer per core even with
-    one more. If the step is repeated, it comes to an end.
+    The node with the most replicators per core gives up one if another node would have fewer per core even with one
+    more. Repeating the step terminates.
     """
     fullest, emptiest = fullest_node(taken, nodes), node_for_next(taken, nodes)
     counts = Counter(taken)

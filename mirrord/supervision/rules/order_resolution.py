@@ -1,8 +1,8 @@
-"""Resolves operator commands: what the name in a command refers to, which facts the command results in, and how
-commands affect the placement of lanes.
+"""Resolves operator commands: what the name in a command refers to, which facts the command produces, and how it
+affects the placement of lanes.
 
-The facts of a command express it completely. A command that is impossible is refused with one line that says what would
-be possible.
+The facts of a command express it completely. An impossible command is refused with one line that says what would be
+possible.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,37 +50,37 @@ KINDS: Mapping[OrderVerb, tuple[ObjectKind, ...]] = {
     "replay": ("lane",),
     "seek": ("lane",),
 }
-"""The kinds of objects to which each verb can be applied. A "lane" is named as a partition, and a "host" is a
+"""The kinds of objects to which each verb can be applied. The kind "lane" is named as a partition. The kind "host" is a
 replicator."""
 _WORDS: Mapping[ObjectKind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
 
 
 class FlowView(NamedTuple):
-    """What must be known about one flow to resolve commands."""
+    """The facts about one flow that are needed to resolve operator commands."""
 
     flow: str
     lanes: Mapping[TopicPartition, LaneId]
-    """The lanes that the flow should have, including paused ones, by source partition."""
+    """The lanes that the flow should have, by source partition. Paused lanes are included."""
     known: Collection[TopicPartition]
-    """Other source partitions, which were copied in the past."""
+    """Other source partitions, whose records were copied in the past."""
     hosts: Sequence[ObservedReplicator]
     takers: Mapping[str, bool]
-    """The replicators to which lanes may be moved, by name, and whether each of them has room for another lane."""
+    """Maps the name of each replicator to which lanes may be moved to whether it has room for another lane."""
     alone: Collection[LaneId]
-    """Lanes that have a replicator to themselves (`replicators.alone`)."""
+    """Lanes that must be the only lane of their replicator (`replicators.alone`)."""
     orders: Orders
     quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
-    """Quarantines by source partition and lane, including those of former topics of the same name."""
+    """The quarantined records by source partition and lane, including those of deleted topics with the same name."""
     ends: Mapping[LaneId, int] = {}
-    """The known ends of the source partitions of hosted lanes."""
+    """The known log ends of the source partitions of hosted lanes."""
     standings: Mapping[LaneId, Standing] = {}
-    """The positions of the lanes that have begun to copy."""
+    """The position of each lane that has begun to copy, together with its earlier seeks."""
     retrying: Mapping[TopicPartition, str] = {}
-    """Source partitions of hosted lanes that copy nothing now and try again by themselves, each with its remark."""
+    """Source partitions of hosted lanes that copy nothing now but retry by themselves, each with its status text."""
 
 
 class NamedObject(NamedTuple):
-    """The object that the name in a command refers to."""
+    """The object to which the name in a command refers."""
 
     flow: str
     kind: ObjectKind
@@ -99,25 +99,25 @@ class NamedObject(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a command results in."""
+    """The decision on an operator command: the facts that carry it out, and its description for the operator."""
 
     flow: str
     facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
     """The facts to append. Empty if the command changes nothing."""
     done: tuple[str, ...] = ()
-    """One line for operators about each change."""
+    """One line for operators about each change that the command makes."""
     lanes: tuple[TopicPartition, ...] = ()
-    """Source partitions of the lanes that the command stops, starts or moves."""
+    """The source partitions of the lanes that the command stops, starts or moves."""
     notes: tuple[str, ...] = ()
 
 
 def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
-    """Return the lanes that no command has paused."""
+    """Return the ids of the lanes that no operator command has paused."""
     return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
 
 
 def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
-    """Return the number (slot) of the replicator to which each pinned lane is pinned."""
+    """Return the replicator number (slot) of each pinned lane."""
     if not orders.pins:
         return {}
     pins = ((lane.lane, orders.pins.get(f"{lane.source_topic}-{lane.key.partition}")) for lane in lanes)
@@ -125,8 +125,8 @@ def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, i
 
 
 def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
-    """Return what the name in the command refers to. Raises ConfigError if nothing has the name, or if it is
-    ambiguous."""
+    """Return the object to which the name in the command refers. Raises ConfigError if no object has this name, or if
+    the name is ambiguous."""
     prefix, colon, name = order.name.rpartition(":")
     flow = prefix if colon else order.flow
     kinds: list[ObjectKind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
@@ -149,7 +149,7 @@ def find(order: Order, views: Sequence[FlowView]) -> NamedObject:
 
 
 def decide(order: Order, named: NamedObject, view: FlowView, at_ms: int) -> Decision:
-    """Return what a command results in. Raises ConfigError if the command is impossible."""
+    """Return the decision on a command. Raises ConfigError if the command is impossible."""
     origin = Origin(order.by, order.reason, at_ms)
     match order.verb:
         case "pause":
@@ -200,7 +200,7 @@ def _resume(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
 
 
 def _also_paused(named: NamedObject, orders: Orders) -> list[str]:
-    """Return a line for each pause of the whole flow or topic that keeps this object paused."""
+    """Return one line for each pause of the whole flow or topic that still pauses this object."""
     wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
     standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
     return [
@@ -239,7 +239,7 @@ def _move(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> D
 
 
 def _seek(order: Order, named: NamedObject, view: FlowView, origin: Origin) -> Decision:
-    """Return what a seek results in. `order.until` is the offset to seek to, and `order.offset` is the log start offset
+    """Return the decision on a seek. `order.until` is the offset to seek to, and `order.offset` is the log start offset
     of the source partition."""
     name = TopicPartition(named.topic, named.partition)
     lane = view.lanes.get(name)
@@ -277,7 +277,7 @@ def _drain(named: NamedObject, view: FlowView, origin: Origin) -> Decision:
         return Decision(view.flow, notes=(f"{named} is already drained, {describe_origin(standing.origin)}",))
     there = {host.name for host in view.hosts}
     ended = Origin(POLICY, "it has ended", origin.at_ms)
-    # Names are never used again, so drained replicators that have ended need no entry.
+    # Names are never used again, so the entries of drained replicators that have ended are removed.
     facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
     hosted = next(host.lanes for host in view.hosts if host.name == named.host)
     lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
@@ -335,7 +335,7 @@ def _topics(view: FlowView) -> set[str]:
 
 
 def _lanes(view: FlowView) -> set[TopicPartition]:
-    """Return every partition that a name may refer to, including those that appear only in commands in effect."""
+    """Return every partition to which a name may refer. Partitions that only appear in active commands are included."""
     orders = [*view.orders.paused.values(), *view.orders.pins.values()]
     return {
         *view.lanes,

@@ -1,9 +1,9 @@
-"""Determines how many replicators a flow gets, which of them hosts a new lane, and which lanes move to balance the
+"""Determines how many replicators a flow gets, which replicator hosts a new lane, and which lanes move to balance the
 load.
 
-A hosted lane stays where it is unless the loads of the replicators differ too much. The load of a replicator is the sum
-of the weights of its lanes. The caller determines the weights: all lanes are equal, or a lane's weight is its bytes per
-second.
+A hosted lane keeps its replicator unless the loads of the replicators differ too much. The load of a replicator is the
+sum of the weights of its lanes. The caller sets the weights: either all lanes have the same weight, or the weight of a
+lane is its bytes per second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,19 +13,19 @@ from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
 HYSTERESIS = 0.2
-"""If loads are measured in bytes, lanes move only when the difference between the highest and the lowest load exceeds
-this share of the mean load."""
+"""The share of the mean load that the difference between the highest and the lowest load must exceed before lanes move.
+It applies if loads are measured in bytes."""
 _LARGEST = 0.9
-"""Maximum weight of a lane that moves, as a share of the difference between the two loads. A heavier lane would only
+"""Maximum weight of a lane that moves, as a share of the difference between two loads. A heavier lane would only
 reverse the difference."""
 
 
 def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int:
-    """Return how many replicators a flow with this number of lanes gets on this number of cores, without spare
-    replicators.
+    """Return the number of replicators, without spare ones, for a flow with this number of lanes on this number of
+    cores.
 
-    "auto" means one replicator per core. If `partitions_per_replicator` requires more replicators than `count`, there
-    are more. There are never more replicators than lanes.
+    "auto" means one replicator per core. If `partitions_per_replicator` requires more replicators than `count`, the
+    higher number applies. There are never more replicators than lanes.
     """
     count = cores if config.count == "auto" else config.count
     if config.partitions_per_replicator != "auto":
@@ -36,12 +36,12 @@ def replicators_wanted(config: ReplicatorsConfig, lanes: int, cores: int) -> int
 
 @dataclass(frozen=True)
 class Weights:
-    """The weight of each lane."""
+    """The weights of lanes, from which the loads of replicators are computed."""
 
     by_lane: Mapping[LaneId, float] = field(default_factory=dict[LaneId, float])
     """The weight of each known lane. If it is empty, all lanes have the same weight."""
     unknown: float = 1.0
-    """The weight of a lane that is not in `by_lane`."""
+    """The weight of a lane that is missing in `by_lane`, unless `by_lane` is empty."""
 
     def of(self, lane: LaneId) -> float:
         """Return a lane's weight, which is greater than 0."""
@@ -52,7 +52,7 @@ class Weights:
         return sum(map(self.of, lanes))
 
     def apart(self, loads: Collection[float]) -> bool:
-        """Return whether the loads differ enough for lanes to move."""
+        """Return whether the loads differ so much that lanes should move."""
         gap, mean = max(loads) - min(loads), sum(loads) / len(loads)
         return gap > HYSTERESIS * mean if self.by_lane else gap > 0
 
@@ -72,8 +72,8 @@ class PlacementCandidate:
 def place(
     lanes: Iterable[LaneId], rooms: Sequence[PlacementCandidate], most: int | None, weights: Weights = EQUAL
 ) -> dict[LaneId, str]:
-    """Choose a replicator for each lane, as long as one of the candidates (`rooms`) has fewer than `most` lanes. Update
-    the load and the number of lanes of the candidates."""
+    """Choose a replicator for each lane among the candidates in `rooms`. Stop when all of them have `most` lanes. Add
+    the placed lanes to the load and the number of lanes of the candidates."""
     placed: dict[LaneId, str] = {}
     for lane in lanes:
         free = [room for room in rooms if most is None or room.lanes < most]
@@ -87,10 +87,10 @@ def place(
 
 
 def moves(lanes: Collection[LaneId], gap: float, most: int, weights: Weights = EQUAL) -> list[LaneId]:
-    """Return at most `most` lanes that should move from a replicator to another one whose load is lower by `gap`,
-    heaviest first.
+    """Return at most `most` lanes that should move to another replicator, the heaviest first. The load of the other
+    replicator is lower by `gap`.
 
-    Each move makes the difference between the two loads smaller, so repeated moves come to an end.
+    Each move reduces the difference between the two loads, so repeating the step terminates.
     """
     leaving: list[LaneId] = []
     for lane in sorted(lanes, key=lambda each: (weights.of(each), each), reverse=True):

@@ -1,4 +1,4 @@
-"""Resolves operator commands about quarantined records: which quarantine entry is meant, and which fact results."""
+"""Resolves operator commands about quarantined records: which quarantined range is meant, and which fact results."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -21,11 +21,12 @@ def rule(
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
 ) -> Ruling[QuarantineOrder]:
-    """Return the fact that a command about a quarantined record results in, or why it changes nothing. `lanes` holds
-    the quarantines of all lanes with this topic name and partition, including those of former topics with that name.
+    """Return the fact that an operator command about a quarantined record produces, or why it changes nothing. `lanes`
+    holds the quarantined ranges of all lanes with this topic name and partition. Lanes of deleted topics with this name
+    are included.
 
-    `ends` holds the known end offsets of their source partitions. `retrying` is the status text of a lane that retries
-    by itself, or None if the lane does not. Raises ConfigError if the command is impossible.
+    `ends` holds the known log ends of the source partitions. `retrying` is the status text of a lane that retries by
+    itself; None if it does not retry. Raises ConfigError if the command is impossible.
     """
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
@@ -58,8 +59,8 @@ def rule(
 
 
 def _allowed(entry_end: int, source_end: int, name: str) -> str:
-    """Describe the offsets that `--until` allows: from the end of the entry to the end of the source partition, because
-    records that are not written yet cannot be skipped."""
+    """Describe the offsets that `--until` allows: from the end of the quarantined range to the log end of the source
+    partition. Records that are not written yet cannot be skipped."""
     if source_end > entry_end:
         return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
     why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"

@@ -1,17 +1,17 @@
-"""Compares the lanes that a flow should have with its replicators and their lanes, and determines the next few steps.
+"""Compares the desired lanes of a flow with the lanes that its replicators host, and determines the next few steps.
 
-The functions are called repeatedly with the current state of the replicators, and keep no state themselves. A lane is
+The functions are called repeatedly with the current state of the replicators, and keep no state of their own. A lane is
 assigned to a replicator only while no other replicator has it. A replicator has a lane from its assignment until the
-replicator has given the lane back, is known to be dead, or counts as lost. So a lane is never assigned to two of the
-flow's replicators at once, in whatever order the steps succeed or fail.
+replicator has given the lane back, is known to be dead, or counts as lost. Two replicators of a flow are therefore
+never assigned the same lane, in whatever order the steps succeed or fail.
 
 The lanes of a crashed replicator do not wait for its replacement. They are assigned to the remaining replicators, and
-to an empty spare replicator first. After the replacement has started, lanes move to it a few at a time until the loads
-are even. A lane that should run alone gets a replicator to itself. Commands of operators (`Wishes`) are followed,
-unless a lane would then have no replicator.
+to an empty spare replicator first. When the replacement has started, lanes move to it a few at a time until the loads
+are balanced. A lane that should run alone gets a replicator to itself. The constraints of operators (`Wishes`) are
+obeyed, unless a lane would then have no replicator.
 
 If a Ray node has too many replicators (`mirrord.supervision.rules.node_spread`), a new replicator starts on another
-node. Then the lanes of one replicator move away as with `mirrord drain`, and that replicator is stopped.
+node. Then the lanes of one replicator move away, as with `mirrord drain`, and that replicator is stopped.
 """
 
 import math
@@ -33,38 +33,38 @@ MOVES_AT_ONCE = 4
 QUIET_AT_ONCE = 32
 """Maximum number of nearly idle lanes that may leave a replicator at the same time when all its lanes must leave.
 
-A short pause of such a lane does not matter, and to move a thousand of them four at a time would take minutes.
+A short pause of a nearly idle lane does no harm. Moving a thousand such lanes four at a time would take minutes.
 """
 _QUIET = 1.25
-"""A lane is nearly idle if its weight is at most this multiple of the weight of a lane without known data rate."""
+"""A lane is nearly idle if its weight is at most this multiple of the weight of a lane without a known data rate."""
 LANES_AT_ONCE = 250
 """Maximum number of lanes in one step.
 
-A single call with a thousand lanes would delay the calls after it.
+A single call with a thousand lanes would delay the calls that follow it.
 """
 
 
 class ObservedReplicator(msgspec.Struct, frozen=True):
-    """What the steps depend on: the current state of one replicator."""
+    """The current state of one replicator, as the input of `reconcile`."""
 
     name: str
     slot: int
     """Number of the replicator in its flow. A replacement gets the number of the replicator that it replaces."""
     state: Literal["starting", "serving", "stopping"]
     lanes: frozenset[LaneId] = frozenset()
-    """The lanes that were assigned to the replicator and that it has not given back."""
+    """The lanes that were assigned to the replicator and not given back yet."""
     leaving: frozenset[LaneId] = frozenset()
     """The lanes among `lanes` that the replicator is draining."""
     node: str = ""
-    """The Ray node on which the replicator runs. Empty while it is unknown."""
+    """The Ray node on which the replicator runs. Empty if the node is not known."""
 
 
 class StartReplicator(msgspec.Struct, frozen=True):
-    """The step to start a replicator with this number."""
+    """The step to start a replicator with the number `slot`."""
 
     slot: int
     node: str = ""
-    """The Ray node on which to start the replicator. If it is empty, the engine chooses the node."""
+    """The Ray node on which to start the replicator. If it is empty, the engine chooses a node."""
 
 
 class Assign(msgspec.Struct, frozen=True):
@@ -95,21 +95,19 @@ class Wishes(msgspec.Struct, frozen=True):
 
     weights: Weights = EQUAL
     alone: frozenset[LaneId] = frozenset()
-    """Lanes that get a replicator to themselves."""
+    """Lanes that must be the only lane of their replicator."""
     even_out: bool = True
-    """Whether lanes may move for the sole purpose of balancing the loads. Lanes move to a new replicator in any
-    case."""
+    """Whether lanes may move for the sole purpose of balancing the loads. A new replicator gets lanes in any case."""
     pins: Mapping[LaneId, int] = {}
-    """For each lane that an operator has pinned, the number of the replicator. The lane is placed there if that
-    replicator hosts shared lanes and has room. Otherwise it is placed like all other lanes.
-    """
+    """The replicator number of each lane that an operator has pinned. The lane is placed on this replicator if the
+    replicator hosts shared lanes and has room. Otherwise it is placed like any other lane."""
     drained: frozenset[str] = frozenset()
     """Replicators that an operator has drained.
 
-    If no other replicator can get their lanes, another one is started.
+    If no other replicator can take their lanes, one more replicator is started.
     """
     nodes: Mapping[str, int] = {}
-    """The number of cores of each node on which replicators can run. If it is empty, nodes are not considered."""
+    """Maps each node on which replicators can run to its number of cores. If it is empty, nodes are not considered."""
 
 
 def reconcile(
@@ -120,7 +118,8 @@ def reconcile(
     orphans: Collection[LaneId] = (),
     wishes: Wishes = Wishes(),  # noqa: B008 - it is immutable
 ) -> list[ReconcileStep]:
-    """Return the next steps, or an empty list if nothing has to change.
+    """Return the next steps from the current state of the replicators to the desired one; an empty list if nothing has
+    to change.
 
     `orphans` are lanes whose replicator died or was lost. They are placed before all other lanes.
     """
@@ -142,8 +141,8 @@ def reconcile(
     places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, placed, shared), wishes)
     placed |= places.pinned(homeless)
     placed |= places.urgent([lane for lane in homeless if lane in orphans and lane not in placed])
-    # While replicators are starting, each running one gets only its share of the lanes. Lanes that are pinned to a
-    # starting replicator wait for it.
+    # While replicators are starting, each running replicator gets only its share of the lanes. Lanes that are pinned to
+    # a starting replicator wait for it.
     share = -(-len(together) // max(shared, 1)) if fewer else None
     coming = {host.slot for host in hosts if host.state == "starting"}
     fresh = [lane for lane in homeless if lane not in orphans and wishes.pins.get(lane) not in coming]
@@ -170,8 +169,8 @@ def takers(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, bool]:
-    """Return the names of the replicators to which a lane may be pinned, and whether each of them has room for another
-    lane."""
+    """Return the names of the replicators to which a lane may be pinned. Map each name to whether the replicator has
+    room for another lane."""
     alone = sum(lane in wishes.alone for lane in desired)
     shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
     open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
@@ -187,8 +186,8 @@ def destinations(
     cores: int,
     wishes: Wishes,
 ) -> dict[str, list[LaneId]]:
-    """Return the lanes that each replicator would get if these lanes had already left their replicators. When they
-    have, the result may be another one."""
+    """Return the lanes that each replicator would get if the lanes in `leaving` had already left their replicators. The
+    state may change until then, so the actual placement may differ."""
     gone = frozenset(leaving).intersection(desired)
     found: dict[str, list[LaneId]] = {}
     if not gone:
@@ -207,8 +206,8 @@ def _drained(hosts: Iterable[ObservedReplicator], wishes: Wishes) -> int:
 def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
     """Return how many replicators should host shared lanes, and how many replicators there should be in total.
 
-    Drained replicators are included in the total. More replicators are started for them only if lanes would otherwise
-    have no replicator.
+    The total includes drained replicators. A drained replicator is replaced only if lanes would otherwise have no
+    replicator.
     """
     shared = replicators_wanted(config, together, cores)
     least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
@@ -217,7 +216,7 @@ def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, dr
 
 
 class _Places:
-    """The replicators that host shared lanes, with the loads that they have after the assignments of this step."""
+    """The replicators that host shared lanes, with their loads after the assignments of this step."""
 
     def __init__(self, config: ReplicatorsConfig, hosts: Sequence[ObservedReplicator], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
@@ -232,14 +231,14 @@ class _Places:
         return self._most is None or len(host.lanes) < self._most
 
     def has_newcomer(self) -> bool:
-        """Return whether one of the replicators is new, which shows in its number of lanes: less than half of the
-        average."""
+        """Return whether one of the replicators is new. A new replicator has less than half of the average number of
+        lanes."""
         lanes = [len(host.lanes) for host in self.hosts]
         return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Place the lanes that are pinned to one of these replicators. Return the name of the replicator for each lane
-        that was placed."""
+        """Place the lanes that are pinned to one of these replicators. Return the replicator name of each placed
+        lane."""
         placed: dict[LaneId, str] = {}
         for host, room in zip(self.hosts, self._rooms, strict=True):
             here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]
@@ -247,7 +246,8 @@ class _Places:
         return placed
 
     def to_pins(self, serving: Sequence[ObservedReplicator], desired: Collection[LaneId]) -> Iterator[Release]:
-        """Yield a step for each lane that must leave its replicator because it is pinned to another one."""
+        """Yield a step for each lane that must leave its replicator because the lane is pinned to another
+        replicator."""
         pins = self._wishes.pins
         free = {
             host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
@@ -270,13 +270,13 @@ class _Places:
                 yield Release(host.name, (lane,))
 
     def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
-        """Choose a replicator for each lane whose replicator died or was lost. Return the replicator's name for each
+        """Choose a replicator for each lane whose replicator died or was lost. Return the replicator name of each
         lane."""
         return place(lanes, self._rooms, self._most, self._weights)
 
     def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
-        """Choose a replicator for each other lane that has none. Return the replicator's name for each lane. If `share`
-        is given, no replicator gets more than that number of lanes."""
+        """Choose a replicator for each remaining lane without a replicator. Return the replicator name of each lane.
+        With `share`, no replicator gets more than `share` lanes in total."""
         limits = [each for each in (self._most, share) if each is not None]
         return place(lanes, self._rooms, min(limits, default=None), self._weights)
 
@@ -284,8 +284,8 @@ class _Places:
 def _hosts_of_many(
     serving: Sequence[ObservedReplicator], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
 ) -> list[ObservedReplicator]:
-    """Return the replicators that may host shared lanes: those that have lanes, and empty ones until there are `wanted`
-    replicators.
+    """Return the replicators that may host shared lanes. These are the replicators with lanes and, up to a total of
+    `wanted`, empty replicators.
 
     All other empty replicators are spare or surplus.
     """
@@ -301,8 +301,8 @@ def _place_alone(lanes: Sequence[LaneId], serving: Sequence[ObservedReplicator])
 
 
 def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]) -> list[ReconcileStep]:
-    """Return steps to release lanes that should run alone but share their replicator, so that they can move to an empty
-    one."""
+    """Return steps to release lanes that should run alone but share their replicator. They can then move to an empty
+    replicator."""
     crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
     empty = sum(not host.lanes for host in serving)
     return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
@@ -311,7 +311,8 @@ def _makes_room(serving: Sequence[ObservedReplicator], alone: Collection[LaneId]
 def _starts(hosts: Sequence[ObservedReplicator], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
-    # The replacement of a replicator that is being stopped gets its number, and so the lanes that are pinned to it.
+    # The replacement of a stopping replicator gets the number of that replicator, and so the lanes that are pinned to
+    # it.
     taken = {host.slot for host in hosts if host.state != "stopping"}
     free = (slot for slot in count() if slot not in taken)
     return list(islice(free, max(0, min(missing, room))))
@@ -323,10 +324,11 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[ObservedReplicator]
 
 
 def _misplaced(hosts: Sequence[ObservedReplicator], wanted: int, wishes: Wishes) -> frozenset[str]:
-    """Return the name of the replicator that should be replaced by one on another node, if there is one.
+    """Return the name of the replicator that should be replaced by one on another node. The set is empty if there is
+    none.
 
-    Until that replicator has ended, the same one is returned each time. A replicator that an operator has drained, that
-    lanes are pinned to, or that hosts a lane alone is never chosen.
+    The same name is returned until that replicator has ended. A replicator is never chosen if an operator has drained
+    it, if lanes are pinned to it, or if it hosts a lane that must run alone.
     """
     alive = [host for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
     if len(wishes.nodes) < 2 or len(alive) < wanted or any(host.node not in wishes.nodes for host in alive):
@@ -369,7 +371,7 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
 def _leaves_drained(
     serving: Sequence[ObservedReplicator], open_hosts: Sequence[ObservedReplicator], places: _Places, wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Return a step to release lanes of a drained replicator, if another replicator can get them."""
+    """Return a step to release lanes of a drained replicator if another replicator can take them."""
     for host in serving:
         if host.name not in wishes.drained:
             continue
@@ -382,7 +384,7 @@ def _leaves_drained(
 
 
 def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
-    """Return which of the lanes that must leave a replicator leave it in the next step."""
+    """Select, from the lanes that must leave a replicator, those that leave it in the next step."""
     weights = wishes.weights
     quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
     return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
@@ -391,7 +393,7 @@ def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
 def _empties(
     serving: Sequence[ObservedReplicator], kept: Sequence[ObservedReplicator], wishes: Wishes
 ) -> list[ReconcileStep]:
-    """Return a step to release lanes of the surplus replicator with the fewest lanes."""
+    """Return a step to release lanes of the surplus replicator that has the fewest lanes."""
     names = {host.name for host in kept}
     surplus = [
         host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
@@ -403,8 +405,8 @@ def _empties(
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
-    """Return a step to release lanes of the replicator with the highest load, so that they can move to the one with the
-    lowest load that has room."""
+    """Return a step to release lanes of the replicator with the highest load. They can then move to the replicator with
+    the lowest load that has room."""
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
@@ -412,7 +414,7 @@ def _moves(places: _Places, wishes: Wishes) -> list[ReconcileStep]:
         return []
     if not wishes.even_out and not places.has_newcomer():
         return []
-    # Pinned lanes do not move, so the replicator with the highest load may have no lane that can.
+    # Pinned lanes do not move, so the replicator with the highest load may have no lane to move.
     for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):
         free_to_go = host.lanes - wishes.pins.keys()
         if leaving := moves(free_to_go, loads[host.name] - min(free), MOVES_AT_ONCE, weights):
@@ -427,6 +429,6 @@ def _stops(
 ) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]
-    # While a replicator is being replaced, the new replicator is also empty at first, but must not be stopped.
+    # While a replicator is being replaced, the new replicator is empty at first. It must not be stopped.
     idle = sorted(name for name in idle if name in misplaced or not misplaced)
     yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

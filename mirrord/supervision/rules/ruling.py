@@ -1,4 +1,4 @@
-"""The result of resolving one operator command."""
+"""The result of resolving one operator command, in the form that the rules for quarantines and seeks return."""
 
 from typing import Generic, NamedTuple, TypeVar
 
@@ -9,5 +9,5 @@ class Ruling(NamedTuple, Generic[FactT]):
     """The fact that carries out an operator command, and one line for the operator."""
 
     fact: FactT | None
-    """None if the command changes nothing, because the ledger already says the same."""
+    """The fact to append; None if the command changes nothing, because the ledger already holds an equivalent fact."""
     line: str

@@ -1,6 +1,7 @@
-"""Resolves commands that seek a lane ahead in the source: which of them are possible, and which fact results.
+"""Resolves operator commands that move a lane forward in the source: whether the seek is possible, and which fact
+results.
 
-A lane can only seek ahead. If it went back, the target would hold the same records twice.
+A lane can only seek forward. A seek backward would copy records to the target a second time.
 """
 
 from mirrord.ledger.facts.base import Origin
@@ -15,8 +16,8 @@ from mirrord.supervision.rules.ruling import Ruling
 def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
     """Return the fact with which the lane seeks to the source offset `to`, or why the command changes nothing.
 
-    `at` is the lane's position with its earlier seeks, and `log_start` is the log start offset of the source partition.
-    Raises ConfigError if the seek is impossible.
+    `at` is the position of the lane together with its earlier seeks. `log_start` is the log start offset of the source
+    partition. Raises ConfigError if the seek is impossible.
     """
     for each in at.seeks:
         if each.end == to:

@@ -1,1 +1,1 @@
-"""Replaces a running daemon by another one (`mirrord start --upgrade`) without a pause of its flows."""
+"""Replaces a running daemon by a new one (`mirrord start --upgrade`) without a pause of its flows."""

@@ -1,8 +1,8 @@
-"""The new daemon's side of an upgrade: takes over the flows of the old daemon. A lane pauses only while it moves.
+"""The new daemon's part of an upgrade: it takes over the flows of the old daemon. A lane pauses only while it moves.
 
-The new daemon continues the leases of the old daemon, so that the old replicators may keep writing. It moves their
-lanes in portions to new replicators (`Fleet`). The old replicators run in processes of the old daemon, so they are
-commanded through its HTTP API. When they have no lanes left, the new daemon orders the old one to end.
+The new daemon continues the leases of the old daemon, so the old replicators may keep writing. It moves their lanes to
+new replicators, a group of lanes at a time (`Fleet`). The old replicators run in processes of the old daemon, so they
+are commanded through its HTTP API. When they host no lanes any more, the new daemon orders the old daemon to end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,26 +26,26 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 CALL_S = 5.0
 ANSWER_S = 4.0
-"""For calls that are given a deadline: how long after the deadline the answer may arrive, because the old daemon passes
-the call on to its replicator."""
+"""Additional time for the answer to a call that has a deadline, counted from the deadline. The old daemon passes such a
+call on to its replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
-"""How long the old daemon may take to hand over a flow. Also how long the new daemon tries to end the old one when all
-lanes have moved."""
+"""Time limit for the old daemon to hand over a flow. It also limits the attempts to end the old daemon after all lanes
+have moved."""
 LOOK_S = 0.5
 
 log = structlog.get_logger()
 
 
 class Succession:
-    """The takeover of all flows from the daemon that this one replaces."""
+    """The takeover of all flows from the daemon that this daemon replaces."""
 
     def __init__(self, predecessor: Predecessor, config: Config, clock: Clock) -> None:
         self.predecessor = predecessor
         self.successor = Successor("", program())
-        """This daemon. Its address is empty until its HTTP API is open."""
+        """This daemon, as it introduces itself to the old daemon. The address is empty until the HTTP API is open."""
         self.over = False
-        """Whether the old daemon has no flows left and was ordered to end."""
+        """Whether the old daemon has no flows any more and was ordered to end."""
         self.names: set[str] = set()
         """Names of the replicators that run in processes of the old daemon."""
         self._config = config
@@ -53,16 +53,16 @@ class Succession:
 
     @property
     def busy(self) -> str:
-        """Why no other daemon can take over from this daemon now. Empty if one can."""
+        """Why no other daemon can take over from this daemon now. Empty if another daemon can."""
         return "" if self.over else f"it is being taken over from {self.predecessor.http}"
 
     async def consent(
         self, flow: str, state: Callable[[], FlowState], report: Callable[[str], None], since_s: Callable[[], float]
     ) -> None:
-        """Wait until the old daemon agrees to hand over a flow, or no longer holds it.
+        """Wait until the old daemon agrees to hand over a flow, or no longer holds the flow.
 
-        `since_s` returns how long ago the lease was last seen to be renewed. `report` is called with the reason for a
-        delay.
+        `since_s` returns the number of seconds since the last observed renewal of the lease. `report` is called with
+        the reason for a delay.
         """
         while self._has_it(state()):
             try:
@@ -81,7 +81,7 @@ class Succession:
     async def found(self, flow: str) -> list[str]:
         """Return the names of the replicators that the old daemon has left running for a flow.
 
-        From its answer on, the old daemon makes no decisions for the flow.
+        Once the old daemon has answered this request, it makes no more decisions for the flow.
         """
         deadline = self._clock.monotonic() + LET_GO_S
         while not self.over and self._clock.monotonic() < deadline:
@@ -99,9 +99,10 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Order the old daemon to end as soon as `left` says that none of its replicators are left.
+        """Wait until `left` returns False, which means that none of the old daemon's replicators are left. Then order
+        the old daemon to end.
 
-        If it does not accept the order in time, it keeps running, but it has no flows any more.
+        If the old daemon does not accept the order in time, it keeps running, but without any flow.
         """
         while left():
             await self._clock.sleep(LOOK_S)
@@ -117,14 +118,14 @@ class Succession:
     async def call(
         self, verb: HandoverVerb, flow: str = "", name: str = "", lanes: Sequence[LaneId] = (), deadline_s: float = 0.0
     ) -> HandoverAnswer:
-        """Send a handover request to the old daemon. Raises NoAnswer, CommandRefused."""
+        """Send a handover request to the old daemon, and return the answer. Raises NoAnswer or CommandRefused."""
         call = HandoverCall(
             verb=verb, successor=self.successor, flow=flow, name=name, lanes=tuple(lanes), deadline_s=deadline_s
         )
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
 
     async def _end(self) -> str:
-        """Order the old daemon to end. Return why it does not, or an empty string."""
+        """Order the old daemon to end. Return why it does not end, or an empty string if it does."""
         try:
             return (await self.call("end")).refused
         except (NoAnswer, CommandRefused) as fault:
@@ -138,7 +139,7 @@ class Succession:
 
 
 class SuccessionEngine:
-    """An `Engine` that wraps the engine of this daemon, and also finds and commands the replicators of the old
+    """An `Engine` that wraps the engine of this daemon, and that also finds and commands the replicators of the old
     daemon."""
 
     def __init__(self, engine: Engine, succession: Succession) -> None:
@@ -152,7 +153,7 @@ class SuccessionEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """The nodes of the wrapped engine."""
+        """The nodes of the wrapped engine and their numbers of cores."""
         return self._engine.nodes
 
     @property
@@ -167,70 +168,71 @@ class SuccessionEngine:
         return await self._engine.start(name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a group follower on the wrapped engine. The old daemon ends its own follower when it hands over the
-        flow."""
+        """Start a group follower on the wrapped engine. When the old daemon hands over the flow, it ends its own
+        follower."""
         return await self._engine.start_groups(name, setup, on_death)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of the replicators and followers that the wrapped engine finds, and of the old daemon's
-        replicators."""
+        """Return the names of the replicators and group followers that the wrapped engine finds, and of the old
+        daemon's replicators."""
         own = await self._engine.found(prefix)
         _, _, rest = prefix.partition("/")
         others = await self._succession.found(rest.partition("/")[0])
-        # On one Ray cluster both daemons see the same actors, which are then taken over directly.
+        # If both daemons use the same Ray cluster, they see the same actors. These actors are taken over directly.
         self._succession.names.difference_update(own)
         return sorted({*own, *(name for name in others if name.startswith(prefix))})
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Return a handle for the replicator of this name, which `found` has returned."""
+        """Return a handle for a replicator whose name `found` has returned."""
         if name in self._succession.names:
             return Remote(name, self._succession)
         return await self._engine.attach(name, on_death)
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """Return a handle for the group follower of this name, which the wrapped engine has found."""
+        """Return a handle for a group follower whose name the wrapped engine has found."""
         return await self._engine.attach_groups(name, on_death)
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Return the replicators of the wrapped engine."""
+        """Return the handles of the wrapped engine's replicators."""
         return self._engine.running(prefix)
 
     async def end(self, name: str) -> None:
-        """End the replicator or follower of this name, which `found` has returned."""
+        """End a replicator or group follower whose name `found` has returned."""
         if name in self._succession.names:
             await Remote(name, self._succession).kill()
         else:
             await self._engine.end(name)
 
     async def close(self) -> None:
-        """End all replicators and followers of the wrapped engine."""
+        """End all replicators and group followers of the wrapped engine."""
         await self._engine.close()
 
 
 class Remote:
-    """The `ReplicatorHandle` of a replicator of the old daemon, which is commanded through that daemon's HTTP API."""
+    """The `ReplicatorHandle` of a replicator of the old daemon. The replicator is commanded through the old daemon's
+    HTTP API."""
 
     def __init__(self, name: str, succession: Succession) -> None:
         self.name = name
         self._succession = succession
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Ignore the lanes, because a replicator of the old daemon gets no more lanes."""
+        """Ignore the lanes. A replicator of the old daemon gets no more lanes."""
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Raise ReplicatorUnsure, because a replicator of the old daemon gets no more lanes."""
+        """Raise ReplicatorUnsure. A replicator of the old daemon gets no more lanes."""
         raise Unsure(f"{self.name} accepts no lanes ({len(lanes)})")
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Make the replicator drain lanes, and return how it left each of them."""
+        """Make the replicator drain lanes. Return for each lane how the replicator left it."""
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Ignore the call, because the replicator is about to end."""
+        """Ignore the call. A replicator of the old daemon is about to end."""
 
     async def report(self) -> ReplicatorReport:
-        """Return the replicator's current report."""
+        """Return the current report of the replicator."""
         answer = await self._call("report")
         try:
             return msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
@@ -238,10 +240,10 @@ class Remote:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def greet(self) -> Greeting:
-        """Return the replicator's version, setup and report.
+        """Return the replicator's version, its setup and its report.
 
-        The old daemon's address is added to the version, so that it never equals this daemon's version and the
-        replicator is always retired. Its process ends with the old daemon.
+        The old daemon's address is appended to the version. The result never equals the version of this daemon, so the
+        replicator is always retired. Retiring is necessary because its process ends with the old daemon.
         """
         answer = await self._call("greet")
         if answer.greeting is None:

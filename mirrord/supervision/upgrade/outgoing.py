@@ -1,9 +1,9 @@
-"""The old daemon's side of an upgrade: hands its flows over to the new daemon, and runs until all their lanes have
+"""The old daemon's part of an upgrade: it hands its flows over to the new daemon, and runs until all their lanes have
 moved.
 
 A flow is handed over when the new daemon continues its lease. From then on, the old daemon makes no decisions for the
 flow. Its replicators keep copying, and it passes the new daemon's commands on to them. If the new daemon vanishes
-before it has finished, the old daemon takes the flow back.
+before the upgrade is complete, the old daemon takes the flow back.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, H
 
 LOOK_S = 0.5
 GONE_S = 15.0
-"""A new daemon that has sent no request for this long is assumed to have given up. Otherwise it sends several requests
-per second.
-"""
+"""A new daemon that has sent no request for this long is assumed to have given up. A working one sends several requests
+per second."""
 CLOSE_S = 3.0
-"""How long the remaining replicators may take to close when the new daemon has vanished, or when this one must stop."""
+"""Time limit for closing the remaining replicators when the new daemon has vanished, or when the old daemon must
+stop."""
 
 log = structlog.get_logger()
 
@@ -38,36 +38,38 @@ class FlowHandover:
     """The handover of one flow to the new daemon."""
 
     def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
-        """`prefix` is the prefix of the names of the flow's replicators."""
+        """Begin without a new daemon. The names of the flow's replicators begin with `prefix`."""
         self.successor: Successor | None = None
         """The new daemon, once it has announced that it will take the flow."""
         self.is_handed = False
-        """True while the new daemon holds the flow, so that this one acts for the flow only on its commands."""
+        """True while the new daemon holds the flow. The old daemon then acts for the flow only on command of the new
+        daemon."""
         self._engine = engine
         self._prefix = prefix
         self._clock = clock
 
     @property
     def note(self) -> str:
-        """One line for people that says to which daemon the flow was handed over. Empty if it was not."""
+        """One line for operators that says to which daemon the flow was handed over. Empty if the flow was not handed
+        over."""
         if self.successor is None or not self.is_handed:
             return ""
         left = len(self._engine.running(self._prefix))
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
     def has(self, name: str) -> bool:
-        """Return whether the replicator of this name belongs to the flow and is commanded by the new daemon."""
+        """Return whether this replicator belongs to the flow and is commanded by the new daemon."""
         return self.is_handed and name.startswith(self._prefix)
 
     def went_to(self, holder: Holder | None) -> bool:
-        """Return whether `holder`, the daemon that has taken the flow, is the one that announced itself."""
+        """Return whether `holder`, which has taken the flow, is the daemon that announced itself for the handover."""
         return holder is not None and self.successor is not None and holder.http == self.successor.http
 
     async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
         """Wait while the new daemon holds the flow.
 
-        Return True when this daemon must end. Return False if the new daemon has vanished or released the lease, so
-        that this daemon should take the flow back.
+        Return True if this daemon must end. Return False if it should take the flow back, because the new daemon has
+        vanished or has released the lease.
         """
         seen = self._clock.monotonic()
 
@@ -97,10 +99,10 @@ class FlowHandover:
             await asyncio.gather(*(each.close(CLOSE_S) for each in left), return_exceptions=True)
 
     async def _is_silent(self, store: LedgerStore, seen: Callable[[], float]) -> bool:
-        """Read the ledger to its end and return whether the holder is still silent.
+        """Read the ledger to its end, and return whether the new daemon has still not renewed its lease.
 
-        While this process was suspended, renewals of the lease may have been written that it has not read yet. If the
-        ledger cannot be read, no renewal can be seen, so the holder does not count as silent.
+        While this process was suspended, the new daemon may have written renewals that this process has not read yet.
+        If the ledger cannot be read, the result is False, because renewals could not have been seen.
         """
         before = seen()
         try:
@@ -111,36 +113,36 @@ class FlowHandover:
 
 
 class Handing(Protocol):
-    """A flow that can be handed over (`mirrord.supervision.flow_supervisor.FlowSupervisor`)."""
+    """The interface of a flow that can be handed over (`mirrord.supervision.flow_supervisor.FlowSupervisor`)."""
 
     handover: FlowHandover
 
     def refusal(self) -> str:
-        """Return why the flow cannot be handed over now, or an empty string."""
+        """Return why the flow cannot be handed over now, or an empty string if it can."""
         ...
 
 
 class Handover:
-    """Answers the requests with which a new daemon takes over the flows of this one."""
+    """Answers the requests with which a new daemon takes over the flows of this daemon."""
 
     def __init__(
         self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
     ) -> None:
-        """`dismissed` is called to end this daemon."""
+        """Begin without a new daemon. `dismissed` is called to end this daemon."""
         self.replaced_by: Successor | None = None
-        """The daemon that has taken over all flows, once there is one."""
+        """The daemon that has taken over all flows; None until then."""
         self._heir: Successor | None = None
-        """The daemon that has begun to take over flows, if there is one."""
+        """The daemon that has begun to take over flows; None if there is none."""
         self._heard = 0.0
-        """When that daemon last sent a request."""
+        """The time at which the daemon that takes over last sent a request."""
         self._clock = clock
         self._engine = engine
         self._flows = flows
         self._dismissed = dismissed
 
     async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
-        """Carry out a request of a new daemon, and return the answer. If several daemons want to take over at the same
-        time, only one of them is served."""
+        """Carry out a request of a new daemon, and return the answer. If several daemons want to take over, only one of
+        them is served."""
         heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
         if all(flow.handover.successor != heir for flow in self._flows.values()):
             heir = None  # this daemon has taken back the flows that the other one had begun to take over
@@ -161,10 +163,10 @@ class Handover:
                 return await self._pass_on(call)
 
     def _end(self, successor: Successor | None) -> str:
-        """End this daemon, unless it still has flows. Return the reason if it does not end, or an empty string.
+        """End this daemon, unless it still has flows. Return why it does not end, or an empty string if it does.
 
-        The new daemon sends this request when it has all flows that it knows of, but `apply` may have added another
-        flow here.
+        The new daemon sends this request when it has taken over all flows that it knows. In the meantime, `apply` may
+        have added another flow to this daemon.
         """
         kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
         if kept:
@@ -201,8 +203,8 @@ class Handover:
             return HandoverAnswer(refused=str(fault))
 
     def _named(self, name: str) -> ReplicatorHandle:
-        """Return the replicator of this name, if its flow was handed over. Raises ReplicatorDead if it has ended, and
-        ReplicatorUnsure if its flow was not handed over."""
+        """Return the replicator with this name. Raises ReplicatorDead if it has ended. Raises ReplicatorUnsure if its
+        flow was not handed over."""
         for handle in self._engine.running(name):
             if handle.name == name:
                 if not any(flow.handover.has(name) for flow in self._flows.values()):

@@ -1,7 +1,7 @@
-"""The messages between two daemons when one replaces the other (`mirrord start --upgrade`).
+"""The messages between the old and the new daemon of an upgrade (`mirrord start --upgrade`).
 
-The new daemon sends requests to the HTTP API of the old one. The two daemons may have different versions, so fields may
-be added, but not removed or changed.
+The new daemon sends requests to the HTTP API of the old daemon. The two daemons may run different versions of mirrord.
+Fields may therefore be added to the messages, but not removed or changed.
 """
 
 from typing import Literal
@@ -13,31 +13,35 @@ from mirrord.model.names import LaneId
 from mirrord.replication.lane.assignment import Greeting
 
 HandoverVerb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
-"""What the new daemon requests. "terms": which flows can be handed over. "begin": hand over a flow, which happens when
-the new daemon continues its lease. "found": the names of the replicators of a flow that was handed over. "greet",
-"release", "report", "close", "kill": the calls of `ReplicatorHandle`, for one of these replicators. "end": end the old
-daemon, because it has no lanes left.
+"""The requests of the new daemon.
+
+- "terms": return which flows can be handed over.
+- "begin": hand over a flow. The handover happens when the new daemon continues the lease of the flow.
+- "found": return the names of the replicators of a flow that was handed over.
+- "greet", "release", "report", "close", "kill": make this call of `ReplicatorHandle` on one of these replicators.
+- "end": end the old daemon, because it has no lanes left.
 """
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The old daemon, which is replaced."""
+    """The old daemon, which is being replaced."""
 
     http: str
     program: str
     daemon: str
-    """The old daemon's identity, as in `Holder.daemon`. A daemon that continues its leases takes the same identity."""
+    """The identity of the old daemon, as in `Holder.daemon`. A daemon that continues its leases takes over this
+    identity."""
 
 
 class Successor(msgspec.Struct, frozen=True):
-    """The new daemon, which replaces the old one."""
+    """The new daemon, which replaces the old daemon."""
 
     http: str
     program: str
 
 
 class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The names of the flows that the old daemon can hand over, and its version and identity."""
+    """The flows that the old daemon can hand over, with its version, its instance name and its identity."""
 
     program: str
     instance: str
@@ -47,13 +51,13 @@ class HandoverTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that the new daemon sends to the old one."""
+    """A request of the new daemon to the old daemon."""
 
     verb: HandoverVerb
     successor: Successor | None = None
     flow: str = ""
     name: str = ""
-    """Name of the replicator that the request is for."""
+    """The name of the replicator to which the request applies."""
     lanes: tuple[LaneId, ...] = ()
     deadline_s: float = 0.0
 
@@ -62,16 +66,16 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The old daemon's answer to a `HandoverCall`."""
 
     refused: str = ""
-    """Why the request was not carried out, or an empty string. The request may be repeated."""
+    """Why the request was not carried out; empty if it was. The request may be repeated."""
     dead: bool = False
-    """Whether the replicator that the request is for has ended."""
+    """Whether the replicator to which the request applies has ended."""
     terms: HandoverTerms | None = None
     names: tuple[str, ...] = ()
-    """Names of the flow's replicators ("found")."""
+    """The names of the flow's replicators, in the answer to "found"."""
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
-    """Whether the replicator left each of the released lanes cleanly ("release")."""
+    """For each released lane, whether the replicator has left it cleanly, in the answer to "release"."""
     words: dict[LaneId, Progress] = {}
-    """The last resume position of each lane that was left cleanly ("release")."""
+    """The last progress record of each lane that was left cleanly, in the answer to "release"."""
     report: bytes = b""
-    """The replicator's `ReplicatorReport`, as msgpack ("report")."""
+    """The `ReplicatorReport` of the replicator, encoded as msgpack."""
