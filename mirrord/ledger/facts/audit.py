@@ -41,7 +41,7 @@ class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
     missing or altered in the lane's copy.
 
     The fact is appended after the records, by the process that wrote them or found them there. Like `RangeAudited`, it
-    takes effect although its writer holds no lease, if it adds something to what is known about repairs
+    takes effect although its writer holds no lease. It must add repaired offsets to the state
     (`mirrord.ledger.proven_ranges`). The copy itself is unchanged.
     """
 

@@ -45,7 +45,7 @@ class JobBegan(Fact, frozen=True, tag="job_began"):
 
 
 class JobRenewed(Fact, frozen=True, tag="job_renewed"):
-    """A sign of life of a job that is still running.
+    """A heartbeat of a job that is still running.
 
     The fact takes effect while the job is the last of its kind and has not ended. The same applies to `JobEnded`.
     """

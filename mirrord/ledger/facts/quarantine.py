@@ -7,7 +7,8 @@ from mirrord.model.names import LaneId
 class Quarantined(Fact, frozen=True, tag="quarantined"):
     """The records at the source offsets [start, end) cannot be copied, and are in quarantine.
 
-    If `skip` is true, the flow's policy skips them at once. If they were parked before, `letters` is set.
+    If `skip` is true, the flow's policy skips the records immediately. If the records were parked before, `letters` is
+    set.
     """
 
     lane: LaneId
@@ -31,8 +32,8 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     """An operator decided to skip the source offsets [start, end), and the lane continues after them.
 
-    The fact takes effect while the lane waits there for a decision. It is a command to the lane's current holder, so it
-    carries no grant.
+    The fact takes effect while the lane waits at these offsets for a decision. It is a command to the lane's current
+    holder, so it carries no grant.
     """
 
     lane: LaneId
@@ -47,7 +48,7 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
     """An operator requested another attempt to copy the source offsets [start, end). The fact takes effect while the
-    lane waits there for a decision."""
+    lane waits at these offsets for a decision."""
 
     lane: LaneId
     start: int
