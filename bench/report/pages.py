@@ -30,7 +30,7 @@ _HEAD = """# Measurements
 
 `make campaign` and `make bench-whole` produce the figures on this page. `python -m bench.report` generates the page
 from the results in bench/results. [bench/README.md](../bench/README.md) describes how each figure is measured. Absolute
-figures depend on the machine and on its other load, so only compare figures of the same run with each other.
+figures depend on the machine and its load, so compare only figures of the same run with each other.
 """
 
 _WORDS = {
@@ -146,10 +146,11 @@ def _campaign(results: list[Result]) -> str:
     head = ["when", "commit", "variant, engine", "seed", "records", "kill -9", "of these while copying", "differences"]
     return (
         "## Exactly once under kill -9\n\n"
-        "A campaign kills mirrord's processes and brokers at random moments while records are written and copied.\n"
+        "A campaign kills brokers and processes of mirrord at random moments while records are written and copied.\n"
         "Then another client (librdkafka) compares both clusters record by record. It reads the target with\n"
-        "`read_uncommitted`. `python -m bench.campaign --help` describes the variants. A `zombie` is a daemon, and\n"
-        "`frozen` a replicator, that was suspended for a minute and resumed after another process had replaced it.\n\n"
+        "`read_uncommitted`. `python -m bench.campaign --help` describes the variants. In the column `kill -9`,\n"
+        "`zombie` counts daemons and `frozen` counts replicators that were suspended for a minute instead of killed.\n"
+        "They were resumed after another process had replaced them.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
 
@@ -170,8 +171,9 @@ def _simulator(results: list[Result]) -> str:
     head = ["when", "commit", "seed", "stories", "steps with faults, each", "seconds", "violations"]
     return (
         "## Simulator\n\n"
-        "A story is one run of the simulator with random faults, on fake clusters in one process. After every step,\n"
-        "the target log is compared with the source and the ledger. A difference is counted as a violation.\n\n"
+        "A story is one run of the simulator with random faults. All fake clusters of the run are in one process.\n"
+        "After every step, the target log is compared with the source and the ledger. Each difference counts as a\n"
+        "violation.\n\n"
         f"{_table(head, rows)}\n{_where(results[-1])}"
     )
 
@@ -192,7 +194,7 @@ def _question(question: str, results: list[Result]) -> str:
     if question == "growth":
         kinds = dict.fromkeys(each["what"] for each in last["results"])
         parts += "".join(f"\n![over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
-    share = "" if last["share"] == 1 else f" The run was short: {last['share']:.0%} of a full one."
+    share = "" if last["share"] == 1 else f" The run was shortened to {last['share']:.0%} of a full run."
     return (
         f"## {_WORDS[question]}\n\n"
         f"Measured by `python -m bench.run --question {question}` at {last['at']}, with commit {last['commit']} and "

@@ -153,7 +153,7 @@ def idle(results: Sequence[Result]) -> list[Table]:
     """Return the cost of idle partitions."""
     return [
         Table(
-            "Idle partitions",
+            "CPU and memory while all partitions are idle",
             ["copier", "partitions", "of a core", "goal at most", "memory", "seconds"],
             [
                 [
@@ -174,7 +174,7 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
     """Return the cost of the map."""
     return [
         Table(
-            "The offset map",
+            "Size of the offset map, and times to start and to translate an offset",
             [
                 "map",
                 "partitions",
@@ -371,8 +371,8 @@ def discovery(results: Sequence[Result]) -> list[Table]:
         for rest in each["rests"]
     ]
     return [
-        Table(f"{size}: CPU-seconds of one round", ["round", "rounds", "median", "most", "goal at most"], costs),
-        Table(f"{size}: idle", ["what", "of a core", "goal at most", "seconds"], rests),
+        Table(f"{size}: CPU-seconds of one pass", ["round", "rounds", "median", "most", "goal at most"], costs),
+        Table(f"{size}: CPU without changes", ["what", "of a core", "goal at most", "seconds"], rests),
     ]
 
 
@@ -423,7 +423,7 @@ def fairness(results: Sequence[Result]) -> list[Table]:
         "backlog, MB/s",
         "seconds",
     ]
-    return [Table("How evenly partitions with traffic are copied in a window", head, rows)]
+    return [Table("How evenly partitions with traffic are copied", head, rows)]
 
 
 def soak(results: Sequence[Result]) -> list[Table]:

@@ -34,4 +34,6 @@ def growth(results: Sequence[Result]) -> list[Table]:
         "memory, MB",
         "times",
     ]
-    return [Table("A daemon of one process; `times` is relative to the first row of its kind", [*head, "MB/s"], rows)]
+    return [
+        Table("A one-process daemon; `times` is the ratio to the first row of the same kind", [*head, "MB/s"], rows)
+    ]

@@ -78,8 +78,8 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         GroupsMode,
         Key(
             one_of(GroupsMode),
-            'Direction of the sync. `"follow"`: positions at the target follow those at the source, also backward. '
-            '`"forward-only"`: they are never set back. `"off"`: no sync.',
+            'How positions are synced. `"follow"`: positions at the target follow those at the source, also backward. '
+            '`"forward-only"`: positions at the target are never set back. `"off"`: positions are not synced.',
         ),
     ] = "follow"
     every_ms: Annotated[
@@ -98,22 +98,23 @@ class GroupsConfig(msgspec.Struct, frozen=True):
         bool,
         Key(
             BOOLEAN,
-            "Whether positions that groups commit at the target are also synced back to the source, to prepare a "
-            "failback. mirrord then commits offsets at the source.",
+            "Whether mirrord also syncs positions that groups commit at the target back to the source, to prepare a "
+            "failback. It then commits offsets at the source.",
         ),
     ] = False
     both_ways: Annotated[
         bool,
         Key(
             BOOLEAN,
-            "Set this in one of two flows that copy the same topics to each other under the same names. Each topic "
-            "then holds records of both clusters, and positions are translated by the offset maps of both flows.",
+            "Set this in one of two flows that copy the same topics in opposite directions under the same names. Each "
+            "topic then holds records of both clusters, and positions are translated with the offset maps of both "
+            "flows.",
         ),
     ] = False
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
-    """Which properties of a topic, besides its records, are kept in sync with the source."""
+    """Which configs and ACLs of a target topic are kept in sync with the source topic."""
 
     configs: Annotated[bool, Key(BOOLEAN, "Whether topic configs are synced.")] = True
     exclude_configs: Annotated[
@@ -127,8 +128,8 @@ class SyncConfig(msgspec.Struct, frozen=True):
         DefaultsFrom,
         Key(
             one_of(DefaultsFrom),
-            'What happens to a config that is not set on the source topic. `"target"`: it is removed from the target '
-            "topic, so the target's default applies. `\"source\"`: it is set to the source's default.",
+            'What happens to a config that is not set on the source topic. `"target"`: the config is removed from the '
+            "target topic, so the target's default applies. `\"source\"`: the config is set to the source's default.",
         ),
     ] = "target"
     acls: Annotated[
@@ -136,8 +137,8 @@ class SyncConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(AclsMode),
             'Which ACLs are synced. `"read-only"`: ACLs on single topics, except those that allow writing. `"exact"`: '
-            "all ACLs on topics and groups; those that mirrord added are removed again when they are removed at the "
-            'source. `"off"`: none.',
+            "all ACLs on topics and groups; ACLs that mirrord has added are removed again when they are removed at "
+            'the source. `"off"`: none.',
         ),
     ] = "read-only"
     every_ms: Annotated[
@@ -160,8 +161,9 @@ class HeartbeatsConfig(msgspec.Struct, frozen=True):
         Key(
             one_of(EmitOn),
             'Cluster to which heartbeats are written. `"target"`: each heartbeat names this flow. `"source"`: each '
-            "heartbeat names the opposite flow. This flow copies them to the target, where consumers see that it "
-            'works. mirrord needs permission to write at the source. `"both"`: both kinds are written.',
+            "heartbeat names the opposite flow. This flow copies these heartbeats to the target, so consumers at the "
+            "target can see that the flow works. mirrord needs permission to write at the source. "
+            '`"both"`: heartbeats are written to both clusters. `"off"`: no heartbeats are written.',
         ),
     ] = "target"
     every_ms: Annotated[int, Key(EVERY, "Interval at which heartbeats are written.", name="every")] = 1_000
@@ -181,7 +183,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
         bool,
         Key(
             BOOLEAN,
-            "Whether checkpoints are written. They contain the positions of groups, and are written to "
+            "Whether checkpoints are written. Checkpoints contain the positions of groups, and are written to "
             "`<source>.checkpoints.internal`.",
         ),
     ] = True
@@ -219,7 +221,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
 class FromMm2Config(msgspec.Struct, frozen=True):
     """How mirrord continues copies that MirrorMaker 2 has made.
 
-    This applies to partitions that mirrord has not copied yet and whose target partitions already hold records.
+    These keys apply to partitions that mirrord has not copied yet and that already hold records at the target.
     """
 
     takeover: Annotated[
@@ -243,8 +245,8 @@ class FromMm2Config(msgspec.Struct, frozen=True):
         str | None,
         Key(
             TEXT,
-            "Group of MirrorMaker 2's workers at the target. While it has members, MirrorMaker 2 is still copying, "
-            "and mirrord waits.",
+            "Group of MirrorMaker 2's workers at the target. While the group has members, MirrorMaker 2 is still "
+            "copying, and mirrord waits.",
             unset="`<source>-mm2`",
         ),
     ] = None
@@ -260,7 +262,7 @@ class FromMm2Config(msgspec.Struct, frozen=True):
 class RecordsConfig(msgspec.Struct, frozen=True):
     """Policies that filter or change records.
 
-    Topics to which they apply are copied record by record instead of in whole batches.
+    Topics with such a policy are copied record by record instead of in whole batches.
     """
 
     topics: Annotated[tuple[str, ...], Key(REGEXES, "Source topics to which the policies apply.")] = (".*",)

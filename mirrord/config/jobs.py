@@ -65,7 +65,7 @@ _SPARK = ValueKind(spark_settings, 'settings of Spark by their full names, such 
 
 
 class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How `mirrord audit` runs on a schedule, alongside the daemon. It audits one flow after the other."""
+    """How the daemon runs `mirrord audit` for each flow on a schedule."""
 
     every_ms: Annotated[int | None, Key(_EVERY, "Interval between audits.", name="every", unset=_NO_SCHEDULE)] = None
     level: Annotated[
@@ -81,7 +81,9 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Key(duration(1_000, 10 * _YEAR_MS), "Maximum age of the records to audit.", name="since", unset="all records"),
     ] = None
-    sample: Annotated[float, Key(_SHARE, "Share of all ranges to audit. They are chosen at random.")] = 1.0
+    sample: Annotated[
+        float, Key(_SHARE, "Share of all ranges that are audited. These ranges are chosen at random.")
+    ] = 1.0
     again: Annotated[bool, Key(BOOLEAN, "Whether ranges that earlier audits have proven are audited again.")] = False
     rate_bytes_per_s: Annotated[
         int | None,
@@ -102,7 +104,8 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `mirrord compact` moves older parts of the offset map to, and how often the daemon runs it."""
+    """The folder to which `mirrord compact` moves older parts of the offset map, and how often the daemon runs this
+    command."""
 
     path: Annotated[
         str | None,

@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def _sections() -> Iterator[list[str]]:
-    yield _section("Before the first table", "These keys belong to no table.", Config)
+    yield _section("Before the first table", "These keys are not in a table.", Config)
     yield from _with_tables("[clusters.ALIAS]", ClusterConfig)
     yield from _with_tables("[[flows]]", FlowConfig)
     for table in tables_of(Config):

@@ -101,7 +101,7 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     """A Kafka cluster. Flows refer to it by its alias."""
 
     bootstrap: Annotated[
-        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. All other brokers are found through these.")
+        tuple[str, ...], Key(_BOOTSTRAP, "Addresses of some brokers. mirrord finds all other brokers through these.")
     ]
     security: Security
 
@@ -128,7 +128,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
         int | None,
         Key(
             RATE,
-            "Maximum fetch rate of the whole flow. The replicators that host lanes share it equally.",
+            "Maximum fetch rate of the whole flow. All replicators that host lanes share this rate equally.",
             name="rate",
             unset="unlimited",
         ),
@@ -136,7 +136,7 @@ class LimitsConfig(msgspec.Struct, frozen=True):
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
-    """A directed pair of clusters, and what is copied between them. Regexes that select topics match whole names."""
+    """A directed pair of clusters, with its settings. Regexes that select topics match whole names."""
 
     name: Annotated[
         str,
@@ -190,8 +190,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnLoss,
         Key(
             one_of(OnLoss),
-            'What a lane does if the source no longer holds records that were not copied. `"continue"`: it continues '
-            'after them and reports the loss. `"halt"`: it halts.',
+            'What a lane does if the source no longer holds records that were not copied. `"continue"`: the lane '
+            'continues after these records and reports the loss. `"halt"`: the lane halts.',
         ),
     ] = "continue"
     on_reject: Annotated[
@@ -240,24 +240,24 @@ class FlowConfig(msgspec.Struct, frozen=True):
         OnDeletedCopy,
         Key(
             one_of(OnDeletedCopy),
-            'What happens if a client deletes a target topic that holds copies. `"create"`: it is created and copied '
-            'again. `"halt"`: it is copied again after an operator has created it.',
+            'What happens if a client deletes a target topic that holds copies. `"create"`: mirrord creates the topic '
+            'and copies it again. `"halt"`: mirrord copies the topic again when an operator has created it.',
         ),
     ] = "create"
     on_recreated: Annotated[
         OnRecreated,
         Key(
             one_of(OnRecreated),
-            'What happens if a source topic was deleted and created again. `"keep"`: its records are appended to the '
-            'same target topic. `"fresh"`: they are copied to another one, such as `eu.orders.2`.',
+            'What happens if a source topic was deleted and created again. `"keep"`: new records are appended to the '
+            'same target topic. `"fresh"`: new records are copied to another target topic, such as `eu.orders.2`.',
         ),
     ] = "keep"
     on_unknown_copies: Annotated[
         OnUnknownCopies,
         Key(
             one_of(OnUnknownCopies),
-            'What happens if the target holds copied records, but the ledger was lost. `"wait"`: the partition waits '
-            'for `mirrord rebuild`. `"begin"`: copying begins as if there were no such records.',
+            'What happens if the target holds copies that are unknown to the ledger. `"wait"`: the partition waits '
+            'for `mirrord rebuild`. `"begin"`: the partition begins as if the target did not hold these copies.',
         ),
     ] = "wait"
     propagate_deletes: Annotated[
@@ -267,7 +267,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
             "Whether a target topic that mirrord created is deleted after its source topic has been deleted.",
         ),
     ] = False
-    delete_grace_ms: Annotated[int, Key(EVERY, "Delay before the copy is deleted.", name="delete_grace")] = _DAY_MS
+    delete_grace_ms: Annotated[int, Key(EVERY, "Delay before a topic is deleted.", name="delete_grace")] = _DAY_MS
     groups: GroupsConfig = GroupsConfig()
     records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
@@ -326,17 +326,17 @@ class ReplicatorsConfig(msgspec.Struct, frozen=True):
         tuple[str, ...],
         Key(REGEXES, "Partitions that get a dedicated replicator. The regexes match names such as `orders-0`."),
     ] = ()
-    spares: Annotated[int, Key(number(0, 100), "Number of replicators that host nothing until another one dies.")] = 0
+    spares: Annotated[int, Key(number(0, 100), "Number of idle replicators that replace dead ones.")] = 0
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
-    """The engine that runs the replicators, and the two times whose sum limits how long a takeover waits."""
+    """The engine that runs the replicators, and two times. A takeover waits at most for the sum of these times."""
 
     engine: Annotated[
         EngineKind, Key(one_of(EngineKind), "Whether replicators are actors of Ray, or tasks of the daemon's process.")
     ] = "ray"
     lease_ttl_ms: Annotated[
-        int, Key(_LEASE, "If a daemon is silent for this long, another one takes over its flows.", name="lease_ttl")
+        int, Key(_LEASE, "Time after which a lease ends if it is not renewed.", name="lease_ttl")
     ] = 6_000
     request_timeout_ms: Annotated[
         int, Key(_LEASE, "Time after which a request to a broker fails.", name="request_timeout")
@@ -382,7 +382,7 @@ class HttpConfig(msgspec.Struct, frozen=True):
 
 
 class LogsConfig(msgspec.Struct, frozen=True):
-    """Where a daemon writes its logs, which are rotated."""
+    """Where a daemon writes its log files. The files are rotated."""
 
     directory: Annotated[
         str | None, Key(TEXT, "Folder of the logs.", name="dir", unset="the user's state directory")

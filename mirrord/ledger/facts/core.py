@@ -136,7 +136,7 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
 class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
     """The holder's process has ended, and another process of the same daemon continues under the same lease.
 
-    The fact takes effect only if `turn` is one more than the last one and the daemon is the same. Replicators that
+    The fact takes effect only if `turn` is one more than the last `turn` and the daemon is the same. Replicators that
     write under the lease are not affected.
     """
 
@@ -267,7 +267,7 @@ class CopyNamed(Fact, frozen=True, tag="copy_named"):
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """The target's brokers have been probed for the behaviour on which exactly-once delivery depends.
 
-    If they were probed several times, only the newest result is used.
+    If the brokers were probed several times, only the newest result is used.
     """
 
     cluster: ClusterId
@@ -364,11 +364,11 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """Why the source offsets between the runs are not copied."""
     epochs: tuple[tuple[int, int], ...] = ()
     """A pair (ordinal, leader epoch of the source) for each ordinal at which the epoch changes. The epoch -1 means that
-    it is unknown from there on.
+    the epoch is unknown from this ordinal on.
     """
     regiven: bool = False
-    """Whether other records may have been sent to the target under these ordinals before. According to all that is
-    known, these can no longer arrive. If one does, it must not be taken for a record of these runs.
+    """Whether other records may have been sent to the target under these ordinals before. These other records are not
+    expected to arrive any more. If one does arrive, it must not be mistaken for a record of these runs.
     """
     rewound: Rewound | None = None
     """Set if a resume position above the lowest ordinal of these runs may have been saved."""
@@ -468,8 +468,8 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     more: bool = False
     """Whether a previous holder may have sent other records under later ordinals, which have not been compared yet."""
     is_all: bool = False
-    """Whether the target log was read to its end after the time from which on nothing that had been sent before could
-    still arrive. If so, no such record follows.
+    """Whether the target log was read to its end at a time when no batch that was sent before could still arrive. If
+    so, no such batch follows.
     """
 
 
@@ -545,7 +545,7 @@ TopicFact = (
 
 
 class ConfigChanged(Fact, frozen=True, tag="config_changed"):
-    """A configuration, changed or the first one, is in effect for the facts that follow."""
+    """The first configuration, or a changed one, is in effect for the facts that follow."""
 
     changes: tuple[str, ...]
     """One line for each changed setting, for people."""
@@ -585,8 +585,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     facts: tuple[AnyFact, ...]
     """The facts, in the order in which they are folded."""
     writer: str = ""
-    """Name of the writer and number of its append. By it, the writer recognizes its own entry when it reads the ledger
-    back.
+    """Name of the writer and number of its append. With this value, the writer recognizes its own entry when it reads
+    the ledger back.
     """
 
 

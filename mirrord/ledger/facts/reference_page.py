@@ -32,7 +32,7 @@ LINE = 120
 
 SECTIONS: tuple[tuple[str, str, Any], ...] = (
     ("Flow", "", core.FlowFact),
-    ("Target topics", "Changes of target topics that mirrord plans, and those that it has made.", core.TopicFact),
+    ("Target topics", "Changes of target topics that mirrord plans or has made.", core.TopicFact),
     (
         "Lanes",
         "All facts of this section except `LaneOpened` and `LaneTaken` take effect only if `grant` is the lane's "
@@ -48,7 +48,7 @@ SECTIONS: tuple[tuple[str, str, Any], ...] = (
     (
         "Audits, compactions and jobs",
         "Audits, compactions and jobs hold no lease. Their facts take effect under the current lease, even after this "
-        "lease was released, and decide nothing about copying.",
+        "lease was released, and have no influence on copying.",
         AuditFact | CompactionBegan | MapCompacted | JobFact,
     ),
 )
@@ -65,7 +65,7 @@ EFFECTS: dict[type, str] = {
         "follow it in the same entry."
     ),
     core.LeaseContinued: (
-        "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the last, and `holder` "
+        "The fact takes effect if `epoch` is the current epoch, `turn` is one more than the last `turn`, and `holder` "
         "names the same daemon as the current holder. It replaces the holder."
     ),
     core.LeaseReleased: (
@@ -80,7 +80,7 @@ EFFECTS: dict[type, str] = {
     ),
     core.AclsPlanned: "The fact replaces the set of planned ACLs.",
     core.AclsSynced: (
-        "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes those in "
+        "The fact adds the ACLs in `added` to the set of ACLs that mirrord has added, and removes the ACLs in "
         "`removed` from this set. It also clears the set of planned ACLs."
     ),
     core.TopicCreated: (
@@ -133,7 +133,7 @@ EFFECTS: dict[type, str] = {
     ),
     core.TargetRun: (
         "The fact adds the run to the target side of the offset map. Earlier runs that begin at or above "
-        "`ordinal`, or at or above `offset`, are dropped, because the target log has gone back since they were "
+        "`ordinal`, or at or above `offset`, are dropped, because the target log has lost its end since they were "
         "recorded. The proof by audits is dropped if it covers `ordinal`."
     ),
     core.VerdictGiven: (
@@ -142,9 +142,9 @@ EFFECTS: dict[type, str] = {
         "verdicts."
     ),
     core.HoleFound: (
-        "The fact adds the hole. The proof by audits is dropped if it covers `first`. If an older hole has records "
-        "that were to be copied again at or above the ordinal `again`, they follow later: the `until` of the older "
-        "hole is raised to at least the one of this fact."
+        "The fact adds the hole. The proof by audits is dropped if it covers `first`. If records of an older hole were "
+        "to be copied again under ordinals from `again` on, they are copied later: the fold raises the `until` of the "
+        "older hole to at least the `until` of this fact."
     ),
     core.LaneHalted: "The fact marks the lane as halted, and replaces an earlier fact of this kind.",
     core.LaneResumed: ("The lane is no longer halted. Its quarantined ranges that wait for a decision are removed."),
@@ -154,11 +154,11 @@ EFFECTS: dict[type, str] = {
         "With `more`, it is removed only for the ordinals up to `last`."
     ),
     core.MapRebuilt: (
-        "The fact adds a hole that has no ordinals, after which the records that the target lacked follow. It "
-        "removes the result of the last comparison and the note about reassigned ordinals. The proof by audits is "
-        "dropped if it covers `first`. An older hole without ordinals at the same place is replaced. If another "
-        "older hole has records that were to be copied again at or above the ordinal `first`, the `until` of this "
-        "hole is raised to at least the one of the fact."
+        "The fact adds a hole without ordinals. The records that the target lacked are copied again after this hole. "
+        "The fact removes the result of the last comparison and the note about reassigned ordinals. The proof by "
+        "audits is dropped if it covers `first`. An older hole without ordinals at the same ordinal is replaced. If "
+        "records of another older hole were to be copied again under ordinals from `first` on, the fold raises the "
+        "`until` of the older hole to at least the `until` of this fact."
     ),
     core.CopyInherited: "The fact is kept in the state of the lane.",
     Quarantined: (
@@ -202,9 +202,9 @@ EFFECTS: dict[type, str] = {
         "lower level applies to the whole range."
     ),
     RangeRepaired: (
-        "The fact takes effect unless the state already says of all these offsets that they were repaired into "
-        "this topic. It adds the range and merges it with adjacent ones. Where it overlaps older ranges, it "
-        "overrides them. The state keeps the 128 ranges of a lane with the highest offsets."
+        "The fact takes effect unless the state already records for all these offsets that they were repaired into "
+        "this topic. It adds the range and merges it with adjacent ranges. Where it overlaps older ranges, it "
+        "overrides these. The state keeps the 128 ranges of a lane with the highest offsets."
     ),
     CompactionBegan: (
         "The fact takes effect if `number` is higher than that of the last compaction. From then on, only "
@@ -216,12 +216,12 @@ EFFECTS: dict[type, str] = {
         "containing the runs."
     ),
     JobBegan: (
-        "The fact takes effect if `number` is one more than that of the last job of its kind. It replaces that job "
-        "in the state."
+        "The fact takes effect if `number` is one more than the number of the last job of its kind. It replaces that "
+        "job in the state."
     ),
     JobRenewed: (
-        "The fact takes effect while the job is the last of its kind and has not ended. It counts as a sign of "
-        "life, and sets the progress of the job."
+        "The fact takes effect while the job is the last of its kind and has not ended. It counts as a "
+        "heartbeat, and sets the progress of the job."
     ),
     JobEnded: (
         "The fact takes effect while the job is the last of its kind and has not ended. It sets the outcome. If "
@@ -264,12 +264,12 @@ page. [The ledger](../explanation/ledger.md) explains what a ledger is and how f
 version byte, then a msgpack array with the fields of [`Entry`](#entry) in the order shown here. A fact is an array as
 well: its tag, then its fields. At the end of an array, fields that have a default may be missing. Times whose names end
 in `_ms` are in milliseconds; wall-clock times count from the Unix epoch. Ids are strings: `ClusterId` and `TopicId` are
-Kafka's, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
+assigned by Kafka, and a `LaneId` is `<source topic id>.<partition>.<target topic id>`.
 
 The fold ignores an entry of an older lease epoch, and an entry that it has folded already. No fact takes effect before
 `FlowOpened`. All facts after it, except `LeaseTaken`, take effect only under the current lease, and only until this
-lease is released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs) also take effect after
-that. A fact about a lane or a topic that is not in the state does not take effect, unless the fact itself adds it. A
+lease is released. The facts of [audits, compactions and jobs](#audits-compactions-and-jobs) also take effect after its
+release. A fact about a lane or a topic that is not in the state does not take effect, unless the fact itself adds it. A
 fact that does not take effect changes nothing.
 """
 
