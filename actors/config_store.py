@@ -1,7 +1,7 @@
 """Stores the newest configuration of a daemon in Ray's internal key-value store.
 
-A supervisor process that Ray restarts receives the arguments of the first process, so it reads the current
-configuration from this store. The store outlives both processes. Before the daemon applies a new configuration, it
+A supervisor process that Ray restarts receives the arguments of the first process. Therefore the process reads the
+current configuration from this store, which outlives both processes. Before the daemon applies a new configuration, it
 writes the configuration to the store. The stored configuration holds references to secrets, never the secrets
 themselves.
 """

@@ -74,12 +74,12 @@ class RayEngine:
                 await self.end(name)
 
     async def found(self, prefix: str) -> list[str]:
-        """Return the names of the living actors whose names begin with `prefix`. Actors that this process has started
-        or attached to are left out."""
+        """Return the names of living actors that begin with `prefix`. Actors that this process has started or attached
+        to are left out."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:
-        """Return the replicators whose names begin with `prefix` and that take their orders from this process."""
+        """Return the replicators that take their orders from this process and have names that begin with `prefix`."""
         known = (calls for name, calls in self._running.items() if name.startswith(prefix))
         return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
 

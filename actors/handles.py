@@ -1,4 +1,4 @@
-"""The boundary to Ray. Every call has a timeout. It returns the actor's answer, or raises `ReplicatorDead` or
+"""The boundary to Ray. Every call has a timeout, and either returns the actor's answer or raises `ReplicatorDead` or
 `ReplicatorUnsure`.
 
 Actors have the type `Any` here and in `engine.py`, because Ray creates their methods at run time. This module converts
@@ -39,8 +39,8 @@ ANSWER_S = 2.0
 """Extra time for the answer of a call that has a deadline as an argument. The answer may arrive this long after the
 deadline."""
 REPORT_S = 15.0
-"""Timeout of a report from a group follower. It is longer than other timeouts, because the follower queries the target
-cluster before it answers."""
+"""Timeout of a report from a group follower. This timeout is longer than `CALL_S`, because the follower queries the
+target cluster before it answers."""
 LINGER_S = 1.0
 """Time between the loss of a lease and the end of the process. The lanes stop writing at once. In the time that
 remains, the supervisor can still read the loss from a report."""
@@ -146,8 +146,8 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
 def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
     """Start a task that ends the current process after `lost` has completed, and return the task.
 
-    It is used for an actor whose lease is lost, or that no other process can reach. The actor's process must then end
-    by itself, because there may be no other process to end it.
+    Callers use this function for an actor that has lost its lease, or that no other process can reach. The actor's
+    process must then end by itself, because there may be no other process to end it.
     """
 
     async def end() -> None:

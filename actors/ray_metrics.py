@@ -1,5 +1,5 @@
-"""Publishes the daemon's metrics as Ray metrics. They then appear in Ray's dashboard and in any tool that reads Ray's
-metrics.
+"""Publishes the daemon's metrics as Ray metrics. The values then appear in Ray's dashboard and in any tool that reads
+Ray's metrics.
 
 Ray keeps the values in this process and passes them to its agent. The first error in Ray is logged, and later errors
 are ignored: the same values remain available from the daemon's `/metrics`.

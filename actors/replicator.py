@@ -33,7 +33,8 @@ class ReplicatorActor(WorkerActor):
     plain values."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
-        """`orders` identifies the supervisor process whose orders this actor accepts."""
+        """`orders` identifies the supervisor process that starts this actor. The actor accepts orders only from that
+        process."""
         super().__init__(name, setup, log_directory)
         self._orders = orders
         self._node = this_node()

@@ -134,8 +134,8 @@ class RayDaemon:
             await self._end()
 
     async def _check_loop(self) -> None:
-        """Kill a supervisor process whose event loop hangs, or that is stopped, so that Ray restarts it. In the
-        meantime, the replicators continue to copy."""
+        """Kill the supervisor process if its event loop hangs, or if the process is stopped. Ray then restarts the
+        supervisor. In the meantime, the replicators continue to copy."""
         now = asyncio.get_running_loop().time()
         if now - self._looked < LOOK_S:
             return

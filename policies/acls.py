@@ -32,7 +32,7 @@ class TopicNames(NamedTuple):
 
 
 class Untold(NamedTuple):
-    """The result for an ACL that cannot be synced. It contains the reason."""
+    """The result for an ACL that cannot be synced, with the reason."""
 
     reason: str
 
@@ -41,14 +41,14 @@ class AclPolicy(Protocol):
     """The policy that decides which ACLs a flow syncs."""
 
     resources: tuple[ResourceKind, ...]
-    """The kinds of resources whose ACLs are synced."""
+    """The kinds of resources for which ACLs are synced."""
     removes: bool
     """Whether mirrord deletes an ACL at the target after it was deleted at the source. Only ACLs that mirrord has
     created are deleted."""
 
     def gives(self, rule: AclRule) -> bool:
-        """Return whether this policy could have created such an ACL at the target. If mirrord has created an ACL that
-        the current policy could not have created, the ACL comes from a former policy and is deleted."""
+        """Return whether this policy could have created such an ACL at the target. An ACL that mirrord has created
+        under a former policy, and that the current policy could not have created, is deleted."""
         ...
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:

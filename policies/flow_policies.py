@@ -1,5 +1,4 @@
-"""Creates the policies of a flow from its configuration. They are either built-in policies, or policies that the user
-provides.
+"""Creates the policies of a flow from its configuration. A policy is either built in or provided by the user.
 
 A naming or selection policy that the user provides is created only once, because it caches its results. Later calls
 return the same object. If such a policy is unusable, the first call raises ConfigError. `policies.policy_trial` detects

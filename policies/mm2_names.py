@@ -1,7 +1,7 @@
 """The names of the topics in which MirrorMaker 2 stores records for its clients.
 
-The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. They contain a separator, which may differ
-from the separator in the names of target topics. Only the name of the heartbeats topic contains no separator.
+The names are those of org.apache.kafka.connect.mirror.ReplicationPolicy. These names contain a separator, which may
+differ from the separator in the names of target topics. Only the name of the heartbeats topic contains no separator.
 """
 
 from mirrord.model.names import Alias
@@ -10,8 +10,8 @@ HEARTBEATS = "heartbeats"
 
 
 def checkpoints_topic(source: Alias, separator: str = ".") -> str:
-    """Return the name of the checkpoints topic, which is on the target. It contains the positions of the source's
-    consumer groups, and the matching positions at the target."""
+    """Return the name of the checkpoints topic, which is on the target. The topic contains the positions of the
+    source's consumer groups, and the matching positions at the target."""
     return f"{source}{separator}checkpoints{separator}internal"
 
 

@@ -40,8 +40,7 @@ class GroupSource:
         config: GroupsConfig,
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`changed` is called with the names of groups that have committed an offset, or whose committed offset was
-        deleted."""
+        """`changed` is called with the names of the groups with a new commit or a deleted committed offset."""
         self.kind: CommitSource = "starting"
         self.note = ""
         self._filter = GroupFilter(config)

@@ -1,5 +1,5 @@
-"""The group follower of a flow: syncs the committed offsets of consumer groups from the source to the target. It runs
-alongside the flow's replicators.
+"""The group follower of a flow. It syncs the committed offsets of consumer groups from the source to the target, and
+runs alongside the flow's replicators.
 
 `mirrord.groups.commit_source` tracks the commits at the source, and `mirrord.groups.sync_rounds` commits the translated
 positions at the target under the flow's lease. The follower stores no state. After a restart, it rebuilds its state
@@ -54,8 +54,7 @@ FRESH_S = 2.0
 
 
 class GroupSync(LeasedWorker):
-    """The group follower of one flow. The caller must use the event loop on which it has called `open` for all other
-    methods, too."""
+    """The group follower of one flow. All methods must be called on the event loop on which `open` was called."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
         tasks = BackgroundTasks("groups_task_failed", follower=name)
@@ -158,7 +157,7 @@ class GroupSync(LeasedWorker):
 
     @property
     def note(self) -> str:
-        """One line for operators: why the groups are not followed, or only some of them. Empty if all groups are
+        """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
         followed."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
         lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]

@@ -81,7 +81,7 @@ class Atlas:
 
     `ends` holds the high watermarks of some target partitions, by lane. Each of these lanes has copied up to the high
     watermark of its target partition. If other clients also write to such a partition, a translated position may be
-    slightly too low until the lane's next progress record, but it is never too high.
+    slightly too low until the lane's next progress record. A translated position is never too high.
     """
 
     def __init__(

@@ -22,8 +22,7 @@ from mirrord.model.names import Alias, LaneId, TopicPartition
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """The question where a reader of one cluster resumes on the other cluster. Exactly one of `offset` and `time_ms` is
-    set."""
+    """Asks where a reader of one cluster resumes on the other cluster. Exactly one of `offset` and `time_ms` is set."""
 
     flow: str
     topic: str

@@ -1,8 +1,8 @@
 """Reads `__consumer_offsets` of one cluster: every partition from its log start offset to its end, and then each new
 record.
 
-A commit inside a transaction is used once the transaction is committed. A partition's commits are reported only after
-the partition was read up to the end that it had when reading began, because a newer commit may follow before that end.
+A commit inside a transaction is used once the transaction is committed. The commits of a partition are reported only
+after the partition was read up to the end that it had when reading began. Before that end, a newer commit may follow.
 
 The topic is compacted, so the last offsets of a partition may hold no records. If no records have arrived for a while,
 the reader checks whether this is the case (`mirrord.groups.empty_tail`).
@@ -163,7 +163,8 @@ class _Partition:
         self._moved_at = time.monotonic()
         """When records arrived last, or when `check_tail` sent its last request, whichever is later."""
         self._waiting: set[str] = set()
-        """Groups of records before `_end`. They are reported when the partition has been read up to `_end`."""
+        """Groups with commits before `_end`. These groups are reported when the partition has been read up to
+        `_end`."""
         self._stopped = False
         self._tap = PartitionFetch(partition, PARTITION_BYTES, self._deliver)
 

@@ -33,8 +33,8 @@ from mirrord.replication.lane.assignment import FlowSetup
 from mirrord.runtime.clock import Clock
 
 ROUND_S = 1.0
-"""Time between two passes over the groups of a flow whose topics another flow copies back. The time is longer than for
-other flows, because each pass looks for all ledgers on both clusters."""
+"""Time between two passes over the groups of a flow, if another flow copies the same topics back. The time is longer
+than for other flows, because each pass looks for all ledgers on both clusters."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
@@ -113,7 +113,7 @@ def _is_all(lane: LaneState, progress: Progress) -> bool:
 
 
 class CrossedAtlas(Atlas):
-    """The offset maps of all lanes of a flow whose topics another flow copies back under the same names."""
+    """The offset maps of all lanes of a flow, if another flow copies the same topics back under the same names."""
 
     def __init__(
         self,
@@ -160,8 +160,8 @@ class RecentLogEnds:
         self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
-        """Record the log ends of a lane's partitions. They were requested in the order of the arguments: at the target,
-        at the source, and again at the target."""
+        """Record the log ends of a lane's partitions. The log ends were requested in the order of the arguments: at the
+        target, at the source, and again at the target."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
@@ -257,8 +257,8 @@ _Place = tuple[TopicId, int]
 
 
 class Backs(NamedTuple):
-    """The lanes of other flows that write to the source and target partitions of one flow. They come from the ledgers
-    of those other flows."""
+    """The lanes of other flows that write to the source and target partitions of one flow, according to the ledgers of
+    those other flows."""
 
     newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
     """The newest lane that copies each partition from this flow's target back to its source, with the name of that

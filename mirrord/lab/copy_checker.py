@@ -1,8 +1,8 @@
 """Compares a topic with its copy record by record. In the copy, no record may be missing, duplicated, altered, foreign
 or out of order.
 
-Both topics are read with librdkafka, which shares no code with mirrord. They are read from the first offset to the end,
-the source as `read_committed` and the target as `read_uncommitted`. The comparison covers key, value, headers and
+The checker reads both topics with librdkafka, which shares no code with mirrord. It reads from the first offset to the
+end, the source as `read_committed` and the target as `read_uncommitted`. The comparison covers key, value, headers and
 timestamp of each record, and the order of the records in each partition.
 """
 
@@ -60,7 +60,7 @@ class PartitionResult(NamedTuple):
     payload_bytes: int
     difference: DifferenceCounts
     where: str
-    """The first place where the two logs differ, as text for people. Empty if the logs are the same."""
+    """The first place where the two logs differ, as a readable text. Empty if the logs are the same."""
 
 
 class CopyComparison(NamedTuple):
@@ -143,8 +143,8 @@ def compare_partition(source: str, target: str, pair: TopicPair, partition: int)
 
 
 def difference(wanted: Sequence[int], found: Sequence[int]) -> DifferenceCounts:
-    """Return how `found` differs from `wanted`. Both are sequences of digests. Equal digests mean equal records, and a
-    record may occur several times.
+    """Return how `found` differs from `wanted`. `wanted` and `found` are sequences of digests. Equal digests mean equal
+    records, and a record may occur several times.
 
     One missing record and one foreign record count together as one altered record. A record is out of order if a record
     that belongs after it comes earlier.

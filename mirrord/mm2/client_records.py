@@ -1,8 +1,8 @@
 """Writes the records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs. The daemon that holds
 a flow's lease writes the records of that flow.
 
-Each kind of record has a separate loop. A loop that fails reports a remark and tries again. It stops neither the other
-loops nor the copying.
+Each kind of record has a separate loop. A loop that fails reports a remark and tries again. The failure stops neither
+the other loops nor the copying.
 
 A target topic gets no checkpoints and offset syncs if its name does not follow the flow's naming rule
 (`mirrord.topics.rules.recreated_topic_names`). MirrorMaker 2's clients derive the name of a target topic from the name

@@ -91,8 +91,8 @@ class Mm2Topic(LedgerTopics):
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
         """Yield the records that are appended from now on.
 
-        The first list is empty. It is yielded when the current end of the topic is known. All records that are appended
-        after that are yielded.
+        The first list is empty, and is yielded when the current end of the topic is known. All records that are
+        appended later are yielded.
         """
         _, end = await self._bounds()
         reader = PartitionReader(self, self._name, compacted=True)

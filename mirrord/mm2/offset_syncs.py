@@ -1,5 +1,5 @@
-"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. They are for checkpoint
-tasks of MirrorMaker 2 that run in addition to mirrord.
+"""Writes pairs of matching source and target offsets to MirrorMaker 2's offset-syncs topic. The pairs are for
+checkpoint tasks of MirrorMaker 2 that run in addition to mirrord.
 
 All pairs come from the ledger (`mirrord.ledger.mm2_offset_pairs`). Therefore the target has acknowledged the record of
 each pair.

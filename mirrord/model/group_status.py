@@ -47,10 +47,11 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     translated: int | None = None
     """The position on the followed side, translated to an offset on the other side. None if it cannot be translated."""
     lag_records: int | None = None
-    """Number of offsets between the position at the target and the end of the target partition. None if unknown."""
-    lag_s: float | None = None
-    """Age in seconds of the first record after the position at the target. 0 if there is no such record. None if
+    """Number of offsets between the position at the target and the end of the target partition. None if the number is
     unknown."""
+    lag_s: float | None = None
+    """Age in seconds of the first record after the position at the target. 0 if there is no such record. None if the
+    age is unknown."""
     state: GroupState
     why: str = ""
     """The reason for the state, if the state is not "in step"."""
@@ -66,7 +67,7 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     no lags."""
     source: CommitSource
     note: str = ""
-    """One line for operators: why the groups are not followed, or only some of them. Empty if all groups are
+    """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
     followed."""
     skipped: int = 0
     """Number of records of `__consumer_offsets` that could not be decoded."""
@@ -92,7 +93,7 @@ class GroupsNews(msgspec.Struct, frozen=True):
     """The changes since the supervisor last asked a group follower for news."""
 
     note: str = ""
-    """One line for operators: why the groups are not followed, or only some of them. Empty if all groups are
+    """One line for operators that says why the groups, or some of them, are not followed. Empty if all groups are
     followed."""
     translated: tuple[TranslatedPosition, ...] = ()
     """The newest translated position of each group and partition for which the position has changed."""

@@ -72,7 +72,7 @@ def ledger_topic(flow: str) -> str:
 
 
 def flow_of_ledger(topic: str) -> str | None:
-    """Return the name of the flow whose ledger topic has this name. Return None for the name of any other topic."""
+    """Return the name of the flow with this ledger topic. Return None if `topic` is not the name of a ledger topic."""
     parts = topic.split(".")
     return parts[1] if len(parts) == 3 and (parts[0], parts[2]) == ("mirrord", "ledger") and parts[1] else None
 
@@ -90,8 +90,8 @@ def dead_letter_topic(flow: str) -> str:
 
 
 def repair_topic(flow: str) -> str:
-    """Return the name of a flow's repair topic on its target cluster. It holds the records that an audit has found
-    missing or altered and that `mirrord repair` has copied.
+    """Return the name of a flow's repair topic on its target cluster. The topic holds the records that an audit has
+    found missing or altered and that `mirrord repair` has copied.
 
     The first repair creates the topic.
     """

@@ -13,8 +13,8 @@ from mirrord.model.run_memory import PIECE_RUNS, PackedPiece, RunMemory
 class PackedRuns:
     """The packed pieces on one side of a lane (source or target), in ascending order of ordinals.
 
-    Some methods have a parameter `turns`. It holds the turns of all runs on this side: the ordinals of runs that begin
-    below the end of the previous run (`Runs.turns`).
+    Some methods have a parameter `turns`. This parameter contains the turns of all runs on this side: the ordinals of
+    runs that begin below the end of the previous run (`Runs.turns`).
     """
 
     __slots__ = ("_memory", "first_offsets", "first_ordinals", "pieces", "starts")

@@ -157,8 +157,8 @@ class Runs:
         return self.at(at) if at < len(self) else None
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield `(ordinal, offset, length)` for each part of a run that lies within the ordinals from `first` to
-        `last`, both included."""
+        """Yield `(ordinal, offset, length)` for each part of a run within the ordinals from `first` to `last`. Both
+        ends are included."""
         runs = chain.from_iterable(
             zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
         )

@@ -2,8 +2,8 @@
 
 Tables, metrics and the status page are derived from this document. The names of fields show their units: `_s` means
 seconds, `_ms` means milliseconds, and `_bytes` and `_records` are counts. A point in time in `_ms` is counted from the
-Unix epoch. None means that the value is unknown, for example because the daemon or the source does not answer. It never
-means zero.
+Unix epoch. None means that the value is unknown, for example because the daemon or the source does not answer. None
+never means zero.
 """
 
 from collections import Counter
@@ -208,7 +208,7 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a flow. They count from the time at which this daemon began to run or to watch the flow.
+    """Counters of a flow. The counters start at zero when this daemon begins to run or to watch the flow.
 
     The counters never decrease, even when lanes move and replicators end.
     """
@@ -377,8 +377,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one flow. `totals` always equals `Totals.of(lanes)`. It is included so that readers need not compute
-    it."""
+    """The state of one flow. `totals` always equals `Totals.of(lanes)`, so that readers need not compute the sums."""
 
     name: str
     source: ClusterStatus
@@ -420,7 +419,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobStatus, ...] = ()
     """Audits and compactions of the flow, if they are scheduled or have ever run."""
     losses: tuple[LossStatus, ...] = ()
-    """Source offsets that were lost because their topics were deleted. They include topics that were created again."""
+    """Source offsets that were lost because their topics were deleted. Topics that were created again afterwards are
+    included."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
 
 
 def find_java(needed: str = NEEDED) -> str:
-    """Return the path of a Java that is new enough. It is in JAVA_HOME if that variable is set, and otherwise on the
-    PATH.
+    """Return the path of a Java that is new enough. The path is from JAVA_HOME if that variable is set, and otherwise
+    from the PATH.
 
-    Raises EnvironmentFault. Its message is one line that begins with `needed`.
+    Raises EnvironmentFault with a message of one line, which begins with `needed`.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -32,8 +32,8 @@ _locks: list[int] = []
 
 
 def default_directory() -> Path:
-    """Return the log directory to use if none is configured. It is in the user's state directory (XDG base directory
-    specification)."""
+    """Return the log directory to use if none is configured. The directory is in the user's state directory (XDG base
+    directory specification)."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "mirrord"
 
@@ -124,7 +124,8 @@ def quiet() -> None:
 
 
 def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - for structlog
-    """Mask all `Secret` values, and all values with a key that suggests a secret. This is a structlog processor."""
+    """Mask all `Secret` values, and all values with a key that suggests a secret. The function is a structlog
+    processor."""
     return cast(EventDict, _masked(event))
 
 
@@ -165,5 +166,6 @@ def _json() -> list[Processor]:
 
 
 def _console() -> list[Processor]:
-    # structlog's default would show the local variables in each frame of a traceback, and these may contain passwords.
+    # structlog's default would show the local variables in each frame of a traceback. The variables may contain
+    # passwords.
     return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 def report_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
-    """Return a callback for `asyncio.Task.add_done_callback`. It logs a failure of the task.
+    """Return a callback for `asyncio.Task.add_done_callback` that logs a failure of the task.
 
     `event` is the name of the log event, and `context` is logged with it.
     """

@@ -2,7 +2,8 @@
 synced, too.
 
 An ACL is recorded in the ledger before it is created. Otherwise mirrord could crash after it has created an ACL and
-before it has recorded the ACL. It would then not know that it created the ACL, and would never remove it.
+before it has recorded the ACL. After the crash, mirrord would not know that it created the ACL, and would never remove
+the ACL.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,8 +1,8 @@
-"""Syncs the configs of a flow's target topics with those of the source topics. It alters configs that differ, and
+"""Syncs the configs of a flow's target topics with those of the source topics. The sync alters configs that differ, and
 records the changes in the ledger.
 
-If a config cannot be altered, this is reported for the topic, and the change is tried again. Other topics are not
-affected.
+If a config cannot be altered, the failure is reported for the topic, and the change is tried again. Other topics are
+not affected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

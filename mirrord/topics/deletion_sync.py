@@ -29,8 +29,8 @@ from mirrord.topics.topic_claims import Claims
 from policies.flow_policies import selection_of
 
 ForeignRecord = Callable[[TopicCopy, FlowState], Awaitable[str]]
-"""A function that searches a target topic for records that this flow has not written. It returns the partition and
-offset of the first such record as text, or an empty string if there is none."""
+"""A function that searches a target topic for records that this flow has not written. The function returns the
+partition and offset of the first such record as text, or an empty string if there is none."""
 
 log = structlog.get_logger()
 

@@ -43,16 +43,16 @@ POLL_S = 0.1
 SOON_S = 0.5
 """Time until the next refresh if the target does not list all changes yet, in seconds."""
 REPEAT_S = 5.0
-"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. It applies if `refresh` is
-turned off."""
+"""Interval at which a refresh is repeated until it succeeds without faults, in seconds. This interval applies if
+`refresh` is turned off."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 """A function that returns the configs with which to create the target topics of these source topics. If the result does
 not contain a source topic, its target topic is created without configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""A function that records chosen names of target topics in the ledger. `Claims` reads the names from the ledger, so it
-returns these names from then on."""
+"""A function that records chosen names of target topics in the ledger. `Claims` reads the names from the ledger, so
+`Claims` returns these names from then on."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
 """A function that is called before a refresh makes any change. Its arguments are the source topics that the flow
 selects or may select, and the id of the source cluster. If it raises EnvironmentFault, the refresh ends without any
@@ -112,7 +112,8 @@ class DiscoveryPreview(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A change that the target has confirmed but does not list yet. It is a created topic, or added partitions."""
+    """A change that the target has confirmed but does not list yet. The change is a created topic, or added
+    partitions."""
 
     step: CreateTopic | GrowTopic
     settings: Mapping[str, str]
@@ -149,8 +150,8 @@ class Discovery:
         return self._selection
 
     def go_on_from(self, former: "Discovery") -> None:
-        """Take over unlisted changes from another `Discovery` of the same flow. These are the changes that it has made
-        and that the target does not list yet."""
+        """Take over the changes that another `Discovery` of the same flow has made and that the target does not list
+        yet."""
         self._done = former._done
 
     async def preview(self) -> DiscoveryPreview:

@@ -28,7 +28,7 @@ class Ledger(Protocol):
 
 
 class Claims:
-    """The owners of target topics. It covers all flows of one daemon, or of one configuration."""
+    """The owners of target topics, for all flows of one daemon or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
         """`flows` are all flows of the configuration, including those that other daemons run."""
@@ -48,7 +48,7 @@ class Claims:
     def expect(self, flow: FlowConfig) -> None:
         """Announce that the flow's ledger will be read.
 
-        Until it has been read, other flows do not copy into existing topics, because these may belong to this flow.
+        Until the ledger has been read, other flows do not copy into existing topics that may belong to this flow.
         """
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target

@@ -2,12 +2,12 @@
 
 `GroupBook` takes the source's commits in order, and keeps the newest commit of each group and partition. The caller
 translates that commit with the offset map. `plan` compares the translated position with the group's position at the
-target. It decides what to commit, or why nothing is committed:
+target. `plan` then decides what to commit, or why nothing is committed:
 
 - The target is never set past the copied records: a translated position is at most the end of the copied records.
 - The target is never set back, unless the source went back. The source went back if its newest commit is lower than an
-  earlier commit. It also went back if its newest commit is lower than the last checkpoint from before this process
-  began, and the target still has the position in that checkpoint.
+  earlier commit. It may also have gone back before this process began. In that case, its newest commit is lower than
+  the last checkpoint, and the target still has the position in that checkpoint.
 - If the source went back, the target follows only on two conditions. The source must have been at the target's position
   before, and only mirrord can have committed that position. A consumer at the target commits the leader epoch of the
   record that it has read, and mirrord commits no leader epoch (OffsetAndMetadata; KIP-320).
@@ -148,7 +148,7 @@ def _same(known: OffsetValue, new: OffsetValue) -> bool:
 
 
 class Mapped(NamedTuple):
-    """The translation of a group's position on one cluster into the position at which it resumes on the other
+    """The translation of a group's position on one cluster into the position at which the group resumes on the other
     cluster."""
 
     offset: int | None
@@ -168,7 +168,7 @@ class PositionPair(NamedTuple):
     target: int
     seen: bool = False
     """Whether this process has observed that both positions match, or has committed one of them to match the other.
-    Otherwise the pair comes from a checkpoint."""
+    False for a pair from a checkpoint."""
     back: bool = False
     """Whether mirrord set the source to the target's position. Otherwise the target was set to the source's
     position."""
@@ -199,7 +199,7 @@ class Write(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """The decision to commit nothing. It holds the state that is reported for the position, and the reason."""
+    """The decision to commit nothing. Contains the state that is reported for the position, and the reason."""
 
     state: GroupState
     why: str = ""
@@ -269,7 +269,7 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
     newest, pair = course.newest, past.pair
     went_back = newest is not None and pair is not None and newest.offset < pair.source
     if past.two_way and pair is not None and pair.seen and present.offset == pair.target and went_back:
-        return ""  # both positions have matched, and only the source has moved since then
+        return ""  # source and target have matched, and only the source has moved since then
     is_remembered = (
         newest is not None
         and pair is not None

@@ -37,8 +37,8 @@ class PositionPairs:
         return self._known.get((group, place))
 
     def learn(self, group: str, place: TopicAndPartition, source: int, target: int) -> None:
-        """Add a pair of positions from a checkpoint. It replaces a pair from an earlier checkpoint, but not a pair that
-        this process has observed or committed."""
+        """Add a pair of positions from a checkpoint. This pair replaces a pair from an earlier checkpoint, but not a
+        pair that this process has observed or committed."""
         known = self.of(group, place)
         if known is None or not known.seen:
             self._known[group, place] = PositionPair(source, target)

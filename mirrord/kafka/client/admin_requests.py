@@ -26,8 +26,8 @@ class Asker:
 
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self.brokers: tuple[BrokerAddress, ...] = ()
-        """The addresses of the brokers that the cluster last reported. They are tried after the configured addresses,
-        because a configured address may no longer exist."""
+        """The addresses of the brokers that the cluster last reported. These addresses are tried after the configured
+        addresses, because a configured address may no longer exist."""
         self._config = config
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)

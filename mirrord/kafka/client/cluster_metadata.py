@@ -53,7 +53,7 @@ class Leader(NamedTuple):
 
 @dataclass(slots=True)
 class WatchedTopic:
-    """A topic whose partition leaders a `ClusterView` keeps up to date."""
+    """A topic that a `ClusterView` watches, with the current leaders of its partitions."""
 
     topic: str
     topic_id: TopicId
@@ -159,7 +159,8 @@ class ClusterView:
         return link
 
     async def any_broker(self) -> Connection:
-        """Return a connection to any broker that can be reached. It is used for requests that every broker can answer.
+        """Return a connection to any broker that can be reached. Callers use the connection for requests that every
+        broker can answer.
 
         Raises EnvironmentFault with the error of the last attempt.
         """

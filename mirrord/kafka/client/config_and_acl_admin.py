@@ -56,7 +56,7 @@ class SeenSettings(msgspec.Struct, frozen=True):
     """The configs of each topic. For a watched topic, this is the same object as in the last result if nothing has
     changed."""
     refused: Mapping[str, str]
-    """Kafka's error for each topic whose configs mirrord may not read. A topic that does not exist is in neither
+    """Kafka's error for each topic with configs that mirrord may not read. A topic that does not exist is in neither
     mapping."""
 
 
@@ -221,7 +221,7 @@ class KafkaUpkeepAdmin:
 
 
 class _Group:
-    """Topics whose configs are requested together, and the last answer for these topics."""
+    """A group of topics for which configs are requested together, and the last answer for these topics."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = tuple(topics)

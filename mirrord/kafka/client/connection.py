@@ -1,9 +1,9 @@
 """Connections to brokers. aiokafka opens and authenticates a connection, and then a `FramePipe` takes over its
 transport.
 
-aiokafka supports all kinds of SASL and TLS, but it uses too much CPU time to send requests. Therefore aiokafka only
-does the handshake and looks up the API versions that the broker supports. After that, the transport gets another
-asyncio protocol, and aiokafka's object is no longer used.
+aiokafka supports all kinds of SASL and TLS, but needs too much CPU time to send requests. Therefore aiokafka only does
+the handshake and looks up the API versions that the broker supports. After that, the transport gets another asyncio
+protocol, and aiokafka's object is no longer used.
 """
 
 # pyright: reportMissingTypeStubs=false

@@ -133,10 +133,11 @@ class LogOffsets:
             raise Unreachable(f"no answer within {self._timeout_s:g} s{why}") from fault
 
     async def high_watermarks(self, partitions: Collection[Identified]) -> dict[Identified, int]:
-        """Return the high watermarks of those partitions that exist with the given topic id and whose leaders answer.
+        """Return the high watermarks of these partitions. A partition is left out if it does not exist with the given
+        topic id, or if its leader does not answer.
 
         Each leader is asked once. ListOffsets identifies topics by name, so each leader is asked for the topic ids
-        after it has answered. A broker learns the id of a recreated topic before it serves that topic. If the leader
+        after it has answered. A broker knows the id of a recreated topic before it serves that topic. If the leader
         still reports the expected id, its answer was therefore about the expected topic. Raises EnvironmentFault if no
         broker answers.
         """

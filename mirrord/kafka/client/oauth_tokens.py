@@ -1,5 +1,5 @@
-"""Provides OAUTHBEARER tokens. A token is configured, or comes from a token endpoint, or is unsigned, for brokers that
-require no signature."""
+"""Provides OAUTHBEARER tokens. There are three kinds: configured tokens, tokens from a token endpoint, and unsigned
+tokens for brokers that require no signature."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -14,8 +14,8 @@ from mirrord.config.security import Security
 from mirrord.model.errors import EnvironmentFault
 
 FETCH_S = 8.0
-"""Time limit for a request to the token endpoint, in seconds. It is shorter than the 10 s in which a connection must be
-opened."""
+"""Time limit for a request to the token endpoint, in seconds. This limit is shorter than the 10 s in which a connection
+must be opened."""
 _KEPT_SHARE = 0.8
 """A token is used for further connections during this share of its lifetime."""
 _UNSIGNED_S = 3_600

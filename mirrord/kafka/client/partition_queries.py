@@ -1,5 +1,5 @@
 """Sends infrequent questions about partitions to brokers: where a log begins and ends, and which producers a leader
-remembers. It also requests new producer ids.
+remembers. The module also requests new producer ids.
 
 Questions to the same broker that are added in one iteration of the event loop share a request. Otherwise, a thousand
 lanes that start together would send a thousand requests. The answer is passed to a callback, together with a Kafka
@@ -223,7 +223,7 @@ class Asks:
 
     def shared(self, partition: PartitionId, epoch: int, report: Callable[[int, int, int], None]) -> None:
         """Report (error, leader epoch, end). The epoch is the highest one in the log that is not above `epoch`, and the
-        end is the offset at which it ends.
+        end is the offset at which that epoch ends.
 
         Epoch and end are -1 if the log has no such epoch (KIP-101, KIP-320).
         """
@@ -270,7 +270,8 @@ class Asks:
         self._earliest.add(PartitionQuestion(partition, partial(answered, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: StartPoint, report: Callable[[int, int], None]) -> None:
-        """Report (error, offset). The offset is the one that `start` selects, and a lane without history begins there.
+        """Report (error, offset). The offset is the one that `start` selects. A lane without a history begins at that
+        offset.
 
         If `start` is a time after the last record, the offset is the log end.
         """

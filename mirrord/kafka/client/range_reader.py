@@ -40,13 +40,13 @@ _LIMITS = {
     for committed in (False, True)
 }
 REMOTE_CHUNK_BYTES = 4 << 20
-"""Approximate size of the response to one fetch from remote storage. It is larger, because each such fetch takes
-longer."""
+"""Approximate size of the response to one fetch from remote storage. This size is larger than `CHUNK_BYTES`, because
+each such fetch takes longer."""
 REMOTE_PATIENCE = 10
 """Factor by which a read waits longer for a batch that is known to be in remote storage."""
 AGAIN_S = 1.0
-"""Minimum interval between two questions where the local part of the log begins, in seconds, while fetches return
-nothing."""
+"""While fetches return nothing, the reader repeatedly asks the broker where the local part of the log begins. This is
+the minimum interval between two such requests, in seconds."""
 _WAIT_GROWTH = 5
 _NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
@@ -152,11 +152,11 @@ class Stretches:
         return answer
 
     async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
-        """Return where the partition's log diverges from another log, in which a batch of the leader epoch `epoch` ends
-        at `position`.
+        """Return the point at which the partition's log diverges from another log. In the other log, a batch of the
+        leader epoch `epoch` ends at `position`.
 
-        The result is the leader epoch and its end offset at which the logs diverge, as the broker reports them
-        (KIP-595). The result is (-1, -1) if the logs do not diverge. Raises ReadFailed.
+        The result is the diverging leader epoch and its end offset, as the broker reports them (KIP-595). The result is
+        (-1, -1) if the logs do not diverge. Raises ReadFailed.
         """
         async with self._slots:
             _, fetched = await self._fetch(partition, FetchPosition(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
@@ -321,7 +321,8 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 LOOK_S = 10.0
-"""Minimum interval between two questions where the local part of the log begins, in seconds, while fetches are slow."""
+"""While fetches are slow, the reader repeatedly asks the broker where the local part of the log begins. This is the
+minimum interval between two such requests, in seconds."""
 
 
 SLOW_S = 0.1

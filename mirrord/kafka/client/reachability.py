@@ -102,8 +102,8 @@ class WatchedAdmin:
 
 
 async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
-    """Return the cluster ids of the source and the target. Both clusters are asked even if one does not answer, so that
-    the status of each is current. Raises EnvironmentFault if one does not answer."""
+    """Return the cluster ids of the source and the target. Both clusters are always asked, so that the status of each
+    cluster is current. Raises EnvironmentFault if one of them does not answer."""
     answers = await asyncio.gather(source.describe([]), target.describe([]), return_exceptions=True)
     one, other = answers
     if isinstance(one, BaseException):

@@ -22,8 +22,8 @@ DIRECT_BYTES = 16 * 1024
 WAKE_BYTES = 1 << 20
 """While a frame of more than twice this size is being received, the event loop wakes once for each `WAKE_BYTES`."""
 FRAME_LIMIT = 128 << 20
-"""Maximum size of a response. It is far larger than the limits in fetch requests, because a broker returns a whole
-batch even if the batch exceeds these limits (KIP-74)."""
+"""Maximum size of a response. This size is far larger than the limits in fetch requests, because a broker returns a
+whole batch even if the batch exceeds these limits (KIP-74)."""
 
 _SIZE = Struct(">i")
 _LEAST_FRAME = 5

@@ -19,8 +19,8 @@ class ReceiveLowWatermark:
     def __init__(self, transport: Socketed) -> None:
         self._bytes = 1
         self._socket: socket.socket | None = None
-        # The mark is not set on an encrypted connection. There, the kernel counts encrypted bytes, and the TLS layer
-        # may hold bytes that it has already read from the socket.
+        # The mark is not set on an encrypted connection. On such a connection, the kernel counts encrypted bytes, and
+        # the TLS layer may hold bytes that it has already read from the socket.
         if transport.get_extra_info("ssl_object") is None:
             self._socket = duplicate(transport)
 

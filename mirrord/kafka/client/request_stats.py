@@ -1,5 +1,5 @@
-"""Statistics of request times and errors. The hot path updates them, so an update must be cheap: it is a bisection and
-an addition.
+"""Statistics of request times and errors. The hot path updates these statistics, so an update costs only a bisection
+and an addition.
 
 Request times are counted in a histogram, and errors are counted by error code.
 """

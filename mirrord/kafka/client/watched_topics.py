@@ -8,7 +8,7 @@ from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
 from mirrord.model.names import TopicId
 
 FORGET_S = 600.0
-"""If there is no question about a topic for this many seconds, the topic is no longer watched. It may have been
+"""If there is no question about a topic for this many seconds, the topic is no longer watched. The topic may have been
 deleted."""
 SWEEP_S = 60.0
 

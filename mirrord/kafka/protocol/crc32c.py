@@ -1,4 +1,4 @@
-"""Computes CRC-32C checksums (Castagnoli). If some bytes of the data change, it can adjust a checksum instead of
+"""Computes CRC-32C checksums (Castagnoli). If some bytes of the data change, `carried` adjusts the checksum instead of
 computing it again.
 
 The register of a CRC is linear over GF(2). Therefore the change of the checksum depends only on the changed bytes, and
@@ -42,7 +42,7 @@ def advance(register: int, data: bytes, zeros: int) -> int:
     """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at the start and
     the end.
 
-    The call takes about 1 µs for any number of zeros below 4 MiB. It allocates one copy of `data`, followed by at most
+    The call takes about 1 µs for any number of zeros below 4 MiB, and allocates one copy of `data`, followed by at most
     4 KiB of zeros.
     """
     register = extend(register ^ ONES, data + _ZEROS[: zeros & (UNIT - 1)]) ^ ONES

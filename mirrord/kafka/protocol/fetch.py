@@ -2,8 +2,8 @@
 
 Versions 12 to 18 are supported. Version 12 identifies topics by name, and versions 13 and later identify them by id
 (KIP-516). In this module, `topic` means the name or the id, depending on the version. For a consumer, versions 13 to 18
-differ only in two ways: version 15 moved the replica id from the front into a tagged field (KIP-903), and there are
-tagged fields that concern only followers. KIP-227 defines fetch sessions.
+differ in only one way: version 15 moved the replica id from the front into a tagged field (KIP-903). Their other tagged
+fields concern only followers. KIP-227 defines fetch sessions.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. It does not decompress wrappers.
+"""Finds and parses messages of formats 0 and 1, which Kafka wrote before 0.11. The module does not decompress wrappers.
 
 All numbers are big-endian (org.apache.kafka.common.record.LegacyRecord). A message consists of these fields: offset (8
 bytes), size of the rest (4), CRC-32 of the rest (4), magic (1), attributes (1), in format 1 the timestamp (8), and then

@@ -16,7 +16,7 @@ from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 
 T = TypeVar("T")
 TopicAndPartition = tuple[str, int]
-"""A topic and one of its partitions. The topic is a name, or an id where the version of a request requires it."""
+"""A topic and one of its partitions. The topic is a name, or an id if the version of the request requires ids."""
 
 INT8 = Struct(">b")
 INT16 = Struct(">h")

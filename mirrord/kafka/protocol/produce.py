@@ -37,7 +37,7 @@ _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6
 _MOST_COUNTED = 0x7F - 1
-"""The largest number of partitions whose encoded count is one byte."""
+"""The largest number of partitions for which the encoded count takes one byte."""
 # A partition, and the length of a batch of 16 KiB to 2 MiB, which is a varint of three bytes.
 _LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
@@ -94,7 +94,7 @@ def encode(version: int, timeout_ms: int, entries: Sequence[ProduceEntry]) -> tu
         partitions[partition] = batch
     parts: list[Bytes] = []
     size = 0
-    # The bytes between two batches are one `bytes` object. It holds the end of the first batch's entry and the
+    # The bytes between two batches are one `bytes` object. This object holds the end of the first batch's entry and the
     # beginning of the next entry.
     between = _head(timeout_ms, len(topics))
     for topic, partitions in topics.items():

@@ -42,8 +42,8 @@ HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, 
 
 
 class Header(NamedTuple):
-    """The fields of a header by name, for code that is not on the hot path. It is created by
-    `Header(*HEADER.unpack_from(buffer, start))`."""
+    """The fields of a header by name, for code that is not on the hot path. `Header(*HEADER.unpack_from(buffer,
+    start))` creates an object."""
 
     base_offset: int
     length: int

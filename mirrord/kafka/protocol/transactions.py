@@ -1,8 +1,8 @@
 """Encodes and decodes ListTransactions (API 66, version 0; KIP-664) and EndTxn (API 26, version 3).
 
 ListTransactions finds the transactional id of a producer id. A coordinator lists only the transactions that it
-coordinates, so every broker must be asked. It silently leaves out transactions that the client may not DESCRIBE. EndTxn
-shows whether this client may use a transactional id.
+coordinates, so every broker must be asked. A coordinator silently leaves out transactions that the client may not
+DESCRIBE. EndTxn shows whether this client may use a transactional id.
 """
 
 import msgspec

@@ -2,7 +2,7 @@
 and one in the target's answers to produce requests.
 
 The codes are those of org.apache.kafka.common.protocol.Errors. A code that is missing in a table counts as a refusal
-(produce) or halts the lane (fetch), because a lane must not guess the meaning of an unknown answer.
+(produce) or halts the lane (fetch). A lane must not guess the meaning of an unknown answer.
 """
 
 from enum import Enum
@@ -14,7 +14,7 @@ request is unknown."""
 
 
 class Produced(Enum):
-    """What a lane does after the answer to a produce request."""
+    """The reaction of a lane to the answer to a produce request."""
 
     DONE = "done"
     DOUBT = "doubt"
@@ -77,7 +77,7 @@ PRODUCED: dict[int, Produced] = {
 
 
 class Fetched(Enum):
-    """What a lane does after the answer to a fetch request."""
+    """The reaction of a lane to the answer to a fetch request."""
 
     TAKE = "take"
     AGAIN = "again"
@@ -122,10 +122,11 @@ FETCHED: dict[int, Fetched] = {
 
 
 def produced(error: int) -> Produced:
-    """Return what the error code in the answer to a produce request means. An unlisted code counts as a refusal."""
+    """Return the reaction to the error code in the answer to a produce request. An unlisted code counts as a
+    refusal."""
     return PRODUCED.get(error, Produced.REFUSED)
 
 
 def fetched(error: int) -> Fetched:
-    """Return what the error code in the answer to a fetch request means. An unlisted code halts the lane."""
+    """Return the reaction to the error code in the answer to a fetch request. An unlisted code halts the lane."""
     return FETCHED.get(error, Fetched.HALT)

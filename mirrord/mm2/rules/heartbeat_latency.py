@@ -68,8 +68,8 @@ class ClockEstimate:
 
 
 class SentBeats:
-    """The heartbeats that this process has written to each cluster. For each heartbeat, the monotonic time in seconds
-    at which it was sent is stored."""
+    """The heartbeats that this process has written to each cluster, each with the monotonic time in seconds at which
+    this process sent it."""
 
     def __init__(self) -> None:
         self._sent: dict[Alias, OrderedDict[Heartbeat, float]] = {}

@@ -1,5 +1,5 @@
-"""Determines what the ledger says about a source partition before a lane for it begins. For example, it finds out
-whether the flow has copied a former topic of the same name.
+"""Determines what the ledger says about a source partition before a lane for it begins. For example, this module finds
+out whether the flow has copied a former topic of the same name.
 
 If a source topic was deleted and created again, all its records are new, and none of them has been copied. If a target
 topic was deleted and created again, the records of the deleted topic are copied again if the source still has them.

@@ -84,11 +84,11 @@ class PartitionStart(NamedTuple):
     position: int = -1
     """The start offset of a lane that takes over from MirrorMaker 2. It is -1 for any other lane."""
     at_least: int = 0
-    """A lower limit of the start offset. If the log start offset of the source partition is higher, the lane starts
-    there."""
+    """A lower limit of the start offset. If the log start offset of the source partition is higher, the lane starts at
+    the log start offset."""
     at_most: int | None = None
-    """An upper limit of the start offset. If the end of the source partition is lower, the lane starts there. None if
-    there is no upper limit."""
+    """An upper limit of the start offset. If the end of the source partition is lower, the lane starts at that end.
+    None if there is no upper limit."""
     trouble: str = ""
 
     def offset_for(self, answer: int) -> int:

@@ -77,7 +77,7 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     """Source topics that are copied, but with an irregularity. The values are lines about the irregularity."""
 
     def without_unbound(self) -> "TopicsPlan":
-        """Return the plan without the topics whose newly chosen names are not in the ledger yet."""
+        """Return the plan without the topics with newly chosen names that are not in the ledger yet."""
         if not self.unbound:
             return self
         waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}

@@ -1,7 +1,7 @@
 """Handles deletions of topics that are copied in both directions between two clusters, under the same names.
 
-Such a topic contains the records of both clusters, on each of them. If it is deleted on one cluster, the deletion is
-not propagated, because that would also delete records that were written on the other cluster.
+Such a topic contains the records of both clusters, on each of them. If such a topic is deleted on one cluster, the
+deletion is not propagated, because that would also delete records that were written on the other cluster.
 
 The deleted topic is not created again either. The flow to that cluster would copy only the records that were written on
 the other cluster, so the new topic would be incomplete.
