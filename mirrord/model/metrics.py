@@ -262,9 +262,9 @@ _HEAD = """\
 
 Generated from `mirrord/model/metrics.py` (`python -m mirrord.model.metrics`). Do not edit this page.
 
-A daemon serves its metrics at `/metrics` in Prometheus's text format. On Ray, the daemon also reports the same values as
-Ray metrics every ten seconds. In Ray, the names of the metrics begin with `ray_`, and a histogram becomes two counters:
-its sum and its count.
+A daemon serves its metrics at `/metrics` in Prometheus's text format. On Ray, the daemon also reports the same values
+as Ray metrics every ten seconds. In Ray, the names of the metrics begin with `ray_`, and a histogram becomes two
+counters: its sum and its count.
 
 An unknown value has no sample, because a zero would be misleading. Counters start at zero with each daemon and never
 decrease, even if lanes move or replicators die. The counters may not include records that a replicator copied in the
