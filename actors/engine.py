@@ -37,7 +37,7 @@ Calls = TypeVar("Calls", bound=ActorCalls)
 
 
 class RayEngine:
-    """Starts replicators on the Ray cluster that this process is connected to."""
+    """Starts replicators and group followers on the Ray cluster to which this process is connected."""
 
     hosts_all = False
 
@@ -45,7 +45,7 @@ class RayEngine:
         self._instance = instance
         self._log_directory = log_directory
         self._orders = uuid.uuid4().hex
-        """Identifies this process. It is sent with each order, so that an actor can refuse the orders of other
+        """Identifies this process. The value is sent with each order, so that an actor can refuse the orders of other
         processes."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class RayEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Return the number of cores of each living node that has any, by node id."""
+        """Return the number of cores of each living node, by node id. Nodes without cores are left out."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
@@ -92,7 +92,7 @@ class RayEngine:
         return await self._attach(GroupCalls, name, on_death)
 
     async def end(self, name: str) -> None:
-        """End the actor of this name, if there is one. Raises ReplicatorUnsure if it may still be alive."""
+        """End the actor of this name, if there is one. Raises ReplicatorUnsure if the actor may still be alive."""
         actor = await find(name)
         if actor is None:
             return

@@ -236,7 +236,8 @@ class ReplicatorCalls(ActorCalls):
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Ask the replicator to drain lanes, and return how it left each of them."""
+        """Ask the replicator to drain these lanes. Return for each lane whether the replicator left it cleanly, with
+        the lane's last progress record."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
         partings: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in partings.items()}

@@ -29,7 +29,8 @@ class NamingPolicy(Protocol):
 
         def target_prefix(self, prefix: str) -> str | None
             The common prefix of the target topics of all source topics that begin with `prefix`. No other target topic
-            may begin with it. If the result is None or the method does not exist, ACLs on prefixes are not synced.
+            may begin with this prefix. If the result is None, or if the method does not exist, ACLs on prefixes are not
+            synced.
     """
 
     def target_topic(self, source_topic: str, /) -> str:

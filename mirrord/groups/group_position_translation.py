@@ -54,8 +54,8 @@ def ahead_of(
     """Return the lanes that may have copied up to these source positions although their resume positions are lower.
 
     The caller requests the end of each lane's target partition to find out how far the lane has copied. The end is
-    conclusive only if the lane is `protected`, because only then the target broker refuses batches that leave a gap.
-    Lanes that are not protected are left out.
+    conclusive only if the lane is `protected`, because the target broker then refuses batches that leave a gap. Lanes
+    that are not protected are left out.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -101,7 +101,7 @@ class Atlas:
 
     @cached_property
     def copies(self) -> Mapping[TopicAndPartition, TopicAndPartition]:
-        """Maps each target partition that mirrord writes to onto its source partition."""
+        """Maps the target partition of each lane to the lane's source partition."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicAndPartition, position: SourcePosition) -> Mapped:

@@ -15,7 +15,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long a caller waits for the answers. Partitions that have not answered by then are left out."""
+"""How long a caller waits for the answers. Partitions without an answer by then are left out."""
 
 
 class LaneEnds:

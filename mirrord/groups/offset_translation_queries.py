@@ -72,8 +72,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chart(NamedTuple):
-    """The state that a ledger describes, and the progress record of each lane. The lane is known to be copied up to the
-    resume position in its progress record."""
+    """The state that a ledger describes, and the progress record of each lane. Each lane is known to be copied up to
+    the resume position in its progress record."""
 
     state: FlowState
     progress_by_lane: dict[LaneId, Progress]

@@ -272,7 +272,7 @@ class _Partition:
 
 def _scan(chunk: Chunk, start: int) -> tuple[list[ScannedBatch], int, bool]:
     """Return the batches from the buffer position `start` on, and the buffer position after them. Also return whether
-    messages of a format before batches follow at that position."""
+    messages of format 0 or 1 follow at that position."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)
     except OldMagic as old:

@@ -102,8 +102,8 @@ class GroupBack:
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def take_due(self) -> set[str]:
-        """Return the groups that must be examined again because a commit was not answered or was refused for now. The
-        next call does not return these groups."""
+        """Return the groups that must be examined again, because the source did not answer a commit, or may accept it
+        later. The next call does not return these groups."""
         due, self._due = self._due, set()
         return due
 
@@ -184,7 +184,7 @@ class GroupBack:
 
     async def weigh(self) -> None:
         """Compare each planned commit with the bounds of its source partition. A commit below the log start offset is
-        raised to it. A commit beyond the end is dropped, and also a commit for which the end is unknown."""
+        raised to the log start offset. A commit is dropped if it is beyond the end, or if the end is unknown."""
         if not self._writes:
             return
         lanes = {each.lane.key.id: each.lane for each in self._writes}

@@ -152,7 +152,7 @@ class CrossedAtlas(Atlas):
 
 
 class RecentLogEnds:
-    """The log ends of the source and target partitions of lanes that were requested within the last minute."""
+    """The log ends of the lanes' source and target partitions, as requested within the last minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -185,8 +185,8 @@ def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
 
 
 class Crossings:
-    """Reads the facts about topics in both directions that a group follower needs from the two clusters: log ends, and
-    the ledgers of other flows."""
+    """Reads data about topics that are copied in both directions: log ends, and the ledgers of other flows. A group
+    follower needs these data from both clusters."""
 
     def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:

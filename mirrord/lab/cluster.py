@@ -213,4 +213,4 @@ def start_together(clusters: Iterable[Cluster]) -> None:
 
 
 class _PortTakenError(EnvironmentFault):
-    """Another process took a port after it was found to be free, but before the broker opened it."""
+    """Raised when another process took a port after it was found to be free, but before the broker opened it."""

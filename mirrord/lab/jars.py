@@ -1,7 +1,8 @@
 """Downloads the jars of Apache Kafka by name and version. The download uses the Ivy jar in the package pyspark.
 
-By default, Ivy's own settings decide from which repository the jars come. In a network with another repository,
-MIRRORD_IVY_SETTINGS names a file with Ivy settings. A proxy or a trust store is configured in Java (JAVA_TOOL_OPTIONS).
+By default, Ivy's own settings decide from which repository the jars are downloaded. In a network with another
+repository, MIRRORD_IVY_SETTINGS names a file with Ivy settings. A proxy or a trust store is configured in Java
+(JAVA_TOOL_OPTIONS).
 """
 
 import fcntl
@@ -27,7 +28,7 @@ _LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
 
 
 class Bundle(NamedTuple):
-    """A set of jars that are downloaded together."""
+    """A set of jars that is downloaded in one step."""
 
     folder: str
     """Name of the folder in the cache. The version is appended to the name."""

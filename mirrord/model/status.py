@@ -84,7 +84,8 @@ class LeaseStatus(msgspec.Struct, frozen=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction at the source that has not ended. A lane cannot copy the records from its first record on."""
+    """A transaction at the source that has not ended. Until it ends, a lane cannot copy the transaction's first record
+    or any record after it."""
 
     first_offset: int
     """Offset of the transaction's first record in the source partition. Records from this offset on are not copied
@@ -319,7 +320,7 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The flow's latency, measured with its heartbeats. Only the daemon that copies the flow knows it."""
+    """The flow's latency, measured with its heartbeats. Only the daemon that copies the flow knows the latency."""
 
     latency_ms: float | None = None
     """Time from the write of a heartbeat at the source until the heartbeat can be read at the target. If a newer
@@ -370,7 +371,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     line: str = ""
     """One line for operators with the result of the last job."""
     next_ms: int | None = None
-    """Start time of the next scheduled job. Only the daemon that holds the flow's lease knows it."""
+    """Start time of the next scheduled job. Only the daemon that holds the flow's lease knows this time."""
     note: str = ""
     """One line for operators about a failure that `line` does not contain. For example, it says why a scheduled job did
     not start."""

@@ -1,5 +1,5 @@
-"""Configures logging. Logs are written as JSON lines to a file, which is rotated, and also to stderr. On a terminal,
-stderr shows a readable form, and otherwise JSON lines for log collectors.
+"""Configures logging. Logs are written as JSON lines to a file, which is rotated, and also to stderr. If stderr is a
+terminal, the logs on it are formatted for reading. Otherwise they are JSON lines for log collectors.
 
 An event has a fixed name in snake_case, and its details are keys: `log.info("lane_halted", lane=..., reason=...)`. Logs
 of libraries that use the standard `logging` module have the same form. Secrets are masked in this module, even if a

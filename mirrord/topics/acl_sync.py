@@ -63,8 +63,8 @@ def rights_of(
 ) -> Rights | None:
     """Return the inputs of a sync of this flow's ACLs, or None if the flow does not sync ACLs.
 
-    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so it applies to the target
-    topics of all source topics that have had this name.
+    `copies` maps the flow's target topics to their source topics. An ACL names a topic, so the ACL applies to the
+    target topics of all source topics that have had this name.
     """
     if flow.sync.acls == "off":
         return None

@@ -35,7 +35,7 @@ SHOWN_WITHIN_S = 0.5
 """How long a refresh waits for the target to list the changes that the refresh has made, in seconds. The next refresh
 handles changes that are listed later."""
 NOT_SHOWN_AFTER_S = 10.0
-"""If the target does not list a change after this number of seconds, that is reported as a fault of the topic."""
+"""If the target does not list a change after this number of seconds, a fault is reported for the topic."""
 GIVEN_UP_AFTER_S = 60.0
 """If the target does not list a change after this number of seconds, the change is made again. Either it was lost, or
 another client has reverted it."""
@@ -55,8 +55,8 @@ Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
 `Claims` returns these names from then on."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
 """A function that is called before a refresh makes any change. Its arguments are the source topics that the flow
-selects or may select, and the id of the source cluster. If it raises EnvironmentFault, the refresh ends without any
-change."""
+selects or may select, and the id of the source cluster. If the function raises EnvironmentFault, the refresh ends
+without any change."""
 
 log = structlog.get_logger()
 
@@ -250,8 +250,8 @@ class Discovery:
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """Create these target topics. Return the source topics of the topics that the target has refused, with the
-        reasons."""
+        """Create these target topics. Return the source topics for which the target has refused the target topic, with
+        the reasons."""
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(

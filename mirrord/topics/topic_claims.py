@@ -1,8 +1,8 @@
 """Decides which flow may copy into which target topic, so that no two flows of one daemon copy into the same topic.
 
-A target topic belongs to the flow with a lane into it in its ledger, even if that flow is not running at the moment.
-Otherwise, another flow could write to the topic while its owner restarts or cannot read its ledger. A topic without a
-lane in any ledger belongs to the first flow that plans to copy into it.
+A target topic belongs to the flow that has a lane into the topic, according to the flow's ledger. That flow need not be
+running at the moment. Otherwise, another flow could write to the topic while the owner restarts or cannot read its
+ledger. A topic without a lane in any ledger belongs to the first flow that plans to copy into it.
 """
 
 import asyncio

@@ -208,8 +208,8 @@ class Hold(NamedTuple):
 def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
     """Decide what to commit at the target for one group in one partition.
 
-    `course` is the summary of the group's commits at the source. `mapped` is its newest position translated to the
-    target. `present` is the group's current position at the target.
+    `course` is the summary of the group's commits at the source. `mapped` is the group's newest position at the source,
+    translated to the target. `present` is the group's current position at the target.
     """
     newest = course.newest
     if newest is None:

@@ -18,7 +18,7 @@ BrokerAddress = tuple[str, int]
 
 
 class NotOffered(Unreachable):
-    """The broker is reachable but does not support this request."""
+    """Raised when the broker is reachable but does not support the request."""
 
 
 class Asker:

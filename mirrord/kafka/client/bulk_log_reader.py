@@ -28,8 +28,8 @@ PATIENCE_S = 30.0
 
 
 class RangeGone(EnvironmentFault):
-    """The requested offsets are below the log start offset, because retention or another client has deleted their
-    records."""
+    """Raised when the requested offsets are below the log start offset, because retention or another client has deleted
+    their records."""
 
 
 class LogReader:

@@ -1,7 +1,7 @@
 """Reads and changes the topic configs and the ACLs of one cluster, and deletes topics.
 
 The configs of watched topics are requested in fixed groups of topics. If a group's answer equals its last answer byte
-for byte, it is not decoded again, and the caller gets the same objects as before.
+for byte, the answer is not decoded. The caller then gets the same objects as before.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,12 +41,12 @@ T = TypeVar("T")
 
 
 class NoAuthorizer(EnvironmentFault):
-    """The cluster has no authorizer, so it stores no ACLs."""
+    """Raised when the cluster has no authorizer, and thus stores no ACLs."""
 
 
 class RequestRefused(EnvironmentFault):
-    """The cluster has refused a request, because mirrord lacks a permission or because the cluster cannot fulfil the
-    request."""
+    """Raised when the cluster refuses a request, because mirrord lacks a permission or because the cluster cannot
+    fulfil the request."""
 
 
 class SeenSettings(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Tracks how long a broker throttles a connection of mirrord because mirrord has exceeded a quota.
 
-The broker answers immediately and states the throttle time in the answer. For that time, it reads nothing from the
-connection (KIP-219).
+The broker answers immediately and states the throttle time in the answer. For that time, the broker reads nothing from
+the connection (KIP-219).
 """
 
 import time

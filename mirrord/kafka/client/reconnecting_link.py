@@ -87,7 +87,7 @@ class Link:
 
     async def get(self) -> Connection:
         """Return an open connection. Raises EnvironmentFault if no connection can be opened. During the pause after a
-        failure, raises it immediately."""
+        failure, the error is raised immediately."""
         connection = self.live
         if connection is not None:
             return connection

@@ -27,8 +27,8 @@ _LAST_CORRELATION_ID = 2**31 - 1
 
 
 class ConnectionLost(EnvironmentFault):
-    """The connection has ended, so the outcome of its unanswered requests is unknown. `__cause__` is the underlying
-    error, if there is one."""
+    """Raised when the connection has ended, so that the outcome of its unanswered requests is unknown. `__cause__` is
+    the underlying error, if there is one."""
 
 
 FrameCallback = Callable[[Frame | ConnectionLost], None]

@@ -70,7 +70,7 @@ class TopicAdmin(Protocol):
         """Create topics. Return the refused topics with the reasons. If `validate_only` is set, the cluster only
         validates the topics and creates none.
 
-        A topic that already exists is also refused. Another client has created it in that case.
+        A topic that already exists is also refused, because another client has created it.
         """
         ...
 

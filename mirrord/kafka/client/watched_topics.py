@@ -23,7 +23,7 @@ class WatchedTopics:
         self._swept = now()
 
     def see(self, partition: PartitionId) -> None:
-        """Watch the topic of a partition about which there is a question."""
+        """Watch the topic of this partition. The caller does so for each question about a partition."""
         now = self._now()
         if partition.topic_id not in self._asked:
             self._view.watch(partition.topic, partition.topic_id)

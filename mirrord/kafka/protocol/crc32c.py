@@ -86,7 +86,7 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Return the four tables of an operator. `images` is the operator's effect on each of the 32 single bits.
+    """Return the four tables of an operator. `images` contains the operator's effect on each of the 32 single bits.
 
     The effect on a byte is the XOR of the effects on its bits.
     """

@@ -6,27 +6,28 @@ from mirrord.model.errors import MirrordError
 
 
 class WireError(MirrordError):
-    """The peer has sent bytes that are invalid or unsupported. All further bytes on this connection are unreliable."""
+    """Raised when the peer has sent bytes that are invalid or unsupported. All further bytes on the connection are
+    unreliable."""
 
 
 class Truncated(WireError):
-    """The bytes end before the value is complete."""
+    """Raised when the bytes end before the value is complete."""
 
 
 class Oversize(WireError):
-    """A length or a count is larger than allowed, or larger than the remaining bytes could hold."""
+    """Raised when a length or a count is larger than allowed, or larger than the remaining bytes could hold."""
 
 
 class Malformed(WireError):
-    """A value is outside the range that the protocol allows."""
+    """Raised when a value is outside the range that the protocol allows."""
 
 
 class UnknownLayout(WireError):
-    """The bytes have a version or a kind that this program does not know."""
+    """Raised when the bytes have a version or a kind that this program does not know."""
 
 
 class OldMagic(UnknownLayout):
-    """The message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
+    """Raised when the message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
     `mirrord.kafka.protocol.legacy_messages` can read it.
 
     All batches before this message are complete.
@@ -38,7 +39,7 @@ class OldMagic(UnknownLayout):
 
 
 class UnsupportedBroker(WireError):
-    """The broker offers no version of an API that this program supports."""
+    """Raised when the broker offers no version of an API that this program supports."""
 
 
 class ErrorCode(IntEnum):

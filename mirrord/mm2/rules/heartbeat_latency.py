@@ -49,7 +49,7 @@ def apart(one: ClockSample | None, other: ClockSample | None) -> ClockSample | N
 
 
 class ClockEstimate:
-    """The most precise one of the last few samples of a cluster's clock. It is the sample with the fastest response."""
+    """Keeps the last few samples of a cluster's clock. The most precise sample is the one with the fastest response."""
 
     def __init__(self) -> None:
         self._samples: deque[ClockSample] = deque(maxlen=SAMPLES)
@@ -136,7 +136,7 @@ class BeatLatency:
 
     def at(self, now_s: float) -> Shown:
         """Return the latency of the heartbeat that arrived last. If a heartbeat of this process has already been on its
-        way for longer than that, return the time since it was sent."""
+        way for longer than this latency, return the time since it was sent."""
         known = self._shown if now_s - self._at_s <= FRESH_S else Shown()
         waiting_s = self._sent.first_after(self._source, self._waiting_since_s)
         if waiting_s is not None and (under_way_ms := (now_s - waiting_s) * 1000) > (known.latency_ms or 0.0):

@@ -103,7 +103,7 @@ def plan_topics(
     `target` contains the existing target topics. `target_name` applies the flow's naming and may raise PolicyFault.
     `copy_names` takes precedence over `target_name`. `claimed` contains target topics of others, each with a reason
     that continues the sentence "would be copied into X, which". `former` contains the ids of all former and present
-    target topics. Its key is the id of the source topic and the name of the target topic.
+    target topics. The key of `former` is the id of the source topic and the name of the target topic.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
