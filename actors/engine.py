@@ -58,7 +58,7 @@ class RayEngine:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Return the number of cores of each living node, by node id. Nodes without cores are left out."""
+        """Return the number of cores of each living node, by node id. Nodes without cores are omitted."""
         return self._nodes.cores
 
     async def follow_nodes(self) -> None:
@@ -75,7 +75,7 @@ class RayEngine:
 
     async def found(self, prefix: str) -> list[str]:
         """Return the names of living actors that begin with `prefix`. Actors that this process has started or attached
-        to are left out."""
+        to are omitted."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
     def running(self, prefix: str) -> list[ReplicatorCalls]:

@@ -3,7 +3,7 @@ ended, for whatever reason, the janitor kills Ray's remaining processes and remo
 
 The janitor is a script that runs next to the process that started Ray. Its stdin is a pipe from that process, so end of
 file means that the process has ended. Most of Ray's processes then end by themselves, but Ray's agents wait up to a
-minute for the GCS, which no longer exists (publish_error_to_driver). Ray leaves the folder behind.
+minute for the GCS, which no longer exists (publish_error_to_driver). Ray itself does not remove the folder.
 """
 
 import os

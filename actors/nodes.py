@@ -1,6 +1,6 @@
 """The nodes of a Ray cluster on which replicators can run, as Ray reports them.
 
-Nodes without cores for work are left out. The head of a cluster is often such a node. If Ray has marked a node as dead,
+Nodes without cores for work are omitted. The head of a cluster is often such a node. If Ray has marked a node as dead,
 Ray cannot reach the node, but the node's processes may still be alive.
 """
 

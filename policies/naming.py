@@ -40,7 +40,7 @@ class Naming(Protocol):
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
         """Return the aliases of the clusters that the topic has passed, according to its name. The latest cluster is
-        the first. Clusters that are not part of the name are left out."""
+        the first. Clusters that are not part of the name are omitted."""
         ...
 
 

@@ -83,9 +83,8 @@ class GroupSync(LeasedWorker):
             self._tasks.start(each)
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return the current positions of all groups, and how far these positions are behind the end of the target
-        partitions. If `reverse` is set, return instead the positions that are synced from the target to the source,
-        without lags."""
+        """Return the current positions of all groups, with the lags of these positions at the target. If `reverse` is
+        set, return instead the positions that are synced from the target to the source, without lags."""
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")

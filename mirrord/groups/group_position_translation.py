@@ -55,7 +55,7 @@ def ahead_of(
 
     The caller requests the end of each lane's target partition to find out how far the lane has copied. The end is
     conclusive only if the lane is `protected`, because the target broker then refuses batches that leave a gap. Lanes
-    that are not protected are left out.
+    that are not protected are omitted.
     """
     found: list[LaneState] = []
     for place, offset in positions.items():

@@ -1,4 +1,4 @@
-"""Determines, on request, how far committed offsets are behind the end of their partitions, in records and in time."""
+"""Determines, on request, the lag of committed offsets in records and in time."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class TargetLags:
         self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
-        """Return the lag of each of these offsets. Offsets are left out if their lag is unknown."""
+        """Return the lag of each of these offsets. Offsets are omitted if their lag is unknown."""
         partitions = {TopicPartition(each.topic, each.partition) for each in positions}
         try:
             ends = await log_offsets(self._cluster, partitions, "end")

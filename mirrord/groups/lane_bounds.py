@@ -15,7 +15,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId, Side
 
 ANSWER_S = 0.5
-"""How long a caller waits for the answers. Partitions without an answer by then are left out."""
+"""How long a caller waits for the answers. Partitions without an answer by then are omitted."""
 
 
 class LaneEnds:
@@ -28,12 +28,12 @@ class LaneEnds:
         self._watched = WatchedTopics(view)
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
-        """Return the high watermark of each lane's partition. Lanes are left out if no answer for their partition
+        """Return the high watermark of each lane's partition. Lanes are omitted if no answer for their partition
         arrives in time."""
         return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
 
     async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return the log start offset and the high watermark of each lane's partition. Lanes are left out if no answer
+        """Return the log start offset and the high watermark of each lane's partition. Lanes are omitted if no answer
         for their partition arrives in time."""
         found: dict[LaneId, tuple[int, int]] = {}
         waiting: set[asyncio.Future[None]] = set()

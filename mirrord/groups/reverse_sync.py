@@ -50,7 +50,7 @@ class Bounds(Protocol):
     implements it."""
 
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return the log start offset and the high watermark of each lane's source partition. Lanes are left out if no
+        """Return the log start offset and the high watermark of each lane's source partition. Lanes are omitted if no
         answer for their partition arrives in time."""
         ...
 

@@ -280,7 +280,7 @@ def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[FoundLane], at_t
     """Return the lanes of other flows that write to the source and target partitions of one flow.
 
     `ids` are the cluster ids of the flow's source and target. `at_source` and `at_target` are the lanes in the ledgers
-    on these two clusters. The flow's own ledger is left out.
+    on these two clusters. The flow's own ledger is omitted.
     """
     source, target = ids
     known = Backs({}, {})

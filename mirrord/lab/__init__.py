@@ -1,4 +1,4 @@
-"""Runs real Kafka brokers on this machine, for the demo, the tests and the benchmarks. The brokers need only Java.
+"""Starts real Kafka brokers on this machine, for the demo, the tests and the benchmarks. The brokers need only Java.
 
 The input is the number of brokers, the Kafka version, and how clients authenticate. The output is a `Cluster`. Its
 brokers listen on 127.0.0.1 and can be killed, paused and restarted one by one.

@@ -84,7 +84,7 @@ class SettingsSync:
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs with which to create the target topics of these source topics, by source topic.
 
-        If mirrord may not see a topic's configs, the topic is left out, and the next call of `round` reports it. Raises
+        If mirrord may not see a topic's configs, the topic is omitted, and the next call of `round` reports it. Raises
         EnvironmentFault if a cluster does not answer.
         """
         if not self._flow.sync.configs:

@@ -26,7 +26,7 @@ class Effective(NamedTuple):
 async def topic_settings(
     cluster: ClusterConfig, topics: Sequence[str], keys: Iterable[str], timeout_s: float
 ) -> dict[str, Effective]:
-    """Return the configs with these names for each topic that mirrord may describe. Other topics are left out. Raises
+    """Return the configs with these names for each topic that mirrord may describe. Other topics are omitted. Raises
     Unreachable."""
     wanted = dict.fromkeys(keys)
     found: dict[str, Effective] = {}

@@ -133,7 +133,7 @@ class LogOffsets:
             raise Unreachable(f"no answer within {self._timeout_s:g} s{why}") from fault
 
     async def high_watermarks(self, partitions: Collection[Identified]) -> dict[Identified, int]:
-        """Return the high watermarks of these partitions. A partition is left out if it does not exist with the given
+        """Return the high watermarks of these partitions. A partition is omitted if it does not exist with the given
         topic id, or if its leader does not answer.
 
         Each leader is asked once. ListOffsets identifies topics by name, so each leader is asked for the topic ids

@@ -39,7 +39,7 @@ class ClusterTopics(msgspec.Struct, frozen=True):
 
     cluster_id: ClusterId
     topics: Mapping[str, Topic]
-    """The topics that mirrord may describe, by name. Topics are left out if the cluster reports no partitions for
+    """The topics that mirrord may describe, by name. Topics are omitted if the cluster reports no partitions for
     them."""
     refused: Mapping[str, str] = {}
     """Requested topics that do not exist, or that mirrord may not describe. The value is the name of Kafka's error."""

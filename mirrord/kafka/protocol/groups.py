@@ -206,7 +206,7 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicAndPartition, CommittedOffset]:
-    """Return the committed offsets. Partitions are left out if they have an error, or the offset -1 (nothing is
+    """Return the committed offsets. Partitions are omitted if they have an error, or the offset -1 (nothing is
     committed)."""
     offsets: dict[TopicAndPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):

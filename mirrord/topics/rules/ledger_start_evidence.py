@@ -103,8 +103,8 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], StartPoint]) -> Callable[[str, TopicId, int], int | None]:
-    """Return a function that tells at which offset a partition without a lane will begin. That function returns None if
-    `start` is not resolved for the partition yet.
+    """Return a function that determines the offset at which a partition without a lane will begin. That function
+    returns None if `start` is not resolved for the partition yet.
 
     If the lane will begin at the first record, that function returns 0.
     """

@@ -100,10 +100,9 @@ def plan_topics(
 ) -> TopicsPlan:
     """Plan the target topics and lanes for these source topics, which the flow has selected.
 
-    `target` contains the existing target topics. `target_name` applies the flow's naming and may raise PolicyFault.
-    `copy_names` takes precedence over `target_name`. `claimed` contains target topics of others, each with a reason
-    that continues the sentence "would be copied into X, which". `former` contains the ids of all former and present
-    target topics. The key of `former` is the id of the source topic and the name of the target topic.
+    `target_name` applies the flow's naming and may raise PolicyFault. `copy_names` takes precedence. `claimed` contains
+    target topics of others, with reasons that continue the sentence "would be copied into X, which". `former` contains
+    the ids of all former and present target topics, by the id of the source topic and the name of the target topic.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
